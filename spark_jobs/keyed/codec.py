@@ -1,0 +1,59 @@
+"""Tables as blobs: Polars frames to Arrow IPC bytes and back, held to their schemas."""
+
+import io
+from functools import cache
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+
+def encode(frame: pl.DataFrame, compression: Literal["uncompressed", "lz4"] = "uncompressed") -> bytes:
+    """Encode a frame as one Arrow IPC stream; leave compression to Spark where Spark compresses (the shuffle)."""
+    buffer = io.BytesIO()
+    frame.write_ipc_stream(buffer, compression=compression, compat_level=pl.CompatLevel.oldest())
+    return buffer.getvalue()
+
+
+def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
+    """Decode what `encode` made."""
+    return pl.read_ipc_stream(io.BytesIO(payload))
+
+
+def empty(schema: pa.Schema) -> pl.DataFrame:
+    """An empty frame of an Arrow schema."""
+    return pl.DataFrame(schema=polars_schema(schema))
+
+
+@cache
+def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
+    """The Polars types of an Arrow schema, by column."""
+    frame = pl.from_arrow(schema.empty_table())
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    return dict(frame.schema)
+
+
+def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
+    """Put a step's frame into its declared columns, in their order.
+
+    Raises:
+        ValueError: a column is missing, is one too many, or has another type; the message names it.
+    """
+    wanted = polars_schema(schema)
+    if frame.schema == wanted:
+        return frame
+    missing = [name for name in wanted if name not in frame.columns]
+    surplus = [name for name in frame.columns if name not in wanted]
+    wrong = [
+        f"{name} is {frame.schema[name]}, not {kind}"
+        for name, kind in wanted.items()
+        if name in frame.columns and frame.schema[name] not in (kind, pl.Null)
+    ]
+    faults = [
+        *([f"misses {', '.join(missing)}"] if missing else []),
+        *([f"has {', '.join(surplus)} besides its columns"] if surplus else []),
+        *wrong,
+    ]
+    if faults:
+        raise ValueError(f"the step's {what} {'; '.join(faults)}")
+    return frame.select(pl.col(name).cast(kind) for name, kind in wanted.items())

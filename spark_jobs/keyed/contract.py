@@ -1,0 +1,185 @@
+"""The contract of a keyed job: what its author writes, and what the engine promises in return.
+
+A job is a value. Its heart is `step`, a pure function from tables to tables that the engine calls once for each
+*key group* (a share of the keys) with everything that group has: the rows it kept, the events that came, the clock.
+
+What the engine promises:
+
+- **Exactly once.** Each event reaches one successful step; a crash replays the step with the same tables and clock.
+- **Two clocks.** A state row whose `deadline` (event time) the watermark has reached, or whose `stale_at` (processing
+  time) the processing time has reached, is due: the step is called again and decides what to do with it.
+- **Nothing late is lost.** An event at or behind the watermark goes to its key's still-open state where there is one
+  and else to the table `late.<job>`. A step may send more there itself (`Step.late`).
+- **Order.** Events of a call come in no order; a step that needs one sorts.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+from pydantic import BaseModel
+
+from spark_jobs.errors import KeyfoldError
+
+DEADLINE = "deadline"
+"""Reserved state column: timestamp (UTC), event time at which the row is due."""
+STALE_AT = "stale_at"
+"""Reserved state column: timestamp (UTC), processing time at which the row is due."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""The watermark before any event was seen."""
+
+_TABLE_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What time it is in a step: `now()` has no place there.
+
+    Attributes:
+        watermark: event time that has passed; no on-time event at or before it is still to come. `EPOCH` at first.
+        processing_time: when this micro-batch was planned; the same again when it is replayed.
+    """
+
+    watermark: datetime
+    processing_time: datetime
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step gives back.
+
+    Attributes:
+        state: every row to keep, in the job's state schema; what is left out is forgotten.
+        output: rows for the job's own table.
+        late: events that came after their key had closed, for `late.<job>`.
+        side: rows for the job's side outputs, by table name.
+    """
+
+    state: pl.DataFrame
+    output: pl.DataFrame
+    late: pl.DataFrame | None = None
+    side: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+
+StepFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], Step]
+
+
+@dataclass(frozen=True)
+class OutputTable:
+    """A table that a job writes: appended to, or updated in place by its key columns."""
+
+    name: str
+    schema: pa.Schema
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _TABLE_NAME.fullmatch(self.name):
+            raise KeyfoldError(f"table name {self.name!r} must be lower-case letters, digits and underscores")
+        if (self.mode == "upsert") != bool(self.key):
+            raise KeyfoldError(f"table {self.name}: an upsert table needs a key and an append table has none")
+        _require_columns(f"table {self.name}: key", self.key, self.schema)
+
+
+@dataclass(frozen=True)
+class KeyedJob:
+    """A keyed, stateful job.
+
+    Attributes:
+        name: of the job and of its main table.
+        stream: the stream whose event table it reads.
+        key: columns whose values belong together.
+        event_time: the event's time, a UTC timestamp column.
+        watermark_delay: how far behind the newest event time the watermark stays.
+        events: columns of the event table that the step needs (and that `late.<job>` shows).
+        state: rows the job keeps: any number a key, key columns among them; may have `deadline` and `stale_at`.
+        output: columns of the main table.
+        step: the pure function `(state, events, clock) -> Step`.
+        combine: optional, associative `(events) -> events` applied to parts of a micro-batch before the shuffle;
+            late rows of such a job are combined rows.
+        output_mode: `append`, or `upsert` by `output_key`.
+        side_outputs: further tables, written exactly once in the same micro-batch.
+        idle_after: after this long without new events, runs advance event time by the time gone by, so that open
+            state closes on a silent stream; None leaves event time to the events (and to `--advance-to`).
+        key_groups: into how many parts keys are split; fixed at a generation's birth.
+        schema_version: of the state; raise it when `state` changes its meaning.
+        output_events: how many events the rows of a main output frame stand for (conservation check).
+        state_events: how many events the rows of a state frame stand for and no output row does yet.
+        parameters: the settings this job was built with; recorded with its generation.
+    """
+
+    name: str
+    stream: str
+    key: tuple[str, ...]
+    event_time: str
+    watermark_delay: timedelta
+    events: pa.Schema
+    state: pa.Schema
+    output: pa.Schema
+    step: StepFunction
+    combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    output_mode: Literal["append", "upsert"] = "append"
+    output_key: tuple[str, ...] = ()
+    side_outputs: tuple[OutputTable, ...] = ()
+    idle_after: timedelta | None = None
+    key_groups: int = 64
+    schema_version: int = 1
+    output_events: pl.Expr = field(default_factory=pl.len)
+    state_events: pl.Expr = field(default_factory=pl.len)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = f"job {self.name}"
+        if not self.key:
+            raise KeyfoldError(f"{where}: key needs at least one column")
+        _require_columns(f"{where}: events", (*self.key, self.event_time), self.events)
+        _require_columns(f"{where}: state", self.key, self.state)
+        if not 1 <= self.key_groups <= 32_768:
+            raise KeyfoldError(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
+        if self.watermark_delay < timedelta(0):
+            raise KeyfoldError(f"{where}: watermark_delay is negative")
+        _require_timestamp(f"{where}: events", self.event_time, self.events)
+        for column in (DEADLINE, STALE_AT):
+            if column in self.state.names:
+                _require_timestamp(f"{where}: state", column, self.state)
+        names = [table.name for table in self.tables]
+        if len(set(names)) != len(names):
+            raise KeyfoldError(f"{where}: two of its tables have one name: {', '.join(names)}")
+
+    @property
+    def tables(self) -> tuple[OutputTable, ...]:
+        """Every table the job writes: its own, its side outputs, and the late table."""
+        own = OutputTable(self.name, self.output, self.output_mode, self.output_key)
+        return (own, *self.side_outputs)
+
+    @property
+    def late_table(self) -> str:
+        """Name of the table of events that came after their state had closed."""
+        return f"late.{self.name}"
+
+
+@dataclass(frozen=True)
+class JobTemplate:
+    """A job that still wants its parameters: a typed, documented model of them, and the function that takes it."""
+
+    name: str
+    description: str
+    parameters: type[BaseModel]
+    build: Callable[[Any], KeyedJob]
+
+
+def _require_columns(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
+    missing = [column for column in columns if column not in schema.names]
+    if missing:
+        raise KeyfoldError(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
+
+
+def _require_timestamp(where: str, column: str, schema: pa.Schema) -> None:
+    kind = schema.field(column).type
+    if kind != pa.timestamp("us", tz="UTC"):
+        raise KeyfoldError(f"{where}: column {column} is {kind}; it must be timestamp[us, tz=UTC]")
