@@ -1,0 +1,142 @@
+"""Rides over New York as tables: random walks at a taxi's pace, made in bulk with numpy."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
+"""Latitudes and longitudes, in degrees, that no simulated taxi leaves."""
+
+TOP_SPEED = 25.0
+"""Metres a second, between any two neighbouring points of a ride."""
+
+SECONDS_BETWEEN_POINTS = (4.0, 15.0)
+
+_METRES_A_DEGREE = (111_320.0, 84_400.0)
+_FLAG_FALL = 2.5
+_SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ride_points_table(
+    rides: int, points_per_ride: int, seed: int, start: datetime, rides_per_hour: int = 1200
+) -> pl.DataFrame:
+    """Clean ride points in the order of event time, all rides of one length: volume for benchmarks.
+
+    Rides begin evenly over `rides / rides_per_hour` hours of event time. A point comes every 9.5 s on average, so
+    about `rides_per_hour * points_per_ride / 379` rides run at any moment: 160 with 50 points each.
+
+    Args:
+        rides: how many rides.
+        points_per_ride: how many points each has, pickup and dropoff included; two at least.
+        seed: the same arguments give the same table.
+        start: the earliest pickup, with an offset.
+        rides_per_hour: pickups in an hour of event time.
+
+    Returns:
+        `rides * points_per_ride` rows with the columns and types of the stream `ride_points`.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = np.full(rides, points_per_ride, dtype=np.int64)
+    elapsed = seconds_into_ride(rng, lengths)
+    pickups = np.sort(rng.integers(0, max(1, rides * 3600 * _SECOND // rides_per_hour), rides))
+    return ride_points(rng, ride_ids(rng, rides), lengths, elapsed, pickups + microseconds(start))
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds between 1970 and a moment that has an offset."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def ride_ids(rng: np.random.Generator, rides: int) -> list[str]:
+    """Random ids in the shape of UUIDs."""
+    digits = rng.bytes(16 * rides).hex()
+    each = (digits[at : at + 32] for at in range(0, len(digits), 32))
+    return [f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in each]
+
+
+def seconds_into_ride(rng: np.random.Generator, lengths: Ints) -> Ints:
+    """How far into its ride each point is, in whole milliseconds but counted in microseconds."""
+    low, high = (int(1000 * seconds) for seconds in SECONDS_BETWEEN_POINTS)
+    gaps = rng.integers(low, high, lengths.sum(), endpoint=True) * 1000
+    gaps[_firsts(lengths)] = 0
+    return _running_sum(gaps, lengths)
+
+
+def ride_points(
+    rng: np.random.Generator, ids: Sequence[str], lengths: Ints, elapsed: Ints, pickups: Ints
+) -> pl.DataFrame:
+    """Points of many rides, in the order of event time.
+
+    Args:
+        rng: where chance comes from.
+        ids: the rides' ids.
+        lengths: points a ride, two at least.
+        elapsed: microseconds into the ride, a point, as `seconds_into_ride` makes them.
+        pickups: when each ride begins, in microseconds since 1970.
+    """
+    firsts, total = _firsts(lengths), int(lengths.sum())
+    ride = np.repeat(np.arange(len(lengths)), lengths)
+    index = np.arange(total) - firsts[ride]
+    status = np.ones(total, dtype=np.int64)
+    status[firsts], status[firsts + lengths - 1] = 0, 2
+    latitude, longitude = _random_walk(rng, lengths, ride, elapsed)
+    fare = np.round(rng.uniform(0.04, 0.16, len(lengths)), 4)
+    times = pickups[ride] + elapsed
+    order = np.argsort(times, kind="stable")
+    ride, index = ride[order], index[order]
+    return pl.DataFrame(
+        {
+            "ride_id": pl.Series(ids, dtype=pl.String).gather(ride),
+            "point_idx": index.astype(np.int32),
+            "latitude": latitude[order],
+            "longitude": longitude[order],
+            "timestamp": pl.Series(times[order]).cast(pl.Datetime("us", "UTC")),
+            "meter_reading": np.round(_FLAG_FALL + fare[ride] * index, 4),
+            "meter_increment": fare[ride],
+            "ride_status": pl.Series(RIDE_STATUSES, dtype=pl.String).gather(status[order]),
+            "passenger_count": rng.integers(1, 6, len(lengths), endpoint=True).astype(np.int32)[ride],
+        }
+    ).select(RIDE_POINTS.schema.names)
+
+
+def _random_walk(rng: np.random.Generator, lengths: Ints, ride: Ints, elapsed: Ints) -> tuple[Floats, Floats]:
+    """Latitude and longitude a point: a speed of its own a ride, a heading that drifts."""
+    total = len(ride)
+    gaps = np.diff(elapsed, prepend=0) / _SECOND
+    gaps[_firsts(lengths)] = 0
+    cruise = rng.lognormal(np.log(6.0), 0.35, len(lengths))
+    speed = np.minimum(cruise[ride] * rng.gamma(4.0, 0.25, total), TOP_SPEED)
+    heading = _running_sum(rng.normal(0.0, 0.25, total), lengths) + rng.uniform(0, 2 * np.pi, len(lengths))[ride]
+    walk = []
+    for direction, (low, high), metres in zip((np.cos, np.sin), NEW_YORK, _METRES_A_DEGREE, strict=True):
+        begin = rng.uniform(low, high, len(lengths))
+        wandered = begin[ride] + _running_sum(speed * gaps * direction(heading), lengths) / metres
+        walk.append(np.round(_folded(wandered, low, high), 6))
+    return walk[0], walk[1]
+
+
+def _folded(values: Floats, low: float, high: float) -> Floats:
+    """Values reflected at the bounds, as often as need be: no step grows longer by it."""
+    width = high - low
+    return low + width - np.abs((values - low) % (2 * width) - width)
+
+
+def _firsts(lengths: Ints) -> Ints:
+    return np.cumsum(lengths) - lengths
+
+
+def _running_sum(values: npt.NDArray[Any], lengths: Ints) -> npt.NDArray[Any]:
+    """A running sum that starts again with every ride."""
+    sums = np.cumsum(values)
+    firsts = _firsts(lengths)
+    return sums - np.repeat(sums[firsts] - values[firsts], lengths)
