@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the field's own name for it
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark_jobs.keyed.operator import CLOCK_GROUP
+from spark_jobs.keyed.progress import Arrival
 
 _TICK = StructType([StructField("event_time", TimestampType())])
 
@@ -52,13 +53,11 @@ def read_ticks(spark: SparkSession, ticks: Path, key_groups: int) -> DataFrame:
     )
 
 
-def silent_event_time(
-    newest_event: datetime | None, arrived_at: datetime | None, now: datetime, idle_after: timedelta | None
-) -> datetime | None:
+def silent_event_time(arrival: Arrival | None, now: datetime, idle_after: timedelta | None) -> datetime | None:
     """The event time that a silent stream has reached: its newest event's, plus the time since that event came.
 
     None while the stream is not silent, or where the job leaves event time to its events.
     """
-    if idle_after is None or newest_event is None or arrived_at is None or now - arrived_at < idle_after:
+    if idle_after is None or arrival is None or now - arrival.arrived_at < idle_after:
         return None
-    return newest_event + (now - arrived_at)
+    return arrival.newest_event + (now - arrival.arrived_at)

@@ -33,7 +33,7 @@ STALE_AT = "stale_at"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """The watermark before any event was seen."""
 
-_TABLE_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TABLE_NAME = re.compile(r"(late\.)?[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class KeyedJob:
     def tables(self) -> tuple[OutputTable, ...]:
         """Every table the job writes: its own, its side outputs, and the late table."""
         own = OutputTable(self.name, self.output, self.output_mode, self.output_key)
-        return (own, *self.side_outputs)
+        return (own, *self.side_outputs, OutputTable(self.late_table, self.events))
 
     @property
     def late_table(self) -> str:

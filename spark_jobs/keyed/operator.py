@@ -13,7 +13,7 @@ watermark.
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -108,7 +108,7 @@ class KeyGroupProcessor(StatefulProcessor):
         self._handle = handle
         self._stored = handle.getValueState(STATE_VARIABLE, STORED)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         if key[0] == CLOCK_GROUP:
             for _ in rows:
                 pass
@@ -116,7 +116,7 @@ class KeyGroupProcessor(StatefulProcessor):
         payloads = [row.payload for row in rows if row.payload is not None]
         yield from self._advance(key[0], payloads, timerValues)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         yield from self._advance(key[0], [], timerValues)
 
     def close(self) -> None:
@@ -149,6 +149,9 @@ class KeyGroupProcessor(StatefulProcessor):
             on_time, late = _route_late(job, state, events, clock.watermark)
             step = job.step(state, on_time, clock)
             late = [late] if step.late is None else [late, conform(step.late, job.events, "late events")]
+            unknown = set(step.side) - {table.name for table in job.side_outputs}
+            if unknown:
+                _refuse(f"the step writes {', '.join(sorted(unknown))}, which the job does not declare")
             checked = Step(
                 state=conform(step.state, job.state, "state"),
                 output=conform(step.output, job.output, "output"),
@@ -158,8 +161,6 @@ class KeyGroupProcessor(StatefulProcessor):
                     if table.name in step.side
                 },
             )
-            if unknown := set(step.side) - set(checked.side):
-                raise ValueError(f"the step writes {', '.join(sorted(unknown))}, which the job does not declare")
         except Exception as error:
             sample = next((frame for frame in (events, state) if frame.height), None)
             key = "none" if sample is None else sample.select(job.key).row(0, named=True)
@@ -183,6 +184,10 @@ class KeyGroupProcessor(StatefulProcessor):
             self._stored.update((self._job.schema_version, new_timer, stale_at, open_events, encode(state, "lz4")))
         else:
             self._stored.clear()
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)
 
 
 def _gather(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
