@@ -1,0 +1,172 @@
+"""Casts columns of whatever type a file gave them to a stream's types, and says which values would not go.
+
+Nothing is guessed: a number is not text, text is a number only where the format knows nothing else (CSV), and a bare
+number is never a time, since nobody knows whether it counts seconds or milliseconds.
+"""
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.streams import TIMESTAMP
+
+SHOWN = 80
+"""How many characters of a wrong value a reason shows."""
+
+_TIME = (
+    r"^(?P<date>\d{4}-\d\d-\d\d)[Tt ](?P<hour>[01]\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)"
+    r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
+)
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+
+
+def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Series]:
+    """Cast to the schema's types; a column that is not there is NULL throughout.
+
+    Returns:
+        The typed table, with NULL for values that would not go, and per row the first such value's reason or NULL.
+
+    Raises:
+        KeyfoldError: the schema has a type that no cast leads to.
+    """
+    typed: list[pa.ChunkedArray | pa.Array] = []
+    wrong = pl.repeat(None, columns.num_rows, dtype=pl.String, eager=True)
+    for field in schema:
+        if field.name not in columns.column_names:
+            typed.append(pa.nulls(columns.num_rows, field.type))
+            continue
+        column = columns.column(field.name)
+        quick = _quick(column, field.type)
+        if quick is not None:
+            typed.append(quick)
+            continue
+        given = pl.Series(pl.from_arrow(column))
+        values = _cast(given, field)
+        typed.append(values.to_arrow().cast(field.type))
+        failed = values.is_null() & given.is_not_null()
+        if given.dtype.is_float():
+            failed &= given.is_not_nan()  # in Parquet a NaN stands for a value that is missing
+        if failed.any():
+            reason = f"{field.name} is not {_named(field.type)}: " + _shown(given)
+            wrong = wrong.zip_with(wrong.is_not_null() | ~failed, reason)
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.table(typed, schema=nullable), wrong
+
+
+def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
+    """The cast where every value goes, by Arrow's own kernels; None where one does not."""
+    if column.type == target and not types.is_floating(target) and target != TIMESTAMP:
+        return column
+    if column.type == target == pa.float64():
+        return column if pc.all(pc.is_finite(column), min_count=0).as_py() is not False else None
+    if target == TIMESTAMP and types.is_string(column.type):
+        try:
+            times = column.cast(target)
+        except pa.ArrowInvalid:
+            return None
+        years = pc.min_max(pc.year(times)).as_py()
+        inside = years["min"] is None or (years["min"] >= _FIRST_YEAR and years["max"] <= _LAST_YEAR)
+        return times if inside else None
+    return None
+
+
+def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
+    """Cast one column; NULL where a value would not go."""
+    target = field.type
+    if types.is_timestamp(target):
+        return _as_time(given)
+    if types.is_string(target):
+        return _as_text(given)
+    if types.is_boolean(target):
+        return _as_bool(given)
+    if types.is_integer(target):
+        return _as_integer(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
+    if types.is_floating(target):
+        return _as_float(given)
+    raise KeyfoldError(f"column {field.name} has type {target}, which ingest cannot read; use text, numbers or times")
+
+
+def _as_text(given: pl.Series) -> pl.Series:
+    if given.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return given.cast(pl.String)
+    return _nothing(given, pl.String())
+
+
+def _as_bool(given: pl.Series) -> pl.Series:
+    if given.dtype == pl.Boolean:
+        return given
+    if given.dtype == pl.String:
+        text = given.str.strip_chars().str.to_lowercase()
+        return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
+    return _nothing(given, pl.Boolean())
+
+
+def _as_float(given: pl.Series) -> pl.Series:
+    if given.dtype == pl.String:
+        given = given.str.strip_chars()
+    elif not given.dtype.is_numeric():
+        return _nothing(given, pl.Float64())
+    values = given.cast(pl.Float64, strict=False)
+    return values.set(~values.is_finite(), None)
+
+
+def _as_integer(given: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if given.dtype.is_integer():
+        return given.cast(dtype, strict=False)
+    whole = _nothing(given, dtype)
+    if given.dtype == pl.String:
+        whole = given.str.strip_chars().cast(dtype, strict=False)
+    # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
+    values = _as_float(given)
+    integral = values.set(values != values.floor(), None).cast(dtype, strict=False)
+    return whole.zip_with(whole.is_not_null(), integral)
+
+
+def _as_time(given: pl.Series) -> pl.Series:
+    dtype = pl.Datetime("us", "UTC")
+    if isinstance(given.dtype, pl.Datetime):
+        zone = given.dtype.time_zone
+        times = given.dt.convert_time_zone("UTC") if zone else given.dt.replace_time_zone("UTC")
+        return _in_calendar(times.dt.cast_time_unit("us"))
+    if given.dtype != pl.String:
+        return _nothing(given, dtype)
+    parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
+    number = {
+        name: parts[name].fill_null("0").cast(pl.Int64)
+        for name in ("hour", "minute", "second", "ohour", "ominute")
+    }  # fmt: skip
+    micros = parts["fraction"].fill_null("0").str.head(6).str.pad_end(6, "0").cast(pl.Int64)
+    offset = (number["ohour"] * 60 + number["ominute"]) * (1 - 2 * (parts["sign"].fill_null("+") == "-").cast(pl.Int64))
+    minutes = number["hour"] * 60 + number["minute"] - offset
+    days = parts["date"].str.to_date("%Y-%m-%d", strict=False)
+    since_midnight = (minutes * 60 + number["second"]) * 1_000_000 + micros
+    return _in_calendar(
+        (days.cast(pl.Datetime("us")) + since_midnight.cast(pl.Duration("us"))).dt.replace_time_zone("UTC")
+    )
+
+
+def _in_calendar(times: pl.Series) -> pl.Series:
+    """Without years that Spark and Python cannot both hold."""
+    return times.set(~times.dt.year().is_between(_FIRST_YEAR, _LAST_YEAR), None)
+
+
+def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
+    return pl.repeat(None, len(given), dtype=dtype, eager=True)
+
+
+def _named(target: pa.DataType) -> str:
+    if types.is_timestamp(target):
+        return "an ISO 8601 time"
+    if types.is_integer(target):
+        return f"an integer of {target.bit_width} bits"
+    if types.is_floating(target):
+        return "a finite number"
+    return "true or false" if types.is_boolean(target) else "text"
+
+
+def _shown(given: pl.Series) -> pl.Series:
+    if given.dtype.is_nested() or given.dtype == pl.Binary:
+        return pl.Series([None if value is None else str(value)[:SHOWN] for value in given.to_list()], dtype=pl.String)
+    return given.cast(pl.String).str.head(SHOWN)

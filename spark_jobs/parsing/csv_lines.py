@@ -1,0 +1,195 @@
+"""Reads CSV with a header: plain lines by Arrow's reader, and one by one only lines whose quoting is out of the plain.
+
+A quoted field may hold commas, doubled quotes and line breaks. A quote that never closes costs its own line only, and
+not all that follow.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import IO
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pc
+
+from spark_jobs.parsing.rows import Reject, Rows
+from spark_jobs.parsing.text import CHUNK, UnreadableFileError, chunks
+
+MAX_ROW_LINES = 1000
+"""A quote that is not closed within so many lines was not meant to open a field."""
+
+_QUOTED = r'"(?:[^"]|"")*"'
+_PLAIN = rf'^(?:{_QUOTED}|[^",]*)(?:,(?:{_QUOTED}|[^",]*))*$'
+_BLANK = " \t"
+
+csv.field_size_limit(1 << 30)  # the default of 128 KiB would reject rows that Arrow's reader accepts
+
+
+def read_csv(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[Rows]:
+    """Read a whole CSV file, chunk by chunk; every column as text, an empty field as NULL.
+
+    Raises:
+        UnreadableFileError: the header names a column of the schema twice.
+    """
+    header: list[str] | None = None
+    line, rest = 1, b""
+    for chunk in chunks(text, size):
+        data = rest + chunk
+        rest = b""
+        if header is not None and b'"' not in data:
+            count = data.count(b"\n") + (not data.endswith(b"\n"))
+            table = _read(header, schema, data, count)
+            if table is not None:
+                yield Rows(table, np.arange(line, line + count, dtype=np.int64), _Raw(data))
+                line += count
+                continue
+        final = not data.endswith(b"\n") or not _more(text)
+        lines = [one.removesuffix("\r") for one in data.decode().removesuffix("\n").split("\n")]
+        start = 0
+        if header is None:
+            start, header = _header(lines, schema)
+            if header is None:
+                line += len(lines)
+                continue
+        rows, used = _read_lines(header, schema, lines, start, line, final)
+        rest = "".join(f"{one}\n" for one in lines[used:]).encode()
+        line += used
+        yield rows
+
+
+class _Raw:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._lines: list[bytes] | None = None
+
+    def __call__(self, position: int) -> str:
+        if self._lines is None:
+            self._lines = self._data.split(b"\n")
+        return self._lines[position].removesuffix(b"\r").decode()
+
+
+def _more(text: IO[bytes]) -> bool:
+    here = text.tell()
+    more = bool(text.read(1))
+    text.seek(here)
+    return more
+
+
+def _header(lines: Sequence[str], schema: pa.Schema) -> tuple[int, list[str] | None]:
+    """The column names and the position of the line after them; foreign columns get names that no schema has."""
+    for position, line in enumerate(lines):
+        if line.strip(_BLANK):
+            found, used, error = _read_one(lines, position)
+            if found is None:
+                raise UnreadableFileError(f"the CSV header cannot be read: {error}")
+            names = [name.strip() for name in found]
+            twice = sorted({name for name in names if name in schema.names and names.count(name) > 1})
+            if twice:
+                raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
+            return position + used, [name if name in schema.names else f"\0{at}" for at, name in enumerate(names)]
+    return len(lines), None
+
+
+def _read_lines(
+    header: list[str], schema: pa.Schema, lines: list[str], start: int, first_line: int, final: bool
+) -> tuple[Rows, int]:
+    """Read lines from `start` on; also returns how many lines are done with (a row may go on in the next chunk)."""
+    series = pl.Series(lines, dtype=pl.String)
+    quoted = series.str.contains('"', literal=True)
+    plain = ~series.str.contains("\r", literal=True) & (~quoted | series.str.contains(_PLAIN))
+    fields = (
+        pl.select(
+            pl.when(quoted)
+            .then(series.str.replace_all(_QUOTED, ""))
+            .otherwise(series)
+            .str.count_matches(",", literal=True)
+        ).to_series()
+        + 1
+    )
+    todo = (series.str.strip_chars(_BLANK) != "").to_numpy().copy()
+    todo[:start] = False
+    end = len(lines)
+    rejects: list[Reject] = []
+    singles: list[tuple[int, int, list[str]]] = []
+    for at in np.flatnonzero(todo & ~plain.to_numpy()).tolist():
+        if not todo[at]:
+            continue
+        values, used, error = _read_one(lines, at)
+        if values is None and at + used >= len(lines) and used < MAX_ROW_LINES and not final:
+            end = at  # the quote may yet close in the next chunk
+            break
+        if values is not None and len(values) != len(header):
+            values, error = None, _miscounted(len(values), header)
+        if values is None:
+            rejects.append(Reject(lines[at], first_line + at, error))
+            todo[at] = False
+            continue
+        singles.append((at, used, values))
+        todo[at : at + used] = False
+    todo[end:] = False
+    right = fields.to_numpy() == len(header)
+    for at in np.flatnonzero(todo & ~right).tolist():
+        rejects.append(Reject(lines[at], first_line + at, _miscounted(int(fields[at]), header)))
+    at_once = np.flatnonzero(todo & right)
+    table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once))
+    if table is None:  # Arrow and this module differ on what a row is: Python's csv decides
+        read = [(at, 1, _read_one(lines, at)[0]) for at in at_once.tolist()]
+        singles += [(at, used, values) for at, used, values in read if values is not None]
+        at_once, table = at_once[:0], _text_table(header, schema, [])
+    tables = [table, _text_table(header, schema, [values for _, _, values in singles])]
+    positions = np.concatenate([at_once, np.array([at for at, _, _ in singles], dtype=np.int64)])
+    lengths = {at: used for at, used, _ in singles}
+
+    def raw(position: int) -> str:
+        at = int(positions[position])
+        return "\n".join(lines[at : at + lengths.get(at, 1)])
+
+    return Rows(pa.concat_tables(tables), positions + first_line, raw, rejects), end
+
+
+def _miscounted(found: int, header: list[str]) -> str:
+    return f"the row has {found} fields, the header {len(header)}"
+
+
+def _read_one(lines: Sequence[str], at: int) -> tuple[list[str] | None, int, str]:
+    """One row from a line on: its values or None, how many lines were read for it, what was wrong."""
+    reader = csv.reader((f"{line}\n" for line in islice(lines, at, at + MAX_ROW_LINES)), strict=True)
+    try:
+        return next(reader), reader.line_num, ""
+    except csv.Error as error:
+        return None, reader.line_num, f"not valid CSV: {error}"
+
+
+def _wanted(header: list[str], schema: pa.Schema) -> list[str]:
+    return [name for name in header if name in schema.names] or header[:1]
+
+
+def _read(header: list[str], schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+    """The table of exactly `count` rows, or None when the text holds anything else."""
+    wanted = _wanted(header, schema)
+    if not count:
+        return _text_table(header, schema, [])
+    try:
+        table = pc.read_csv(
+            pa.BufferReader(text),
+            read_options=pc.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=header),
+            parse_options=pc.ParseOptions(newlines_in_values=False),
+            convert_options=pc.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == count else None
+
+
+def _text_table(header: list[str], schema: pa.Schema, rows: list[list[str]]) -> pa.Table:
+    place = {name: at for at, name in enumerate(header)}
+    wanted = _wanted(header, schema)
+    return pa.table({name: pa.array([row[place[name]] or None for row in rows], pa.string()) for name in wanted})

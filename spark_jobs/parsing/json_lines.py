@@ -1,0 +1,211 @@
+"""Reads JSON lines: whole chunks by Arrow's reader, and one by one only the lines that it trips over.
+
+Arrow's reader stops at the first bad line and does not say which one it was. A chunk that fails is cut in parts until
+the bad line is among a few, and those few go through Python's json, which also names the reason.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+from pyarrow import types
+
+from spark_jobs.parsing.casting import SHOWN
+from spark_jobs.parsing.rows import Reject, Rows, judge
+from spark_jobs.streams import Stream
+
+_PARTS = 16
+_FEW = 32
+_BLANK = b" \t\r\n"
+
+
+def parse_json_lines(
+    stream: Stream, values: Sequence[bytes], lines: np.ndarray, file: str, arrived: datetime
+) -> pa.Table:
+    """Parse JSON objects, one a value, wherever they came from; blank ones are left out.
+
+    Args:
+        stream: what they should be.
+        values: the raw objects, in UTF-8.
+        lines: the number of each, for its parsed row.
+        file: what to call the place they came from.
+        arrived: when they came (UTC).
+    """
+    return judge(stream, read_values(stream.schema, values, lines), file, arrived)
+
+
+def read_chunk(schema: pa.Schema, chunk: bytes, first_line: int) -> Rows:
+    """Read a chunk of whole lines, the first of them numbered `first_line`."""
+    count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+    if _one_object_a_line(chunk, count):
+        table = _read(_as_text(schema), chunk, count)
+        if table is not None:
+            lines = np.arange(first_line, first_line + count, dtype=np.int64)
+            return Rows(table, lines, _RawLine(chunk))
+    values = chunk.split(b"\n")
+    return read_values(schema, values, np.arange(first_line, first_line + len(values), dtype=np.int64))
+
+
+def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray) -> Rows:
+    """Read separate values; those that are not an object of the schema's types are rejected."""
+    stripped = [value.strip(_BLANK) for value in values]
+    where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
+    there = [stripped[index] for index in where]
+    text_schema = _as_text(schema)
+    tables: list[pa.Table] = []
+    kept: list[int] = []
+    rejects: list[Reject] = []
+
+    def read(start: int, stop: int) -> None:
+        part = there[start:stop]
+        table = None
+        if all(value.startswith(b"{") and value.endswith(b"}") for value in part):
+            table = _read(text_schema, b"\n".join(part), len(part))
+        if table is not None:
+            tables.append(table)
+            kept.extend(range(start, stop))
+        elif stop - start > _FEW:
+            step = max(_FEW, -(-(stop - start) // _PARTS))
+            for begin in range(start, stop, step):
+                read(begin, min(begin + step, stop))
+        else:
+            read_singly(start, stop)
+
+    def read_singly(start: int, stop: int) -> None:
+        good: list[dict[str, Any]] = []
+        for index in range(start, stop):
+            row, reason = _read_one(schema, there[index])
+            if reason is None:
+                good.append(row)
+                kept.append(index)
+            else:
+                source = where[index]
+                rejects.append(Reject(_line_text(values[source]), int(lines[source]), reason))
+        tables.append(pa.Table.from_pylist(good, schema=text_schema))
+
+    if there:
+        read(0, len(there))
+    sources = where[kept]
+    table = pa.concat_tables(tables) if tables else text_schema.empty_table()
+    return Rows(table, lines[sources], lambda position: _line_text(values[sources[position]]), rejects)
+
+
+class _RawLine:
+    """Raw lines of a chunk, split only when the first one is asked for."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self._chunk = chunk
+        self._lines: list[bytes] | None = None
+
+    def __call__(self, position: int) -> str:
+        if self._lines is None:
+            self._lines = self._chunk.split(b"\n")
+        return _line_text(self._lines[position])
+
+
+def _line_text(value: bytes) -> str:
+    return value.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    """The schema to read with: times are text in JSON."""
+    return pa.schema([(field.name, pa.string() if types.is_timestamp(field.type) else field.type) for field in schema])
+
+
+def _one_object_a_line(chunk: bytes, count: int) -> bool:
+    """Whether each line starts with a brace and ends with one.
+
+    With as many objects as lines, each line then is one object: between a closing brace at a line's end and an opening
+    one at the next line's start no object can be open. It also keeps a bare null from Arrow's reader, which crashes.
+    """
+    opened = chunk.startswith(b"{") + chunk.count(b"\n{")
+    closed = chunk.endswith(b"}") + chunk.count(b"}\n")
+    return opened == closed == count
+
+
+def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+    """The table of exactly `count` objects, or None when something is wrong with one of them."""
+    try:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == count else None
+
+
+def _read_one(schema: pa.Schema, value: bytes) -> tuple[dict[str, Any], str | None]:
+    try:
+        found = json.loads(value)
+    except RecursionError:
+        return {}, "not valid JSON: nested too deeply"
+    except ValueError as error:
+        return {}, f"not valid JSON: {error}"
+    if not isinstance(found, dict):
+        return {}, f"not a JSON object: {_short(found)}"
+    row: dict[str, Any] = {}
+    for field in schema:
+        given = found.get(field.name)
+        if given is None:
+            continue
+        typed = _typed(given, field.type)
+        if typed is None:
+            return {}, f"{field.name} is not {_KINDS[_kind(field.type)]}: {_short(given)}"
+        row[field.name] = typed
+    return row, None
+
+
+_KINDS = {
+    "text": "text",
+    "time": "an ISO 8601 time",
+    "bool": "true or false",
+    "integer": "an integer of its column's size",
+    "number": "a finite number",
+}
+
+
+def _kind(target: pa.DataType) -> str:
+    if types.is_timestamp(target):
+        return "time"
+    if types.is_boolean(target):
+        return "bool"
+    if types.is_integer(target):
+        return "integer"
+    return "number" if types.is_floating(target) else "text"
+
+
+def _typed(given: Any, target: pa.DataType) -> Any:
+    """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
+    kind = _kind(target)
+    if kind in ("text", "time"):
+        return given if isinstance(given, str) and _is_unicode(given) else None
+    if kind == "bool":
+        return given if isinstance(given, bool) else None
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        number = float(given)
+        if not np.isfinite(number):
+            return None
+        if kind == "number":
+            return number
+        whole = int(given)
+        return pa.scalar(whole, target).as_py() if whole == given else None
+    except (OverflowError, pa.ArrowInvalid):
+        return None
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON can escape half a surrogate pair, which no UTF-8 can hold."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(given: Any) -> str:
+    text = given if isinstance(given, str) else repr(given) if isinstance(given, float) else json.dumps(given)
+    return text.encode("utf-8", "backslashreplace").decode()[:SHOWN]
