@@ -6,7 +6,6 @@ number is never a time, since nobody knows whether it counts seconds or millisec
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from spark_jobs.errors import KeyfoldError
@@ -60,15 +59,14 @@ def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | No
     if column.type == target and not types.is_floating(target) and target != TIMESTAMP:
         return column
     if column.type == target == pa.float64():
-        return column if pc.all(pc.is_finite(column), min_count=0).as_py() is not False else None
+        return column if pl.Series(pl.from_arrow(column)).is_finite().all() else None
     if target == TIMESTAMP and types.is_string(column.type):
         try:
             times = column.cast(target)
         except pa.ArrowInvalid:
             return None
-        years = pc.min_max(pc.year(times)).as_py()
-        inside = years["min"] is None or (years["min"] >= _FIRST_YEAR and years["max"] <= _LAST_YEAR)
-        return times if inside else None
+        years = pl.Series(pl.from_arrow(times)).dt.year()
+        return times if years.is_between(_FIRST_YEAR, _LAST_YEAR).all() else None
     return None
 
 

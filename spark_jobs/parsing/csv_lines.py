@@ -53,7 +53,7 @@ def read_csv(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[
             if header is None:
                 line += len(lines)
                 continue
-        rows, used = _read_lines(header, schema, lines, start, line, final)
+        rows, used = _read_lines(header, schema, lines, start, line, final=final)
         rest = "".join(f"{one}\n" for one in lines[used:]).encode()
         line += used
         yield rows
@@ -93,7 +93,7 @@ def _header(lines: Sequence[str], schema: pa.Schema) -> tuple[int, list[str] | N
 
 
 def _read_lines(
-    header: list[str], schema: pa.Schema, lines: list[str], start: int, first_line: int, final: bool
+    header: list[str], schema: pa.Schema, lines: list[str], start: int, first_line: int, *, final: bool
 ) -> tuple[Rows, int]:
     """Read lines from `start` on; also returns how many lines are done with (a row may go on in the next chunk)."""
     series = pl.Series(lines, dtype=pl.String)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_jobs.parsing import json_lines
 from spark_jobs.parsing.csv_lines import read_csv
+from spark_jobs.parsing.json_lines import read_json
 from spark_jobs.parsing.parquet import read_parquet
 from spark_jobs.parsing.rows import Rows, judge, whole_file
-from spark_jobs.parsing.text import UnreadableFileError, chunks, open_text
+from spark_jobs.parsing.text import UnreadableFileError, open_text
 from spark_jobs.streams import Stream
 
 BATCH_ROWS = 100_000
@@ -72,10 +72,7 @@ def _read(schema: pa.Schema, path: Path) -> Iterator[Rows]:
         yield from read_parquet(schema, path)
     elif kind in (".ndjson", ".jsonl", ".json"):
         with open_text(path) as text:
-            line = 1
-            for chunk in chunks(text):
-                yield json_lines.read_chunk(schema, chunk, line)
-                line += chunk.count(b"\n")
+            yield from read_json(schema, text)
     elif kind == ".csv":
         with open_text(path) as text:
             yield from read_csv(schema, text)

@@ -5,9 +5,9 @@ the bad line is among a few, and those few go through Python's json, which also 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,13 @@ from pyarrow import types
 
 from spark_jobs.parsing.casting import SHOWN
 from spark_jobs.parsing.rows import Reject, Rows, judge
+from spark_jobs.parsing.text import CHUNK, chunks
 from spark_jobs.streams import Stream
 
 _PARTS = 16
 _FEW = 32
 _BLANK = b" \t\r\n"
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
 
 
 def parse_json_lines(
@@ -38,16 +40,20 @@ def parse_json_lines(
     return judge(stream, read_values(stream.schema, values, lines), file, arrived)
 
 
-def read_chunk(schema: pa.Schema, chunk: bytes, first_line: int) -> Rows:
-    """Read a chunk of whole lines, the first of them numbered `first_line`."""
-    count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
-    if _one_object_a_line(chunk, count):
-        table = _read(_as_text(schema), chunk, count)
+def read_json(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[Rows]:
+    """Read a whole file of JSON objects, one a line, chunk by chunk."""
+    line = 1
+    for chunk in chunks(text, size):
+        content = np.frombuffer(chunk, np.uint8)
+        ends = np.flatnonzero(content == _NEWLINE)
+        count = len(ends) + (not chunk.endswith(b"\n"))
+        table = _read(_as_text(schema), chunk, count) if _one_object_a_line(content, ends) else None
         if table is not None:
-            lines = np.arange(first_line, first_line + count, dtype=np.int64)
-            return Rows(table, lines, _RawLine(chunk))
-    values = chunk.split(b"\n")
-    return read_values(schema, values, np.arange(first_line, first_line + len(values), dtype=np.int64))
+            yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
+        else:
+            values = chunk.split(b"\n")
+            yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64))
+        line += len(ends)
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray) -> Rows:
@@ -116,15 +122,17 @@ def _as_text(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, pa.string() if types.is_timestamp(field.type) else field.type) for field in schema])
 
 
-def _one_object_a_line(chunk: bytes, count: int) -> bool:
+def _one_object_a_line(content: np.ndarray, ends: np.ndarray) -> bool:
     """Whether each line starts with a brace and ends with one.
 
     With as many objects as lines, each line then is one object: between a closing brace at a line's end and an opening
     one at the next line's start no object can be open. It also keeps a bare null from Arrow's reader, which crashes.
     """
-    opened = chunk.startswith(b"{") + chunk.count(b"\n{")
-    closed = chunk.endswith(b"}") + chunk.count(b"}\n")
-    return opened == closed == count
+    last = content[-2:-1] if content[-1] == _NEWLINE else content[-1:]
+    if content[0] != _OPEN or not (last == _CLOSE).all():
+        return False
+    inner = ends[ends < len(content) - 1]
+    return bool((content[inner - 1] == _CLOSE).all() and (content[inner + 1] == _OPEN).all())
 
 
 def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
@@ -184,19 +192,23 @@ def _typed(given: Any, target: pa.DataType) -> Any:
     """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
     kind = _kind(target)
     if kind in ("text", "time"):
-        return given if isinstance(given, str) and _is_unicode(given) else None
-    if kind == "bool":
-        return given if isinstance(given, bool) else None
+        fits = isinstance(given, str) and _is_unicode(given)
+    elif kind == "bool":
+        fits = isinstance(given, bool)
+    else:
+        return _typed_number(given, target)
+    return given if fits else None
+
+
+def _typed_number(given: Any, target: pa.DataType) -> int | float | None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     try:
         number = float(given)
-        if not np.isfinite(number):
-            return None
-        if kind == "number":
-            return number
-        whole = int(given)
-        return pa.scalar(whole, target).as_py() if whole == given else None
+        if not np.isfinite(number) or types.is_floating(target):
+            return number if np.isfinite(number) else None
+        # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
+        return pa.scalar(int(given), target).as_py() if int(given) == given else None
     except (OverflowError, pa.ArrowInvalid):
         return None
 

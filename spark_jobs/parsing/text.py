@@ -49,7 +49,7 @@ def chunks(text: IO[bytes], size: int = CHUNK) -> Iterator[bytes]:
         yield chunk
 
 
-def _copy_verified(source: IO[bytes], copy: IO[bytes]) -> None:
+def _copy_verified(source: IO[bytes] | gzip.GzipFile, copy: IO[bytes]) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     pending, done = False, 0
     while block := source.read(_BLOCK):
