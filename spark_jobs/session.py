@@ -1,33 +1,55 @@
 """Spark sessions for Keyfold: settings that are checked when they are loaded, and the session made of them."""
 
+import atexit
+import json
 import os
+import re
+import shlex
+import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.gateway import launch
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
-SHIPPED_WITH_SPARK = tuple(
-    f"{group}:*"
-    for group in (
-        "com.fasterxml.jackson.core",
-        "com.fasterxml.jackson.datatype",
-        "com.github.luben",
-        "com.google.code.findbugs",
-        "commons-logging",
-        "commons-pool",
-        "io.airlift",
-        "javax.annotation",
-        "org.apache.hadoop",
-        "org.apache.logging.log4j",
-        "org.apache.parquet",
-        "org.roaringbitmap",
-        "org.slf4j",
-        "org.xerial.snappy",
-    )
+SHIPPED_WITH_SPARK = (
+    "at.yawk.lz4:lz4-java",
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jsr310",
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "commons-logging:commons-logging",
+    "commons-pool:commons-pool",
+    "io.airlift:aircompressor",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.parquet:parquet-column",
+    "org.apache.parquet:parquet-common",
+    "org.apache.parquet:parquet-encoding",
+    "org.apache.parquet:parquet-format-structures",
+    "org.apache.parquet:parquet-hadoop",
+    "org.apache.parquet:parquet-jackson",
+    "org.locationtech.jts:jts-core",
+    "org.lz4:lz4-java",
+    "org.roaringbitmap:RoaringBitmap",
+    "org.roaringbitmap:shims",
+    "org.scala-lang:scala-library",
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
 )
 """Left out of the packages' dependencies: Spark brings its own, and resolvers disagree on the others' versions."""
 
@@ -45,21 +67,91 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
+    "spark.executor.syncLogLevel.enabled": "true",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
+_LOCAL_DEFAULTS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
+}
+
+_REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
+
+_MASTER = re.compile(
+    r"local|local\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\]|spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*|yarn|k8s://\S+"
+)
+_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+
 
 class SparkSettings(BaseModel):
-    """Where Spark runs and with what; unknown fields and misspelt masters are refused at load."""
+    """Where Spark runs and with what; unknown fields and misspelt values are refused at load."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    master: str = Field("local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
-    app_name: str = Field("keyfold", min_length=1)
-    packages: tuple[str, ...] = Field((), description="Maven coordinates, group:artifact:version, besides Delta's")
+    master: str = Field(default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
+    app_name: str = Field(default="keyfold", min_length=1)
+    packages: tuple[str, ...] = Field(
+        default=(), description="Maven coordinates, group:artifact:version, besides Delta's"
+    )
     conf: dict[str, str] = Field(default_factory=dict, description="Spark settings, by their own names")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Settings from KEYFOLD_SPARK_MASTER, KEYFOLD_SPARK_PACKAGES and KEYFOLD_SPARK_CONF, each of them optional.
+
+        Packages are separated by commas; settings by blanks, as in `spark.driver.memory=4g spark.ui.enabled=true`.
+
+        Raises:
+            KeyfoldError: a value is not valid.
+        """
+        given: dict[str, object] = {}
+        if master := environment.get("KEYFOLD_SPARK_MASTER"):
+            given["master"] = master
+        if packages := environment.get("KEYFOLD_SPARK_PACKAGES"):
+            given["packages"] = tuple(package.strip() for package in packages.split(",") if package.strip())
+        if conf := environment.get("KEYFOLD_SPARK_CONF"):
+            given["conf"] = {name: value for name, _, value in (pair.partition("=") for pair in shlex.split(conf))}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            told = "; ".join(f"KEYFOLD_SPARK_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+            raise KeyfoldError(told.replace("Value error, ", "")) from error
+
+    @field_validator("master")
+    @classmethod
+    def _master_is_one(cls, master: str) -> str:
+        if not _MASTER.fullmatch(master):
+            hint = "; a Spark Connect URL is no master" if master.startswith("sc:") else ""
+            raise ValueError(
+                f"{master!r} is no Spark master{hint}: give local, local[4], local[*], spark://host:7077, "
+                "yarn or k8s://https://host:port"
+            )
+        return master
+
+    @field_validator("packages")
+    @classmethod
+    def _packages_are_coordinates(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        for package in packages:
+            if not _COORDINATES.fullmatch(package):
+                raise ValueError(f"{package!r} is no Maven coordinates: give group:artifact:version")
+        return packages
+
+    @field_validator("conf")
+    @classmethod
+    def _names_are_spark_s(cls, conf: dict[str, str]) -> dict[str, str]:
+        own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
+        for name in conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"{name!r} is no Spark setting: their names begin with 'spark.'")
+            if name in own_fields:
+                raise ValueError(f"{name} has a field of its own: {own_fields[name]}")
+        return conf
 
     @model_validator(mode="after")
     def _fixed_settings_stay(self) -> Self:
@@ -68,22 +160,73 @@ class SparkSettings(BaseModel):
                 raise ValueError(f"{name} must stay {value!r}: Keyfold's results depend on it")
         return self
 
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs inside this process's own Java."""
+        return self.master.startswith("local")
+
+    @property
+    def all_packages(self) -> tuple[str, ...]:
+        """Every package that Spark resolves, Delta's first."""
+        return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
+
 
 def build_session(settings: SparkSettings | None = None) -> SparkSession:
-    """Start the Spark session that the settings describe, or return the running one."""
+    """Start the Spark session that the settings describe, or return the running one if it is such a session.
+
+    On a master that is not local, `spark_jobs` is shipped to the workers, whose Python must have the same version and
+    the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python` is set.
+
+    Raises:
+        KeyfoldError: Java is missing or too old, packages cannot be had, or a session with other settings runs.
+    """
     settings = settings or SparkSettings()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    conf = _DEFAULTS | settings.conf | _FIXED
-    conf["spark.jars.packages"] = ",".join((DELTA_PACKAGE, *settings.packages))
-    conf["spark.jars.excludes"] = ",".join(SHIPPED_WITH_SPARK)
-    if settings.master.startswith("local"):
-        conf.setdefault("spark.driver.bindAddress", "127.0.0.1")
-        conf.setdefault("spark.driver.host", "127.0.0.1")
-        conf.setdefault("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "keyfold-warehouse"))
-    builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
+    conf = _spark_conf(settings)
+    running = SparkSession._instantiatedSession
+    if running is not None and running._sc._jsc is not None:
+        _check_same(running.sparkContext, conf)
+        return running
+    if "SPARK_REMOTE" in os.environ:
+        raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
+    chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
+    launch(conf)
+    builder = SparkSession.builder.appName(settings.app_name)
     for name, value in conf.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    if not settings.is_local:
+        session.sparkContext.addPyFile(_zipped_package())
     return session
+
+
+def _spark_conf(settings: SparkSettings) -> dict[str, str]:
+    conf = (_LOCAL_DEFAULTS if settings.is_local else {}) | _DEFAULTS | settings.conf | _FIXED
+    excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
+    return conf | {
+        "spark.master": settings.master,
+        "spark.jars.packages": ",".join(settings.all_packages),
+        "spark.jars.excludes": ",".join(excluded),
+    }
+
+
+def _check_same(running: SparkContext, conf: Mapping[str, str]) -> None:
+    there = dict(running.getConf().getAll())
+    others = {
+        name: f"{there.get(name, 'not set')} runs, {value} is wanted"
+        for name, value in conf.items()
+        if name not in _REWRITTEN_BY_SPARK and there.get(name) != value
+    }
+    if others:
+        raise KeyfoldError(
+            "a Spark session with other settings runs in this process; stop it first, or use another process: "
+            + json.dumps(others)
+        )
+
+
+def _zipped_package() -> str:
+    """The package as a zip for the workers, kept as long as the process: Spark serves the file itself."""
+    folder = tempfile.mkdtemp(prefix="keyfold-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(__file__).parent
+    return shutil.make_archive(os.path.join(folder, "spark_jobs"), "zip", package.parent, package.name)
