@@ -1,0 +1,247 @@
+"""The command line `keyfold`: what the Dagster assets do, without Dagster.
+
+Exit codes: 0 done, 1 failed, 2 bad usage.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import ingest as ingest_files
+from spark_jobs.jobs import JOBS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.simulator import simulate as simulate_rides
+from spark_jobs.streams import STREAMS
+from spark_jobs.tables import Format, count_rows, print_rows
+
+app = typer.Typer(
+    name="keyfold",
+    help="Stateful, per-key stream processing: land, ingest, run, look.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Home = Annotated[
+    Path, typer.Option("--home", envvar="KEYFOLD_HOME", help="The lakehouse: tables, checkpoints and state.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
+DEFAULT_HOME = Path(".keyfold")
+_ROWS_FOR_THE_EYE = 20
+
+
+@app.command()
+def simulate(
+    to: Annotated[Path, typer.Option("--to", help="Folder for the files.")],
+    rides: Annotated[int, typer.Option("--rides", min=1, help="How many rides.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write files of simulated ride points: out of order, duplicated, late, malformed, unfinished."""
+    with _failures():
+        summary = asdict(simulate_rides(to, rides=rides, seed=seed))
+        _report(summary, as_json, f"{summary['rows']:,} rows of {summary['rides']:,} rides in {to}")
+
+
+@app.command()
+def ingest(
+    stream: Annotated[str, typer.Argument(help=f"One of: {', '.join(STREAMS)}.")],
+    landing: Annotated[
+        Path | None, typer.Option("--from", help="Folder of files [default: HOME/landing/STREAM].")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
+    if stream not in STREAMS:
+        raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
+    with _failures(), _spark() as spark, _progress("ingest", None) as advance:
+        summary = ingest_files(
+            spark, Lakehouse(home), STREAMS[stream], landing, on_batch=lambda _, counts: advance(counts.rows_read)
+        )
+        text = (
+            f"{stream}: {summary.rows_read:,} rows from {summary.files:,} files in {summary.seconds:.1f} s: "
+            f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates"
+        )
+        _report(asdict(summary), as_json, text)
+
+
+@app.command()
+def run(
+    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(JOBS)}.")],
+    home: Home = DEFAULT_HOME,
+    param: Annotated[list[str] | None, typer.Option(help="A job parameter, name=value; may be repeated.")] = None,
+    advance_to: Annotated[
+        str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
+    ] = None,
+    full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
+    continuous: Annotated[bool, typer.Option(help="Keep running until interrupted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a keyed job over what is new in its event table."""
+    if job not in JOBS:
+        raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(JOBS)}")
+    if continuous and (advance_to or full_refresh):
+        raise typer.BadParameter("--continuous goes with neither --advance-to nor --full-refresh")
+    given = _parameters(param or [])
+    moment = _moment(advance_to) if advance_to else None
+    with _failures():
+        lakehouse = Lakehouse(home)
+        live = None if full_refresh else live_generation(lakehouse, job)
+        keyed_job = _build(JOBS[job], given, live.record["parameters"] if live else None)
+        with _spark() as spark, _progress(job, None) as advance:
+            options = RunOptions(on_batch=lambda _, counts: advance(counts.events))
+            if continuous:
+                summary = run_continuously(spark, lakehouse, keyed_job, stop=_stop_on_signal(), options=options)
+            else:
+                mode = "full_refresh" if full_refresh else "incremental"
+                summary = run_job(spark, lakehouse, keyed_job, mode=mode, advance_to=moment, options=options)
+        _report(_run_summary(summary), as_json, _run_text(summary))
+
+
+@app.command()
+def show(
+    table: Annotated[str, typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, …")],
+    home: Home = DEFAULT_HOME,
+    style: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = "table",
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="At most this many rows [default: 20 of a table, else all].")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the rows of a table; `--json` prints its name, place and row count instead."""
+    with _failures():
+        known = _known_tables()
+        lakehouse = Lakehouse(home)
+        if table not in known and table not in lakehouse.tables():
+            raise typer.BadParameter(f"no table {table!r}; tables: {', '.join(known)}")
+        path = lakehouse.table(table)
+        if as_json:
+            _report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
+            return
+        print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
+
+
+def _known_tables() -> list[str]:
+    streams = [f"{kind}.{name}" for name in STREAMS for kind in ("events", "quarantine")]
+    return streams + [table.name for template in JOBS.values() for table in build_job(template).tables]
+
+
+def _parameters(given: list[str]) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--param {text!r}: write it as name=value")
+        parameters[name.strip()] = value.strip()
+    return parameters
+
+
+def _build(template: JobTemplate, given: dict[str, str], born_with: dict[str, Any] | None) -> Any:
+    try:
+        return build_job(template, given, born_with)
+    except KeyfoldError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"--advance-to {text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _run_summary(summary: RunSummary) -> dict[str, Any]:
+    return {
+        "job": summary.job,
+        "generation": summary.generation,
+        "mode": summary.mode,
+        **asdict(summary.counts),
+        "totals": asdict(summary.totals),
+        "watermark": summary.watermark,
+        "batches": len(summary.batch_seconds),
+        "seconds": round(summary.seconds, 3),
+    }
+
+
+def _run_text(summary: RunSummary) -> str:
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
+    return (
+        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
+        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}"
+    )
+
+
+def _report(summary: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        print(json.dumps(summary, default=_as_json))
+    else:
+        Console().print(text, highlight=False, soft_wrap=True)
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return str(value)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Show what a person can put right as one message, without a traceback."""
+    try:
+        yield
+    except KeyfoldError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    spark = build_session(SparkSettings.from_environment())
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda events: progress.advance(task, events)
+
+
+def _stop_on_signal() -> threading.Event:
+    """An event that SIGINT and SIGTERM set, so that a continuous run ends between two micro-batches."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
