@@ -1,0 +1,50 @@
+# make demo [FROM=folder]   load, run and check everything once, then say what came out
+# make ui [PORT=3000]       Dagster's pages on 127.0.0.1
+# make test                 format, lint, types, layers, then every test
+# make bench                the benchmarks behind the figures in docs/
+# make clean                remove caches and .venv; make reset removes the data in .keyfold
+
+PORT ?= 3000
+export KEYFOLD_HOME ?= $(CURDIR)/.keyfold
+export DAGSTER_HOME ?= $(CURDIR)/.keyfold/dagster
+export DAGSTER_DISABLE_TELEMETRY ?= yes
+# Pyright is in its wheel: it neither asks the network for a newer one nor needs a Node.js of the machine's.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
+export PYRIGHT_PYTHON_GLOBAL_NODE = 0
+unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo ui test lint bench clean reset
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+setup:
+	@scripts/setup
+
+demo: setup
+	.venv/bin/python -m dagster_project.demo $(if $(FROM),--from "$(FROM)")
+
+ui: setup
+	@mkdir -p "$(DAGSTER_HOME)"
+	@if [ -f dagster.yaml ]; then cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"; fi
+	PATH="$(CURDIR)/.venv/bin:$$PATH" dg dev -w workspace.yaml --host 127.0.0.1 --port $(PORT)
+
+lint: setup
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright --warnings
+	.venv/bin/lint-imports
+
+test: lint
+	.venv/bin/python -m pytest
+
+bench: setup
+	.venv/bin/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+reset:
+	rm -rf .keyfold
