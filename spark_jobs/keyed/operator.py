@@ -97,6 +97,21 @@ def unpack(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     return unpacked
 
 
+def route_late(
+    job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, watermark: datetime
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part events from those that are behind the watermark and whose key has no state left."""
+    behind = pl.col(job.event_time) <= watermark
+    if not events.select(behind.any()).item():
+        return events, events.clear()
+    orphans = events.filter(behind).join(state.select(job.key).unique(), on=job.key, how="anti")
+    if not orphans.height:
+        return events, orphans
+    marked = events.with_row_index("#row")
+    late = marked.filter(behind).join(state.select(job.key).unique(), on=job.key, how="anti")
+    return marked.join(late, on="#row", how="anti").drop("#row"), late.drop("#row")
+
+
 class KeyGroupProcessor(StatefulProcessor):
     """Runs a job's step on one key group at a time, with its events, its kept rows and the clock."""
 
@@ -146,7 +161,7 @@ class KeyGroupProcessor(StatefulProcessor):
         """Call the step with what is on time; give back its answer, in the declared columns, and all late events."""
         job = self._job
         try:
-            on_time, late = _route_late(job, state, events, clock.watermark)
+            on_time, late = route_late(job, state, events, clock.watermark)
             step = job.step(state, on_time, clock)
             late = [late] if step.late is None else [late, conform(step.late, job.events, "late events")]
             unknown = set(step.side) - {table.name for table in job.side_outputs}
@@ -226,21 +241,6 @@ def _blobs(
         ],
         names=BLOBS.names,
     )
-
-
-def _route_late(
-    job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, watermark: datetime
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Part events from those that are behind the watermark and whose key has no state left."""
-    behind = pl.col(job.event_time) <= watermark
-    if not events.select(behind.any()).item():
-        return events, events.clear()
-    orphans = events.filter(behind).join(state.select(job.key).unique(), on=job.key, how="anti")
-    if not orphans.height:
-        return events, orphans
-    marked = events.with_row_index("#row")
-    late = marked.filter(behind).join(state.select(job.key).unique(), on=job.key, how="anti")
-    return marked.join(late, on="#row", how="anti").drop("#row"), late.drop("#row")
 
 
 def _emitted(job: KeyedJob, step: Step, late: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -91,9 +91,9 @@ def _due(kept: pl.DataFrame, schedules: list[str], clock: Clock) -> pl.DataFrame
     return kept.filter(pl.any_horizontal(pl.lit(value=False), *(pl.col(name) <= now[name] for name in schedules)))
 
 
-def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> dict[tuple[Any, ...], list[Record]]:
+def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> Mapping[tuple[Any, ...], list[Record]]:
     parts = frame.partition_by(key, as_dict=True, maintain_order=True) if frame.height else {}
-    return {values: part.to_dicts() for values, part in parts.items()}
+    return {values: list(part.iter_rows(named=True)) for values, part in parts.items()}
 
 
 def _known(named: dict[str, Any], columns: Mapping[str, pl.DataType]) -> dict[str, Any]:

@@ -1,0 +1,144 @@
+"""Ride summaries in plain Python, one point at a time: what the job must agree with."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+Point = dict
+
+
+@dataclass
+class Answer:
+    summaries: dict = field(default_factory=dict)
+    """(ride_id, start_time) -> summary"""
+    open_points: int = 0
+    late_points: int = 0
+
+
+def complete(points: list[Point], watermark: datetime, timeout: timedelta, closed_for: timedelta) -> Answer:
+    """What `close=complete` says, by its definition alone: points in event time, in whatever order they came."""
+    answer = Answer()
+    for ride, of_ride in _by_ride(points).items():
+        run: list[Point] = []
+        closed_at: datetime | None = None
+        for point in [*sorted(of_ride, key=_order), None]:
+            if run and (point is None or point["timestamp"] - run[-1]["timestamp"] > timeout):
+                closed_at = run[-1]["timestamp"] + timeout
+                if closed_at > watermark:
+                    answer.open_points += len(run) + (0 if point is None else _rest(of_ride, point))
+                    break
+                _close(answer, ride, run, "GARBAGE_COLLECTION")
+                run = []
+            if point is None:
+                break
+            if not run and closed_at is not None and point["timestamp"] <= closed_at + closed_for:
+                answer.late_points += 1
+                continue
+            run.append(point)
+            if point["ride_status"] == "dropoff":
+                closed_at = point["timestamp"]
+                if closed_at > watermark:
+                    answer.open_points += len(run) - 1 + _rest(of_ride, point)
+                    break
+                _close(answer, ride, run, "DROPOFF_SEEN")
+                run = []
+    return answer
+
+
+class Fast:
+    """What `close=fast` says: one state machine a ride, fed batch by batch, that closes at the first dropoff it sees."""
+
+    def __init__(self, timeout: timedelta, closed_for: timedelta) -> None:
+        self.timeout, self.closed_for = timeout, closed_for
+        self.answer = Answer()
+        self.open: dict[str, list[Point]] = {}
+        self.closed_at: dict[str, datetime] = {}
+
+    def batch(self, points: list[Point], watermark: datetime) -> None:
+        known = {*self.open, *self.closed_at}
+        for ride, of_ride in _by_ride(points).items():
+            for point in of_ride:
+                is_orphan = point["timestamp"] <= watermark and ride not in known
+                closed_at = self.closed_at.get(ride)
+                if is_orphan or (closed_at is not None and point["timestamp"] <= closed_at + self.closed_for):
+                    self.answer.late_points += 1
+                else:
+                    self.open.setdefault(ride, []).append(point)
+        for ride in list(self.open):
+            self._close_what_is_due(ride, watermark)
+        for ride, closed in list(self.closed_at.items()):
+            if closed + self.closed_for <= watermark:
+                del self.closed_at[ride]
+
+    def _close_what_is_due(self, ride: str, watermark: datetime) -> None:
+        while points := sorted(self.open.pop(ride, []), key=_order):
+            dropoff = next((i for i, point in enumerate(points) if point["ride_status"] == "dropoff"), None)
+            if dropoff is not None:
+                run, rest = points[: dropoff + 1], points[dropoff + 1 :]
+                self.closed_at[ride] = run[-1]["timestamp"]
+                _close(self.answer, ride, run, "DROPOFF_SEEN")
+                limit = self.closed_at[ride] + self.closed_for
+                self.answer.late_points += sum(point["timestamp"] <= limit for point in rest)
+                if again := [point for point in rest if point["timestamp"] > limit]:
+                    self.open[ride] = again
+            elif points[-1]["timestamp"] + self.timeout <= watermark:
+                self.closed_at[ride] = points[-1]["timestamp"] + self.timeout
+                _close(self.answer, ride, points, "GARBAGE_COLLECTION")
+            else:
+                self.open[ride] = points
+                return
+
+    def result(self) -> Answer:
+        self.answer.open_points = sum(map(len, self.open.values()))
+        return self.answer
+
+
+def metres(a: Point, b: Point) -> float:
+    """Great-circle distance by the spherical law of cosines in vector form: another formula than the job's."""
+    xyz = [
+        (math.cos(la) * math.cos(lo), math.cos(la) * math.sin(lo), math.sin(la))
+        for la, lo in ((math.radians(p["latitude"]), math.radians(p["longitude"])) for p in (a, b))
+    ]
+    cross = math.dist(
+        (0, 0, 0),
+        (
+            xyz[0][1] * xyz[1][2] - xyz[0][2] * xyz[1][1],
+            xyz[0][2] * xyz[1][0] - xyz[0][0] * xyz[1][2],
+            xyz[0][0] * xyz[1][1] - xyz[0][1] * xyz[1][0],
+        ),
+    )
+    return 6_371_008.8 * math.atan2(cross, sum(x * y for x, y in zip(*xyz, strict=True)))
+
+
+def _close(answer: Answer, ride: str, run: list[Point], reason: str) -> None:
+    first, last = run[0], run[-1]
+    assert (ride, first["timestamp"]) not in answer.summaries
+    answer.summaries[ride, first["timestamp"]] = {
+        "ride_id": ride,
+        "start_time": first["timestamp"],
+        "end_time": last["timestamp"],
+        "start_status": first["ride_status"],
+        "end_status": last["ride_status"],
+        "ride_duration_in_secs": (last["timestamp"] - first["timestamp"]) / timedelta(seconds=1),
+        "reason": reason,
+        "n_points": len(run),
+        "distance_in_metres": sum(metres(a, b) for a, b in pairwise(run)),
+        "fare": last["meter_reading"],
+    }
+
+
+def _by_ride(points: list[Point]) -> dict[str, list[Point]]:
+    rides: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        rides[point["ride_id"]].append(point)
+    return rides
+
+
+def _order(point: Point) -> tuple[datetime, int]:
+    return point["timestamp"], point["point_idx"]
+
+
+def _rest(of_ride: list[Point], point: Point) -> int:
+    return sum(_order(other) >= _order(point) for other in of_ride)

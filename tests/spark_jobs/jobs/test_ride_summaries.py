@@ -1,0 +1,209 @@
+"""The step of ride summaries, without Spark, against a state machine in plain Python."""
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.jobs import find_job
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.ride_summaries import RIDE_POINT
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.rehearsal import Rehearsal
+from tests.spark_jobs.jobs import ride_oracle
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TIMEOUT = timedelta(minutes=30)
+CLOSED_FOR = timedelta(hours=2)
+LONG_PAST_ALL = NOON + timedelta(days=30)
+
+
+def ride_job(**parameters):
+    return build_job(find_job("ride_summaries"), {"closed_for": CLOSED_FOR, **parameters})
+
+
+def point(ride, index, minutes, status="enroute", latitude=40.7, longitude=-74.0):
+    return {
+        "ride_id": ride,
+        "point_idx": index,
+        "latitude": latitude + index / 1000,
+        "longitude": longitude,
+        "timestamp": NOON + timedelta(minutes=minutes),
+        "meter_reading": 2.5 + index,
+        "ride_status": status,
+    }
+
+
+def frame(points):
+    return pl.DataFrame(points, schema=polars_schema(RIDE_POINT), orient="row")
+
+
+def play(job, batches, end=LONG_PAST_ALL):
+    rehearsal = Rehearsal(job)
+    for batch in batches:
+        rehearsal.batch(frame(batch))
+    rehearsal.batch()
+    if end:
+        rehearsal.advance_to(end)
+        rehearsal.batch()
+    return rehearsal
+
+
+def assert_agree(rehearsal, answer):
+    rows = rehearsal.written["ride_summaries"].to_dicts()
+    assert len(rows) == len(answer.summaries)
+    for row in rows:
+        expected = answer.summaries[row["ride_id"], row["start_time"]]
+        assert row.pop("distance_in_metres") == pytest.approx(expected.pop("distance_in_metres"), rel=1e-7, abs=1e-3)
+        assert row == expected
+    assert rehearsal.written["late.ride_summaries"].height == answer.late_points
+    assert rehearsal.state["timestamp"].count() == answer.open_points
+
+
+A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropoff")]
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
+    rehearsal = play(ride_job(close=close), [A_RIDE], end=NOON + timedelta(minutes=10))
+    (row,) = rehearsal.written["ride_summaries"].to_dicts()
+    assert row["start_time"] == NOON
+    assert row["ride_duration_in_secs"] == 600
+    assert (row["start_status"], row["end_status"], row["reason"]) == ("pickup", "dropoff", "DROPOFF_SEEN")
+    assert (row["n_points"], row["fare"]) == (3, 4.5)
+    assert row["distance_in_metres"] == pytest.approx(222.39, abs=0.01)
+
+
+def test_fast_closes_at_once_and_complete_waits_for_the_watermark():
+    assert play(ride_job(close="fast"), [A_RIDE], end=None).written["ride_summaries"].height == 1
+    assert play(ride_job(close="complete"), [A_RIDE], end=None).written["ride_summaries"].height == 0
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_ride_without_a_dropoff_closes_when_its_timer_is_due(close):
+    just_before = play(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=34, seconds=59))
+    assert just_before.written["ride_summaries"].height == 0
+    due = play(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=35))
+    (row,) = due.written["ride_summaries"].to_dicts()
+    assert (row["reason"], row["n_points"], row["end_time"]) == ("GARBAGE_COLLECTION", 2, NOON + timedelta(minutes=5))
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_points_after_the_close_are_late_in_the_same_batch_and_in_a_later_one(close):
+    straggler = point("a", 7, 12)
+    rehearsal = play(ride_job(close=close), [[*A_RIDE, straggler], [point("a", 8, 11)]])
+    assert rehearsal.written["ride_summaries"]["n_points"].to_list() == [3]
+    assert sorted(rehearsal.written["late.ride_summaries"]["point_idx"]) == [7, 8]
+
+
+def test_complete_counts_a_point_that_came_after_the_dropoff_but_happened_before():
+    batches = [[A_RIDE[0], A_RIDE[2]], [A_RIDE[1]]]
+    assert play(ride_job(close="complete"), batches).written["ride_summaries"]["n_points"].to_list() == [3]
+    fast = play(ride_job(close="fast"), batches)
+    assert fast.written["ride_summaries"]["n_points"].to_list() == [2]
+    assert fast.written["late.ride_summaries"].height == 1
+
+
+def test_a_closed_ride_is_forgotten_after_closed_for():
+    job = ride_job()
+    rehearsal = play(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
+    assert rehearsal.state.height == 1
+    rehearsal.advance_to(NOON + timedelta(minutes=10) + CLOSED_FOR)
+    rehearsal.batch()
+    assert rehearsal.state.height == 0
+
+
+def test_long_rides_are_those_longer_than_the_threshold():
+    points = [
+        point("a", 0, 0, "pickup"),
+        point("a", 1, 60, "dropoff"),
+        point("b", 0, 0, "pickup"),
+        point("b", 1, 61, "dropoff"),
+    ]
+    rehearsal = play(ride_job(), [points])
+    assert rehearsal.written["ride_summaries"].height == 2
+    assert rehearsal.written["long_rides"]["ride_id"].to_list() == ["b"]
+    assert play(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
+
+
+STATUSES = st.sampled_from(["pickup", "enroute", "enroute", "enroute", "dropoff"])
+
+
+@st.composite
+def rides_in_batches(draw):
+    """A few rides' points, in any order and any split, some minutes or hours apart, dropoffs anywhere."""
+    drawn = draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400), STATUSES), min_size=1, max_size=25))
+    points = [point(ride, index, minutes, status) for index, (ride, minutes, status) in enumerate(drawn)]
+    cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
+    return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
+
+
+@settings(deadline=None, max_examples=150)
+@given(rides_in_batches(), st.integers(0, 500))
+def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end):
+    watermark = NOON + timedelta(minutes=end)
+    # Nothing is late by the watermark: what the definition then says does not depend on arrival.
+    rehearsal = play(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark)
+    assert_agree(rehearsal, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
+
+
+@settings(deadline=None, max_examples=150)
+@given(rides_in_batches(), st.integers(1, 120))
+def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
+    job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
+    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR)
+    rehearsal = Rehearsal(job)
+    for batch in [*batches, []]:
+        oracle.batch(batch, rehearsal.watermark)
+        rehearsal.batch(frame(batch))
+    assert_agree(rehearsal, oracle.result())
+
+
+@settings(deadline=None, max_examples=150)
+@given(rides_in_batches(), st.sampled_from(["fast", "complete"]), st.integers(1, 60), st.booleans())
+def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends):
+    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
+    rehearsal = play(job, batches, end=LONG_PAST_ALL if ends else None)
+    counted = rehearsal.written["ride_summaries"]["n_points"].sum()
+    late = rehearsal.written["late.ride_summaries"].height
+    still_open = rehearsal.state.select(job.state_events).item()
+    assert counted + late + still_open == sum(map(len, batches))
+    if ends:
+        assert rehearsal.state.height == 0
+
+
+@settings(deadline=None, max_examples=75)
+@given(rides_in_batches(), st.sampled_from(["fast", "complete"]), st.integers(0, 5), st.randoms())
+def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
+    job = ride_job(close=close)
+    unbroken, broken = Rehearsal(job), Rehearsal(job)
+    for number, batch in enumerate([*batches, []]):
+        if number == crash:
+            lost = Rehearsal(job)
+            lost.state, lost.watermark = broken.state, broken.watermark
+            lost.batch(frame(batch))
+        unbroken.batch(frame(batch))
+        broken.batch(frame(random.sample(batch, len(batch))))
+    for table, rows in unbroken.written.items():
+        ordered = rows.sort(rows.columns)
+        assert ordered.equals(broken.written[table].sort(rows.columns))
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_real_rides_agree_with_the_state_machine(close, shared_data):
+    lines = chain(*(gzip.decompress(file.read_bytes()).splitlines() for file in (shared_data / "rides").glob("*.gz")))
+    points = [{name: json.loads(line)[name] for name in RIDE_POINT.names} for line in lines]
+    for each in points:
+        each["timestamp"] = datetime.fromisoformat(each["timestamp"]).astimezone(UTC)
+    points.sort(key=lambda point: point["timestamp"])
+    batches = [points[start : start + 4000] for start in range(0, len(points), 4000)]
+    end = datetime(2016, 6, 22, tzinfo=UTC)
+    rehearsal = play(ride_job(close=close), batches, end=end)
+    answer = ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR)
+    assert len(answer.summaries) == 498
+    assert_agree(rehearsal, answer)
