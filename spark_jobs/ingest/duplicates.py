@@ -38,22 +38,18 @@ def find_duplicates(
     between = F.col(stream.event_time).between(
         F.timestamp_micros(F.lit(span[0] - window)), F.timestamp_micros(F.lit(span[1] + window))
     )
-    history = spark.read.format("delta").load(str(events)).where(between)
-    has_history = not history.isEmpty()
-    if not (has_history or repeats):
-        return None
     rows = accepted.select(event_id(stream).alias("id"), time, "file", "line")
-    copies = rows.limit(0)
-    suspects = rows.select("id").limit(0)
-    if repeats:
-        suspects = rows.groupBy("id").count().where("count > 1").select("id")
-    if has_history:
-        seen = history.select(event_id(stream).alias("id"), time, F.lit(None).cast("string").alias("file"))
-        seen = seen.withColumn("line", F.lit(None).cast("long")).join(rows.select("id"), "id", "left_semi")
-        suspects = suspects.unionByName(seen.select("id")).distinct()
-        copies = seen
+    history = spark.read.format("delta").load(str(events)).where(between)
+    nowhere = F.expr("CAST(NULL AS STRING)").alias("file"), F.expr("CAST(NULL AS BIGINT)").alias("line")
+    history = history.select(event_id(stream).alias("id"), time, *nowhere)
+    seen = history.join(rows.select("id"), "id", "left_semi")
+    if seen.isEmpty():
+        if not repeats:
+            return None
+        seen = rows.limit(0)
+    suspects = seen.select("id").unionByName(rows.groupBy("id").count().where("count > 1").select("id"))
     suspected = rows.join(suspects, "id", "left_semi")
-    kept = suspected.unionByName(copies).groupBy("id").agg(_kept(window).alias("kept"))
+    kept = suspected.unionByName(seen).groupBy("id").agg(_kept(window).alias("kept"))
     kept = kept.select(F.inline("kept")).where("file IS NOT NULL").select("file", "line")
     return suspected.select("file", "line").join(kept, ["file", "line"], "left_anti")
 
