@@ -33,7 +33,7 @@ ui: setup
 lint: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/pyright --warnings
+	.venv/bin/pyright
 	.venv/bin/lint-imports
 
 test: lint

@@ -4,6 +4,7 @@ Spark's resolver looks into the local Maven repository before the network. Where
 repository first, with the user's own mirrors and proxies; elsewhere Spark fetches the jars itself.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -38,11 +39,12 @@ def warm(maven: str, packages: Sequence[str]) -> None:
         for package in packages:
             pom = Path(folder) / "pom.xml"
             pom.write_text(project_with(package), encoding="utf-8")
-            command = [maven, "-B", "-q", "-f", str(pom), RESOLVE, "-DincludeScope=runtime"]
+            command = [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(pom), RESOLVE, "-DincludeScope=runtime"]
             run = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
             if run.returncode != 0:
-                first = next((line for line in run.stdout.splitlines() if "ERROR" in line), "it said nothing")
-                print(f"setup: Maven could not fetch {package} ({first}); Spark tries by itself", flush=True)
+                why = re.search(r"Could not [^(]*|ERROR.*", run.stdout + run.stderr)
+                told = why[0].strip() if why else "it does not say why"
+                print(f"setup: Maven could not fetch {package} ({told}); Spark tries by itself", flush=True)
 
 
 def project_with(package: str) -> str:

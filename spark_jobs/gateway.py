@@ -119,10 +119,16 @@ def _check_launched(conf: Mapping[str, str]) -> None:
 
 
 def _explained(lines: list[str]) -> str:
-    missing = sorted({found[1] for line in lines if (found := re.search(r":: (\S+#\S+;\S+): not found", line))})
-    if missing:
+    text = "\n".join(lines)
+    if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
         return (
-            f"Spark could not get these packages: {', '.join(missing)}. It looks in the local Maven repository, then "
+            f"Spark could not get the jars of {', '.join(jars)}. Where the local Maven repository (~/.m2/repository) "
+            "holds a package's POM without its jar, Spark looks nowhere else: `make setup` with Maven installed "
+            "completes it, or delete the package's folder there"
+        )
+    if packages := sorted(set(re.findall(r":: (\S+#\S+;\S+): not found", text))):
+        return (
+            f"Spark could not get these packages: {', '.join(packages)}. It looks in the local Maven repository, then "
             "on the network: check the coordinates and the connection; where Maven is installed, `make setup` fetches "
             "them with it (KEYFOLD_SPARK_PACKAGES names further ones)"
         )
