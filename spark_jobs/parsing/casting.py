@@ -18,7 +18,8 @@ _TIME = (
     r"^(?P<date>\d{4}-\d\d-\d\d)[Tt ](?P<hour>[01]\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)"
     r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
 )
-_FIRST_YEAR, _LAST_YEAR = 1, 9999
+_CALENDAR = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds since 1970 of the years 1 to 9999: what Spark and Python can both hold."""
 
 
 def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Series]:
@@ -46,9 +47,9 @@ def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Ser
         typed.append(values.to_arrow().cast(field.type))
         failed = values.is_null() & given.is_not_null()
         if given.dtype.is_float():
-            failed &= given.is_not_nan()  # in Parquet a NaN stands for a value that is missing
+            failed &= given.is_not_nan()  # a frame's NaN stands for a value that is missing
         if failed.any():
-            reason = f"{field.name} is not {_named(field.type)}: " + _shown(given)
+            reason = f"{field.name} is not {named(field.type)}: " + _shown(given)
             wrong = wrong.zip_with(wrong.is_not_null() | ~failed, reason)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.table(typed, schema=nullable), wrong
@@ -65,8 +66,7 @@ def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | No
             times = column.cast(target)
         except pa.ArrowInvalid:
             return None
-        years = pl.Series(pl.from_arrow(times)).dt.year()
-        return times if years.is_between(_FIRST_YEAR, _LAST_YEAR).all() else None
+        return times if pl.Series(pl.from_arrow(times)).to_physical().is_between(*_CALENDAR).all() else None
     return None
 
 
@@ -125,9 +125,12 @@ def _as_integer(given: pl.Series, dtype: pl.DataType) -> pl.Series:
 def _as_time(given: pl.Series) -> pl.Series:
     dtype = pl.Datetime("us", "UTC")
     if isinstance(given.dtype, pl.Datetime):
-        zone = given.dtype.time_zone
-        times = given.dt.convert_time_zone("UTC") if zone else given.dt.replace_time_zone("UTC")
-        return _in_calendar(times.dt.cast_time_unit("us"))
+        ticks = given.to_physical()  # UTC with a zone, and taken as UTC without
+        if given.dtype.time_unit == "ns":
+            ticks //= 1000
+        elif given.dtype.time_unit == "ms":
+            ticks = ticks.set(~ticks.is_between(_CALENDAR[0] // 1000, _CALENDAR[1] // 1000), None) * 1000
+        return _in_calendar(ticks)
     if given.dtype != pl.String:
         return _nothing(given, dtype)
     parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
@@ -138,23 +141,20 @@ def _as_time(given: pl.Series) -> pl.Series:
     micros = parts["fraction"].fill_null("0").str.head(6).str.pad_end(6, "0").cast(pl.Int64)
     offset = (number["ohour"] * 60 + number["ominute"]) * (1 - 2 * (parts["sign"].fill_null("+") == "-").cast(pl.Int64))
     minutes = number["hour"] * 60 + number["minute"] - offset
-    days = parts["date"].str.to_date("%Y-%m-%d", strict=False)
-    since_midnight = (minutes * 60 + number["second"]) * 1_000_000 + micros
-    return _in_calendar(
-        (days.cast(pl.Datetime("us")) + since_midnight.cast(pl.Duration("us"))).dt.replace_time_zone("UTC")
-    )
+    days = parts["date"].str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Int64)
+    return _in_calendar(((days * 1440 + minutes) * 60 + number["second"]) * 1_000_000 + micros)
 
 
-def _in_calendar(times: pl.Series) -> pl.Series:
-    """Without years that Spark and Python cannot both hold."""
-    return times.set(~times.dt.year().is_between(_FIRST_YEAR, _LAST_YEAR), None)
+def _in_calendar(micros: pl.Series) -> pl.Series:
+    return micros.set(~micros.is_between(*_CALENDAR), None).cast(pl.Datetime("us", "UTC"))
 
 
 def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
     return pl.repeat(None, len(given), dtype=dtype, eager=True)
 
 
-def _named(target: pa.DataType) -> str:
+def named(target: pa.DataType) -> str:
+    """What a reason calls a type."""
     if types.is_timestamp(target):
         return "an ISO 8601 time"
     if types.is_integer(target):
@@ -167,4 +167,6 @@ def _named(target: pa.DataType) -> str:
 def _shown(given: pl.Series) -> pl.Series:
     if given.dtype.is_nested() or given.dtype == pl.Binary:
         return pl.Series([None if value is None else str(value)[:SHOWN] for value in given.to_list()], dtype=pl.String)
+    if given.dtype.is_temporal():
+        given = given.to_physical()  # a time that is wrong is one that no calendar holds
     return given.cast(pl.String).str.head(SHOWN)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 from pyarrow import types
 
-from spark_jobs.parsing.casting import SHOWN
+from spark_jobs.parsing.casting import SHOWN, named
 from spark_jobs.parsing.rows import Reject, Rows, judge
 from spark_jobs.parsing.text import CHUNK, chunks
 from spark_jobs.streams import Stream
@@ -160,40 +160,20 @@ def _read_one(schema: pa.Schema, value: bytes) -> tuple[dict[str, Any], str | No
     row: dict[str, Any] = {}
     for field in schema:
         given = found.get(field.name)
-        if given is None:
+        if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
             continue
         typed = _typed(given, field.type)
         if typed is None:
-            return {}, f"{field.name} is not {_KINDS[_kind(field.type)]}: {_short(given)}"
+            return {}, f"{field.name} is not {named(field.type)}: {_short(given)}"
         row[field.name] = typed
     return row, None
 
 
-_KINDS = {
-    "text": "text",
-    "time": "an ISO 8601 time",
-    "bool": "true or false",
-    "integer": "an integer of its column's size",
-    "number": "a finite number",
-}
-
-
-def _kind(target: pa.DataType) -> str:
-    if types.is_timestamp(target):
-        return "time"
-    if types.is_boolean(target):
-        return "bool"
-    if types.is_integer(target):
-        return "integer"
-    return "number" if types.is_floating(target) else "text"
-
-
 def _typed(given: Any, target: pa.DataType) -> Any:
     """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
-    kind = _kind(target)
-    if kind in ("text", "time"):
+    if types.is_string(target) or types.is_timestamp(target):
         fits = isinstance(given, str) and _is_unicode(given)
-    elif kind == "bool":
+    elif types.is_boolean(target):
         fits = isinstance(given, bool)
     else:
         return _typed_number(given, target)

@@ -123,9 +123,10 @@ def _reasons(stream: Stream, typed: pa.Table, wrong: pl.Series, arrived: datetim
     ]
     rules = [pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules]
     time = pl.col(stream.event_time)
+    bound = str(stream.future_bound).removesuffix(", 0:00:00")
     future = pl.when(time > _latest(arrived, stream.future_bound)).then(
         pl.format(
-            f"{stream.event_time} lies more than {stream.future_bound} past the arrival of its file: {{}}",
+            f"{stream.event_time} lies more than {bound} past the arrival of its file: {{}}",
             time.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"),
         )
     )
