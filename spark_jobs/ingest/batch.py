@@ -110,7 +110,7 @@ def ensure_table(spark: SparkSession, path: Path, empty: DataFrame, totals: Coun
     Raises:
         KeyfoldError: there is one with other columns, or there was one and it is gone.
     """
-    if not (path / "_delta_log").is_dir():
+    if not any((path / "_delta_log").glob("*.json")):  # a run killed at its birth leaves the folder alone
         if totals.accepted:
             raise KeyfoldError(
                 f"{path} is gone, yet {totals.accepted} events were ingested into it; restore it, or remove the "

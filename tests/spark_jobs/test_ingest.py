@@ -1,0 +1,388 @@
+"""Ingest from landing folder to tables: counts, duplicates, crashes. DuckDB and plain Python are the oracles."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import Counts, IngestSummary, ingest, ingest_totals
+from spark_jobs.ingest.batch import BatchWriter
+from spark_jobs.ingest.counts import KEPT, Ledger
+from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.streams import RIDE_POINTS, TIMESTAMP, Stream
+
+START = datetime(2016, 6, 21, 17, tzinfo=UTC)
+EVENTS = Stream(
+    name="clicks",
+    schema=pa.schema(
+        [
+            pa.field("user", pa.string(), nullable=False),
+            pa.field("seq", pa.int64()),
+            pa.field("at", TIMESTAMP, nullable=False),
+            pa.field("note", pa.string()),
+        ]
+    ),
+    event_time="at",
+    event_id=("user", "seq"),
+)
+
+
+def event(user: str = "u", seq: int | None = 1, hours: float = 0, note: str | None = None) -> dict[str, Any]:
+    return {"user": user, "seq": seq, "at": (START + timedelta(hours=hours)).isoformat(), "note": note}
+
+
+def land(path: Path, events: list[dict[str, Any]], *more: str, order: int | None = None) -> Path:
+    """Write a file of NDJSON; files are taken in the order of their times."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [*(json.dumps(one) for one in events), *more]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    if order is not None:
+        os.utime(path, (1_700_000_000 + order, 1_700_000_000 + order))
+    return path
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """A Delta table's rows, sorted, read without Spark."""
+    table = DeltaTable(str(path)).to_pyarrow_table()
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+def tables(lakehouse: Lakehouse, stream: Stream = EVENTS) -> tuple[list[Any], list[Any], Counts]:
+    events, quarantine = rows(lakehouse.events(stream.name)), rows(lakehouse.quarantine(stream.name))
+    return events, quarantine, ingest_totals(lakehouse, stream)
+
+
+def check_counts(lakehouse: Lakehouse, summary: IngestSummary, stream: Stream = EVENTS) -> None:
+    """What always holds."""
+    events, quarantine, totals = tables(lakehouse, stream)
+    assert summary.rows_read == summary.accepted + summary.quarantined + summary.duplicates
+    assert totals == summary.totals
+    assert totals.rows_read == totals.accepted + totals.quarantined + totals.duplicates
+    assert (len(events), len(quarantine)) == (totals.accepted, totals.quarantined)
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    (tmp_path / "land ing [a] %20").mkdir()
+    return tmp_path / "land ing [a] %20"
+
+
+def test_real_rides_are_ingested_once(spark: SparkSession, lakehouse: Lakehouse, shared_data: Path):
+    rides = shared_data / "rides"
+    source = duckdb.read_json(f"{rides}/*.gz")
+    expected = source.aggregate("count(*), sum(point_idx), max(timestamp::TIMESTAMPTZ)").fetchall()
+    summary = ingest(spark, lakehouse, RIDE_POINTS, rides)
+    check_counts(lakehouse, summary, RIDE_POINTS)
+    events = DeltaTable(str(lakehouse.events("ride_points"))).to_pyarrow_table()
+    assert events.schema.names == RIDE_POINTS.schema.names
+    found = duckdb.from_arrow(events).aggregate("count(*), sum(point_idx), max(timestamp)").fetchall()
+    assert found == expected
+    assert summary.files == len(list(rides.glob("*.gz")))
+    again = ingest(spark, lakehouse, RIDE_POINTS, rides)
+    assert (again.files, again.rows_read, again.batches, again.totals) == (0, 0, 0, summary.totals)
+    workshop = ingest(spark, lakehouse, RIDE_POINTS, shared_data / "workshop")
+    check_counts(lakehouse, workshop, RIDE_POINTS)
+    assert workshop.accepted == len((shared_data / "workshop" / "one_ride.ndjson").read_text().splitlines())
+
+
+def test_all_formats_in_nested_folders_with_odd_names_come_in_together(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    points = [event("u", index) for index in range(8)]
+    text = [json.dumps(point).encode() + b"\n" for point in points]
+    csv = [f"user,seq,at,note\n{point['user']},{point['seq']},{point['at']},\n".encode() for point in points]
+    (landing / "deep" / "er: é").mkdir(parents=True)
+    (landing / "a b.json").write_bytes(text[0])
+    (landing / "deep" / "c%20d+#?.ndjson").write_bytes(text[1])
+    (landing / "deep" / "er: é" / "2016-06-21T17:00:00.jsonl").write_bytes(text[2])
+    (landing / "e.ndjson.gz").write_bytes(gzip.compress(text[3]))
+    (landing / "f.csv").write_bytes(csv[4])
+    (landing / "g.csv.gz").write_bytes(gzip.compress(csv[5]))
+    times = [point | {"at": datetime.fromisoformat(point["at"])} for point in points[6:]]
+    pq.write_table(pa.Table.from_pylist(times, schema=EVENTS.schema), landing / "h.parquet")
+    (landing / "empty.json").write_bytes(b"")
+    (landing / "broken.json.gz").write_bytes(gzip.compress(text[0])[:-4])
+    (landing / "notes.txt").write_text("hello")
+    (landing / ".hidden.json").write_bytes(b"rubbish")
+    (landing / "_temporary.json").write_bytes(b"rubbish")
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    check_counts(lakehouse, summary)
+    events, quarantine, _ = tables(lakehouse)
+    assert events == sorted([("u", index, START, None) for index in range(8)], key=repr)
+    rejected = {(raw, Path(file).relative_to(landing).as_posix(), line) for raw, file, line, *_ in quarantine}
+    assert rejected == {(None, "broken.json.gz", None), (None, "notes.txt", None)}
+    assert (summary.rows_read, summary.accepted, summary.quarantined) == (10, 8, 2)
+
+
+def test_copies_are_dropped_in_a_file_across_files_and_across_runs(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    land(landing / "b.json", [event("u", 1, note="later file"), event("w", None)], order=0)
+    land(landing / "a.json", [event("u", 1, note="kept"), event("u", 1, 1), event("v", 1), event("w", None)], order=1)
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates) == (3, 3)
+    assert ("u", 1, START, "kept") in tables(lakehouse)[0]
+    land(landing / "c.json", [event("u", 1, -24), event("x", 1), event("w", None, 24)], "rubbish")
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    check_counts(lakehouse, summary)
+    assert (summary.rows_read, summary.accepted, summary.duplicates, summary.quarantined) == (4, 1, 2, 1)
+
+
+def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: SparkSession, tmp_path: Path):
+    hours = [0, 20, 25, 45, -24, -24.1, 50, 0]
+    kept: list[float] = []
+    for hour in hours:
+        if all(abs(hour - other) > 24 for other in kept):
+            kept.append(hour)
+    results = []
+    for name, in_batch in (("one batch", 1 << 20), ("a batch a file", 1)):
+        lakehouse, landing = Lakehouse(tmp_path / name / "home"), tmp_path / name / "landing"
+        for index, hour in enumerate(hours):
+            land(landing / f"{index}.json", [event("u", 1, hour)], order=index)
+        summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=in_batch)
+        check_counts(lakehouse, summary)
+        assert summary.batches == (1 if name == "one batch" else len(hours))
+        results.append([at for _, _, at, _ in tables(lakehouse)[0]])
+    expected = sorted((START + timedelta(hours=hour) for hour in kept), key=repr)
+    assert [sorted(result, key=repr) for result in results] == [expected, expected]
+
+
+def test_a_stream_without_an_event_id_keeps_every_row(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    land(landing / "a.json", [event()] * 3)
+    summary = ingest(spark, lakehouse, replace(EVENTS, event_id=()), landing)
+    assert (summary.accepted, summary.duplicates) == (3, 0)
+
+
+def test_a_renamed_landing_folder_brings_no_event_twice(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    land(landing / "a.json", [event("u", index) for index in range(5)])
+    ingest(spark, lakehouse, EVENTS, landing)
+    moved = landing.rename(landing.with_name("moved"))
+    summary = ingest(spark, lakehouse, EVENTS, moved)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates, summary.totals.rows_read) == (0, 5, 10)
+
+
+def test_files_filled_in_later_with_old_times_are_read(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    land(landing / "new.json", [event("u", 1)])
+    ingest(spark, lakehouse, EVENTS, landing)
+    old = land(landing / "old.json", [event("u", 2)])
+    os.utime(old, (START.timestamp(), START.timestamp()))
+    assert ingest(spark, lakehouse, EVENTS, landing).accepted == 1
+
+
+def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    years = ("0001-01-01", "1500-02-28", "1899-12-31", "9999-12-31", "0000-01-01")
+    land(landing / "a.json", [event("u", index) | {"at": f"{day}T00:00:00Z"} for index, day in enumerate(years)])
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    assert (summary.accepted, summary.quarantined) == (3, 2)
+    found = spark.read.format("delta").load(str(lakehouse.events("clicks"))).selectExpr("string(at) AS at").collect()
+    assert sorted(row["at"][:10] for row in found) == ["0001-01-01", "1500-02-28", "1899-12-31"]
+
+
+def test_a_new_checkpoint_after_the_old_one_is_lost_skips_nothing(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    land(landing / "a.json", [event("u", 1)])
+    first = ingest(spark, lakehouse, EVENTS, landing)
+    (checkpoint,) = lakehouse.ingest("clicks").glob("*/checkpoint")
+    shutil.rmtree(checkpoint)
+    land(landing / "b.json", [event("u", 2)])
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates) == (1, 1)
+    assert summary.totals == Counts(3, 3, 2, 0, 1)
+    assert first.totals == Counts(1, 1, 1, 0, 0)
+
+
+# crashes
+
+
+class Crash(Exception):
+    """Stands for a kill at one moment."""
+
+
+def history(folder: Path, part: int) -> None:
+    """Two rounds of files with copies, bad rows and a broken file."""
+    for index in (0, 1):
+        name = f"{part}-{index}"
+        good = [event(f"u{index}", seq, seq) for seq in range(part * 5, part * 5 + 8)]
+        land(folder / f"{name}.json", [*good, good[0]], "rubbish", order=part * 2 + index)
+        (folder / f"{name}.gz").write_bytes(b"rubbish")
+        at = 1_700_000_000 + part * 2 + index
+        os.utime(folder / f"{name}.gz", (at, at))
+
+
+def outcome(lakehouse: Lakehouse) -> tuple[Any, ...]:
+    """Tables and counts, free of the landing folder's own name."""
+    events, quarantine, totals = tables(lakehouse)
+    return events, [(raw, Path(file).name, *rest) for raw, file, *rest in quarantine], totals
+
+
+@pytest.fixture(scope="session")
+def unbroken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    folder = tmp_path_factory.mktemp("unbroken")
+    lakehouse = Lakehouse(folder / "home")
+    for part in (0, 1):
+        history(folder / "landing", part)
+        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, folder / "landing"))
+    return outcome(lakehouse)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "step", "call"),
+    [
+        (BatchWriter, "_append", 1),
+        (BatchWriter, "_append", 2),
+        (Ledger, "write_ahead", 1),
+        (Ledger, "settle", 1),
+    ],
+)
+def test_a_crash_around_any_write_changes_nothing_in_the_end(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unbroken: tuple[Any, ...],
+    owner: type,
+    step: str,
+    call: int,
+    when: str,
+):
+    original, calls = getattr(owner, step), 0
+
+    def crashing(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if when == "before" and calls == call:
+            raise Crash
+        original(*arguments)
+        if when == "after" and calls == call:
+            raise Crash
+
+    landing = tmp_path / "landing"
+    history(landing, 0)
+    ingest(spark, lakehouse, EVENTS, landing)
+    history(landing, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, crashing)
+        with pytest.raises(Crash):
+            ingest(spark, lakehouse, EVENTS, landing)
+    check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, landing))
+    assert outcome(lakehouse) == unbroken
+    assert ingest(spark, lakehouse, EVENTS, landing).rows_read == 0
+
+
+def test_another_source_in_between_a_crash_and_its_repair_brings_no_copies(
+    spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def crash(*_: Any) -> None:
+        raise Crash
+
+    land(tmp_path / "one" / "a.json", [event("u", 1), event("u", 2)])
+    land(tmp_path / "two" / "b.json", [event("u", 2), event("u", 3)])
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchWriter, "_append", crash)
+        with pytest.raises(Crash):
+            ingest(spark, lakehouse, EVENTS, tmp_path / "one")
+    ingest(spark, lakehouse, EVENTS, tmp_path / "two")
+    summary = ingest(spark, lakehouse, EVENTS, tmp_path / "one")
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates, summary.totals.accepted) == (1, 1, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("batches", "seconds"), [(0, 1.0), (0, 6.0), (1, 0.0), (2, 0.7), (3, 1.5)])
+def test_a_run_killed_outright_is_made_good_by_the_next(
+    spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path, batches: int, seconds: float
+):
+    landing = tmp_path / "landing"
+    for index in range(6):
+        land(landing / f"{index}.json", [event("u", seq) for seq in range(index * 9, index * 9 + 10)], "x", order=index)
+    program = (
+        "import sys; from pathlib import Path; from spark_jobs.ingest import ingest; "
+        "from spark_jobs.lakehouse import Lakehouse; from spark_jobs.session import SparkSettings, build_session; "
+        "from tests.spark_jobs.test_ingest import EVENTS; "
+        "spark = build_session(SparkSettings(master='local[2]', conf={'spark.sql.shuffle.partitions': '2'})); "
+        "print('ready', flush=True); "
+        "ingest(spark, Lakehouse(Path(sys.argv[1])), EVENTS, Path(sys.argv[2]), max_bytes_per_batch=1, "
+        "on_batch=lambda *_: print('batch', flush=True))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", program, str(lakehouse.home), str(landing)]
+    killed = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, start_new_session=True)
+    assert killed.stdout is not None
+    for expected in ["ready", *["batch"] * batches]:
+        assert killed.stdout.readline().decode().strip() == expected
+    time.sleep(seconds)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    killed.stdout.close()
+    summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=1)
+    check_counts(lakehouse, summary)
+    assert summary.totals == Counts(files=6, rows_read=66, accepted=55, quarantined=6, duplicates=5)
+
+
+# what people get wrong
+
+
+def test_a_missing_landing_folder_says_what_to_do(spark: SparkSession, lakehouse: Lakehouse):
+    with pytest.raises(KeyfoldError, match="create it and put files of clicks in it"):
+        ingest(spark, lakehouse, EVENTS)
+
+
+def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    summary = ingest(spark, lakehouse, EVENTS, landing)
+    assert (summary.files, summary.batches, summary.totals) == (0, 0, Counts())
+    assert tables(lakehouse) == ([], [], Counts())
+    assert spark.read.format("delta").load(str(lakehouse.events("clicks"))).columns == EVENTS.schema.names
+
+
+def test_a_stream_is_ingested_by_one_run_at_a_time(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    with (
+        exclusive(lakehouse.ingest("clicks"), "another run"),
+        pytest.raises(KeyfoldError, match="already running"),
+    ):
+        ingest(spark, lakehouse, EVENTS, landing)
+
+
+def test_tables_that_do_not_fit_the_stream_are_refused(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    land(landing / "a.json", [event()])
+    ingest(spark, lakehouse, EVENTS, landing)
+    wider = EVENTS.schema.append(pa.field("more", pa.string()))
+    with pytest.raises(KeyfoldError, match="differ in more"):
+        ingest(spark, lakehouse, replace(EVENTS, schema=wider), landing)
+    shutil.rmtree(lakehouse.events("clicks"))
+    with pytest.raises(KeyfoldError, match="is gone, yet 1 events were ingested"):
+        ingest(spark, lakehouse, EVENTS, landing)
+
+
+def test_only_the_last_batches_counts_are_kept_and_the_totals_are_in_them(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    ledger.open(tmp_path, lambda *_: False)
+    for batch in range(KEPT + 5):
+        ledger.write_ahead(batch, Counts(1, 2, 1, 1, 0))
+        ledger.settle(batch)
+    assert len(list((tmp_path / "batches").iterdir())) == KEPT
+    assert ledger.totals() == Counts(105, 210, 105, 105, 0)
