@@ -1,0 +1,161 @@
+"""Keyed jobs as assets: a job template in, its tables, its run config and its conservation check out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from assets.keyed_config import KeyedRunConfig, config_for
+from assets.metadata import column_schema, table_key, table_metadata
+from assets.streams import events_key
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
+from spark_jobs.keyed.sink import Counts
+from spark_jobs.lakehouse import Lakehouse
+
+
+@dataclass(frozen=True)
+class TableDoc:
+    """What people read about a table.
+
+    Attributes:
+        description: of the table.
+        columns: descriptions of its columns, by name.
+        lineage: of its columns: the columns of the event table that each is made of.
+    """
+
+    description: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def keyed_assets(
+    template: JobTemplate,
+    *,
+    group: str,
+    tables: Mapping[str, TableDoc],
+    owners: Sequence[str] = (),
+) -> dg.AssetsDefinition:
+    """Every table of a job as an asset; one step writes them all, and reports them when they are written.
+
+    Args:
+        template: the job, which still wants its parameters.
+        group: the asset group.
+        tables: what to say of each table, by its name; of the late table there is a text ready.
+        owners: people or teams, in Dagster's notation.
+    """
+    config_type = config_for(template)
+    typical = build_job(template)
+
+    @dg.multi_asset(
+        name=template.name,
+        specs=[_spec(typical, table, group, tables, owners) for table in typical.tables],
+        config_schema=config_type.to_fields_dict(),
+        pool=f"job_{template.name}",
+        description=template.description,
+    )
+    def run_keyed_job(
+        context: dg.AssetExecutionContext,
+        spark: dg.ResourceParam[SparkSession],
+        lakehouse: dg.ResourceParam[Lakehouse],
+    ) -> Iterator[dg.MaterializeResult]:
+        def tell(batch: int, counts: Counts) -> None:
+            context.log.info(f"batch {batch}: {counts.events:,} events, rows {counts.rows}")
+
+        config = config_type(**context.op_execution_context.op_config)
+        moment = config.moment()
+        job = _build(template, config, lakehouse)
+        options = RunOptions(on_batch=tell)
+        summary = run_job(spark, lakehouse, job, mode=config.mode, advance_to=moment, options=options)
+        for table in job.tables:
+            yield dg.MaterializeResult(
+                asset_key=table_key(table.name),
+                metadata={
+                    **table_metadata(lakehouse.table(table.name)),
+                    "rows_out": summary.counts.rows.get(table.name, 0),
+                    **(_run_metadata(job, summary) if table.name == job.name else {}),
+                },
+            )
+
+    return run_keyed_job
+
+
+def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
+    """The blocking check that every event the job has read is in an output, in open state, or late."""
+
+    @dg.asset_check(
+        asset=table_key(template.name),
+        name="no_event_is_lost",
+        description="Events read = events in outputs + in open state + late, counted anew from tables and state store.",
+        blocking=True,
+        pool=f"job_{template.name}",
+    )
+    def no_event_is_lost(
+        spark: dg.ResourceParam[SparkSession], lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> dg.AssetCheckResult:
+        found = check_conservation(spark, lakehouse, _build(template, KeyedRunConfig(), lakehouse))
+        return dg.AssetCheckResult(
+            passed=found.balanced,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=f"{found.events_read:,} events read {'=' if found.balanced else '≠'} {found.in_outputs:,} in "
+            f"outputs + {found.open_events:,} open + {found.late:,} late",
+            metadata={
+                "events_read": found.events_read,
+                "in_outputs": found.in_outputs,
+                "open_events": found.open_events,
+                "late": found.late,
+            },
+        )
+
+    return no_event_is_lost
+
+
+def _build(template: JobTemplate, config: KeyedRunConfig, lakehouse: Lakehouse) -> KeyedJob:
+    """The job of the parameters given, and for the rest those of the live generation, unless a new one is wanted."""
+    live = live_generation(lakehouse, template.name) if config.mode == "incremental" else None
+    return build_job(template, config.given(), live.record["parameters"] if live else None)
+
+
+def _spec(
+    job: KeyedJob, table: OutputTable, group: str, docs: Mapping[str, TableDoc], owners: Sequence[str]
+) -> dg.AssetSpec:
+    events, is_side = events_key(job.stream), table.name not in (job.name, job.late_table)
+    doc = docs.get(table.name) or TableDoc(
+        f"Events of `{job.stream}` that came after their state in `{job.name}` had closed; they change no summary."
+    )
+    lineage = {
+        column: [dg.TableColumnDep(asset_key=events, column_name=source) for source in sources]
+        for column, sources in doc.lineage.items()
+    }
+    return dg.AssetSpec(
+        table_key(table.name),
+        deps=[table_key(job.name) if is_side else events],
+        description=doc.description,
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        tags={"keyfold/job": job.name},
+        metadata={
+            "dagster/table_name": table.name,
+            "dagster/column_schema": column_schema(table.schema, doc.columns),
+            **({"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}),
+        },
+    )
+
+
+def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:
+    return {
+        "events_in": dg.MetadataValue.int(summary.counts.events),
+        "late": dg.MetadataValue.int(summary.counts.rows.get(job.late_table, 0)),
+        "open_events": dg.MetadataValue.int(summary.totals.open_events),
+        "watermark": dg.MetadataValue.timestamp(summary.watermark) if summary.watermark else dg.MetadataValue.null(),
+        "mode": dg.MetadataValue.text(summary.mode),
+        "generation": dg.MetadataValue.text(summary.generation),
+        "batches": dg.MetadataValue.int(len(summary.batch_seconds)),
+        "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
+        "seconds": dg.MetadataValue.float(round(summary.seconds, 2)),
+    }

@@ -1,0 +1,95 @@
+"""Run config of keyed jobs, made from their parameters: every one optional, with its default in the launchpad."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+import dagster as dg
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.keyed.runner import Mode
+
+_UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
+
+
+class KeyedRunConfig(dg.Config):
+    """What every keyed job takes; `config_for` adds a job's own parameters."""
+
+    mode: Mode = Field(
+        default="incremental",
+        description="incremental: process what is new. full_refresh: start over in a new generation of tables, which "
+        "replaces the present one when all is done.",
+    )
+    advance_to: str | None = Field(
+        default=None,
+        description="ISO 8601 time, such as 2026-01-31T12:00:00Z: take event time as having reached this, so that what "
+        "is due by then closes. Left out: events, and a silent stream's clock, advance it.",
+    )
+
+    def moment(self) -> datetime | None:
+        """`advance_to` as a time; without an offset it is UTC.
+
+        Raises:
+            KeyfoldError: it is no ISO 8601 time.
+        """
+        if self.advance_to is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(self.advance_to)
+        except ValueError:
+            raise KeyfoldError(
+                f"advance_to is {self.advance_to!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z"
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+    def given(self) -> Mapping[str, Any]:
+        """The job's own parameters that this run was given, as `build_job` takes them."""
+        own = type(self).model_fields.keys() - KeyedRunConfig.model_fields.keys()
+        values = {name: getattr(self, name) for name in own}
+        return {
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
+    """The run config of a job: its parameters beside `mode` and `advance_to`.
+
+    Types that Dagster has no config for, such as durations, become text, which the job's own model reads and checks.
+    """
+    fields = template.parameters.model_fields
+    if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
+        raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
+    given: dict[str, Any] = {name: (_type(name, field), _field(field)) for name, field in fields.items()}
+    return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
+
+
+def _type(name: str, field: FieldInfo) -> Any:
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        # Dagster takes an optional Enum, but no optional Literal.
+        choices: Any = Enum(name, {str(choice): choice for choice in get_args(kind)})
+        return choices | None
+    return (kind if kind in (bool, int, float, str) else str) | None
+
+
+def _field(field: FieldInfo) -> Any:
+    default = field.get_default(call_default_factory=True)
+    return Field(
+        default=None,
+        description=f"{(field.description or '').rstrip('.')}. Left out: as the live generation was born, at first "
+        f"`{_shown(default)}`. Another value than the live generation's needs mode full_refresh.",
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, timedelta):
+        for unit, length in _UNITS:
+            if value % length == timedelta(0):
+                return f"{value // length}{unit}"
+    return str(value)

@@ -1,0 +1,72 @@
+"""The rides: points of taxi rides as they arrive, and one summary a ride."""
+
+from assets.keyed_asset import TableDoc, conservation_check, keyed_assets
+from assets.streams import stream_assets, stream_check
+from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+from spark_jobs.streams import RIDE_POINTS
+
+GROUP = "rides"
+OWNERS = ("team:rides",)
+
+_POINT = {
+    "ride_id": "Ride that the point belongs to",
+    "point_idx": "Number of the point in its ride, from 0",
+    "latitude": "Degrees north, WGS 84",
+    "longitude": "Degrees east, WGS 84",
+    "timestamp": "Event time: when the point was taken (UTC)",
+    "meter_reading": "Fare on the meter so far",
+    "meter_increment": "Fare added a point",
+    "ride_status": "pickup, enroute or dropoff",
+    "passenger_count": "Passengers aboard",
+}
+
+_SUMMARY = {
+    "ride_id": "The ride",
+    "start_time": "Event time of its first point (UTC)",
+    "end_time": "Event time of its last point (UTC)",
+    "start_status": "Status of its first point",
+    "end_status": "Status of its last point",
+    "ride_duration_in_secs": "From first to last point, in seconds",
+    "reason": "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
+    "n_points": "Points that the summary stands for",
+    "distance_in_metres": "Sum of the great-circle legs between its points",
+    "fare": "Meter reading of its last point",
+}
+
+_MADE_OF = {
+    "ride_id": ("ride_id",),
+    "start_time": ("timestamp",),
+    "end_time": ("timestamp",),
+    "start_status": ("ride_status", "timestamp"),
+    "end_status": ("ride_status", "timestamp"),
+    "ride_duration_in_secs": ("timestamp",),
+    "reason": ("ride_status",),
+    "n_points": ("point_idx",),
+    "distance_in_metres": ("latitude", "longitude", "timestamp"),
+    "fare": ("meter_reading", "timestamp"),
+}
+
+ASSETS = [
+    *stream_assets(
+        RIDE_POINTS,
+        group=GROUP,
+        owners=OWNERS,
+        description="Valid ride points, each once: typed, checked, de-duplicated by ride and point number.",
+        columns=_POINT,
+    ),
+    keyed_assets(
+        RIDE_SUMMARIES,
+        group=GROUP,
+        owners=OWNERS,
+        tables={
+            "ride_summaries": TableDoc(RIDE_SUMMARIES.description, _SUMMARY, _MADE_OF),
+            "long_rides": TableDoc("Summaries of the rides longer than `long_ride_threshold`.", _SUMMARY),
+            "late.ride_summaries": TableDoc(
+                "Points that came after their ride had closed; they are in no summary.",
+                {name: text for name, text in _POINT.items() if name not in ("meter_increment", "passenger_count")},
+            ),
+        },
+    ),
+]
+
+CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]

@@ -1,0 +1,166 @@
+"""Streams as assets: the landing folder, the event table, the quarantine, and the check that no row was lost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+from deltalake import DeltaTable
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from assets.metadata import column_schema, table_key, table_metadata
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import Counts, ingest, ingest_totals
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.streams import Stream
+from spark_jobs.tables import count_rows
+
+
+class IngestConfig(dg.Config):
+    """Run config of an event table."""
+
+    landing: str | None = Field(
+        default=None,
+        description="Folder of files to read [default: landing/<stream> in the lakehouse]. What was read is "
+        "remembered folder by folder, so each file is read once.",
+    )
+
+
+def landing_key(stream: str) -> dg.AssetKey:
+    """The asset key of a stream's landing folder."""
+    return dg.AssetKey(f"{stream}_landing")
+
+
+def events_key(stream: str) -> dg.AssetKey:
+    """The asset key of a stream's event table."""
+    return dg.AssetKey(f"{stream}_events")
+
+
+def stream_assets(
+    stream: Stream,
+    *,
+    group: str,
+    description: str,
+    columns: Mapping[str, str],
+    owners: Sequence[str] = (),
+) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
+    """The landing folder (external: whoever puts files there makes it) and the tables that ingest writes.
+
+    Args:
+        stream: what the files hold.
+        group: the asset group.
+        description: of the event table.
+        columns: descriptions of the event table's columns, by name.
+        owners: people or teams, in Dagster's notation.
+    """
+    landing = dg.AssetSpec(
+        landing_key(stream.name),
+        description=f"Files of `{stream.name}` (NDJSON, CSV or Parquet, gzipped too) as they arrive in "
+        f"`landing/{stream.name}`. A file is read once: write it under a name that begins with a dot, then rename it.",
+        group_name=group,
+        kinds={"file"},
+        owners=list(owners),
+    )
+    events = dg.AssetSpec(
+        events_key(stream.name),
+        deps=[landing.key],
+        description=description,
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        metadata={
+            "dagster/table_name": f"events.{stream.name}",
+            "dagster/column_schema": column_schema(stream.schema, columns),
+        },
+    )
+    quarantine = dg.AssetSpec(
+        table_key(f"quarantine.{stream.name}"),
+        deps=[landing.key],
+        description=f"Rows and whole files of `{stream.name}` that are not valid: the raw line, where it stood, and why.",
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        metadata={"dagster/table_name": f"quarantine.{stream.name}"},
+    )
+
+    @dg.multi_asset(
+        name=f"ingest_{stream.name}",
+        specs=[events, quarantine],
+        pool=f"stream_{stream.name}",
+        description=f"Reads what is new in the landing folder of {stream.name}, exactly once.",
+    )
+    def ingest_stream(
+        context: dg.AssetExecutionContext,
+        config: IngestConfig,
+        spark: dg.ResourceParam[SparkSession],
+        lakehouse: dg.ResourceParam[Lakehouse],
+    ) -> Iterator[dg.MaterializeResult]:
+        def tell(batch: int, counts: Counts) -> None:
+            context.log.info(f"batch {batch}: {counts.rows_read:,} rows of {counts.files:,} files")
+
+        landing = Path(config.landing) if config.landing else None
+        summary = ingest(spark, lakehouse, stream, landing, on_batch=tell)
+        yield dg.MaterializeResult(
+            asset_key=events.key,
+            metadata={
+                **table_metadata(lakehouse.events(stream.name)),
+                "files": summary.files,
+                "rows_read": summary.rows_read,
+                "accepted": summary.accepted,
+                "quarantined": summary.quarantined,
+                "duplicates": summary.duplicates,
+                "seconds": round(summary.seconds, 2),
+            },
+        )
+        yield dg.MaterializeResult(
+            asset_key=quarantine.key,
+            metadata={**table_metadata(lakehouse.quarantine(stream.name)), "quarantined": summary.quarantined},
+        )
+
+    return landing, ingest_stream
+
+
+def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
+    """The blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
+
+    @dg.asset_check(
+        asset=events_key(stream.name),
+        name="every_row_is_accounted_for",
+        description="Rows read = accepted + quarantined + duplicates, and both tables hold what was counted.",
+        blocking=True,
+        pool=f"stream_{stream.name}",
+    )
+    def every_row_is_accounted_for(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        totals = ingest_totals(lakehouse, stream)
+        accepted = _rows(lakehouse.events(stream.name))
+        quarantined = _rows(lakehouse.quarantine(stream.name))
+        faults = [
+            f"{there:,} rows are in {table}, but {counted:,} were counted"
+            for table, there, counted in (
+                (f"events.{stream.name}", accepted, totals.accepted),
+                (f"quarantine.{stream.name}", quarantined, totals.quarantined),
+            )
+            if there != counted
+        ]
+        parts = totals.accepted + totals.quarantined + totals.duplicates
+        if totals.rows_read != parts:
+            faults.append(f"{totals.rows_read:,} rows were read, but {parts:,} were counted out")
+        return dg.AssetCheckResult(
+            passed=not faults,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description="; ".join(faults) or f"all {totals.rows_read:,} rows read are accounted for",
+            metadata={
+                "rows_read": totals.rows_read,
+                "in_events": accepted,
+                "in_quarantine": quarantined,
+                "duplicates": totals.duplicates,
+            },
+        )
+
+    return every_row_is_accounted_for
+
+
+def _rows(table: Path) -> int:
+    if not DeltaTable.is_deltatable(str(table)):
+        raise KeyfoldError(f"{table} is not there yet; materialize the event table first")
+    return count_rows(table)

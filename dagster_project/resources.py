@@ -1,0 +1,118 @@
+"""The resources: a Spark session and the lakehouse, chosen by environment variables from one table.
+
+KEYFOLD_HOME     the lakehouse's folder; `.keyfold` in the working directory where it is not set
+KEYFOLD_ENV      a row of `ENVIRONMENTS`; `local` where it is not set
+KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkSettings.from_environment`
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import dagster as dg
+from dagster_pyspark import PySparkResource
+from pydantic import Field, PrivateAttr, model_validator
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+
+ENVIRONMENTS: dict[str, SparkSettings] = {
+    "local": SparkSettings(),
+    "ci": SparkSettings(master="local[2]", conf={"spark.driver.memory": "1g"}),
+    # Its master comes from KEYFOLD_SPARK_MASTER: no cluster has a name that could stand here.
+    "cluster": SparkSettings(conf={"spark.sql.shuffle.partitions": "32"}),
+}
+
+
+class SparkResource(PySparkResource):
+    """dagster-pyspark's resource with what it lacks: checked settings, Keyfold's own, packages, an end.
+
+    It produces a plain `SparkSession`, so that what uses it need not know this class. All steps of a run share the
+    session (in-process executor). It is stopped after the run only where the run started it: a test, or a notebook,
+    that has one of the same settings keeps it, and with other settings the run fails and says which differ.
+    """
+
+    spark_config: dict[str, Any] = Field(
+        default_factory=dict, description="Spark settings by their own names, such as spark.driver.memory: 4g"
+    )
+    master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
+    app_name: str = Field(default="keyfold", description="The application's name in Spark's own pages")
+    packages: list[str] = Field(
+        default_factory=list, description="Maven coordinates, group:artifact:version, besides Delta's"
+    )
+    _started: bool = PrivateAttr(default=False)
+
+    @classmethod
+    def of(cls, settings: SparkSettings) -> Self:
+        """The resource of checked settings."""
+        return cls(
+            spark_config=settings.conf,
+            master=settings.master,
+            app_name=settings.app_name,
+            packages=list(settings.packages),
+        )
+
+    @property
+    def settings(self) -> SparkSettings:
+        """The settings, checked."""
+        return SparkSettings(
+            master=self.master, app_name=self.app_name, packages=tuple(self.packages), conf=self.spark_config
+        )
+
+    @model_validator(mode="after")
+    def _settings_are_valid(self) -> Self:
+        _ = self.settings
+        return self
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._started = SparkContext._active_spark_context is None
+        self._spark_session = build_session(self.settings)
+
+    def create_resource(self, context: dg.InitResourceContext) -> SparkSession:
+        return self.spark_session
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        if self._started:
+            self.spark_session.stop()
+
+
+class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
+    """The lakehouse below one folder."""
+
+    home: str = Field(default=".keyfold", description="Folder of tables, checkpoints and state")
+
+    def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:
+        return Lakehouse(Path(self.home))
+
+
+def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.ConfigurableResource[Any]]:
+    """The resources that the environment asks for.
+
+    Raises:
+        KeyfoldError: a variable has a value that it cannot have.
+    """
+    name = environment.get("KEYFOLD_ENV") or "local"
+    if name not in ENVIRONMENTS:
+        raise KeyfoldError(f"KEYFOLD_ENV is {name!r}; environments there: {', '.join(ENVIRONMENTS)}")
+    if name == "cluster" and not environment.get("KEYFOLD_SPARK_MASTER"):
+        raise KeyfoldError("KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077")
+    base, given = ENVIRONMENTS[name], SparkSettings.from_environment(environment)
+    settings = SparkSettings(
+        master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,
+        app_name=base.app_name,
+        packages=(*base.packages, *given.packages),
+        conf={**base.conf, **given.conf},
+    )
+    return {
+        "spark": SparkResource.of(settings),
+        "lakehouse": LakehouseResource(home=str(lakehouse_home(environment))),
+    }
+
+
+def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The lakehouse's folder, whole, so that no later change of the working directory moves it."""
+    return Path(environment.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
