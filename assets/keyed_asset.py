@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 
 from assets.keyed_config import KeyedRunConfig, config_for
 from assets.metadata import column_schema, table_key, table_metadata
-from assets.streams import events_key
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
@@ -123,7 +122,7 @@ def _build(template: JobTemplate, config: KeyedRunConfig, lakehouse: Lakehouse) 
 def _spec(
     job: KeyedJob, table: OutputTable, group: str, docs: Mapping[str, TableDoc], owners: Sequence[str]
 ) -> dg.AssetSpec:
-    events, is_side = events_key(job.stream), table.name not in (job.name, job.late_table)
+    events, is_side = table_key(f"events.{job.stream}"), table.name not in (job.name, job.late_table)
     doc = docs.get(table.name) or TableDoc(
         f"Events of `{job.stream}` that came after their state in `{job.name}` had closed; they change no summary."
     )

@@ -14,8 +14,11 @@ _PREVIEW_WIDTH = 60
 
 
 def table_key(table: str) -> dg.AssetKey:
-    """The asset key of a Delta table: `late.ride_summaries` is `late/ride_summaries`."""
-    return dg.AssetKey(table.split("."))
+    """The asset key of a table: `late.ride_summaries` is `ride_summaries_late`.
+
+    Not `late/ride_summaries`: the graph shows a key's last part alone.
+    """
+    return dg.AssetKey("_".join(reversed(table.split("."))))
 
 
 def column_schema(schema: pa.Schema, descriptions: Mapping[str, str]) -> dg.TableSchema:

@@ -31,11 +31,6 @@ def landing_key(stream: str) -> dg.AssetKey:
     return dg.AssetKey(f"{stream}_landing")
 
 
-def events_key(stream: str) -> dg.AssetKey:
-    """The asset key of a stream's event table."""
-    return dg.AssetKey(f"{stream}_events")
-
-
 def stream_assets(
     stream: Stream,
     *,
@@ -62,7 +57,7 @@ def stream_assets(
         owners=list(owners),
     )
     events = dg.AssetSpec(
-        events_key(stream.name),
+        table_key(f"events.{stream.name}"),
         deps=[landing.key],
         description=description,
         group_name=group,
@@ -124,7 +119,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
     """The blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
 
     @dg.asset_check(
-        asset=events_key(stream.name),
+        asset=table_key(f"events.{stream.name}"),
         name="every_row_is_accounted_for",
         description="Rows read = accepted + quarantined + duplicates, and both tables hold what was counted.",
         blocking=True,

@@ -24,8 +24,8 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulator import simulate
 from spark_jobs.streams import RIDE_POINTS
 
-FIRST_RIDES = 2_000
-MORE_RIDES = 300
+FIRST_RIDES = 1_000
+MORE_RIDES = 200
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,9 +89,8 @@ def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
     """The instance that `make ui` shows, with the project's settings."""
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))
     home.mkdir(parents=True, exist_ok=True)
-    settings = Path(__file__).parent.parent / "dagster.yaml"
-    if settings.exists():
-        shutil.copy(settings, home / "dagster.yaml")
+    settings = Path(__file__).with_name("dagster.yaml")
+    shutil.copy(settings, home / "dagster.yaml")
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     return dg.DagsterInstance.get()
 

@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.metadata import table_key
-from assets.streams import events_key
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.tables import count_rows
 
@@ -30,16 +29,16 @@ def print_report(
 ) -> bool:
     """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
     told = _metadata(result)
-    ingested, run = told.get(events_key(stream), {}), told.get(table_key(job), {})
-    new = {f"events.{stream}": ingested.get("accepted"), f"quarantine.{stream}": ingested.get("quarantined")}
-    new |= {".".join(key.path): metadata.get("rows_out") for key, metadata in told.items() if "rows_out" in metadata}
+    ingested, run = told.get(table_key(f"events.{stream}"), {}), told.get(table_key(job), {})
+    counted = {f"events.{stream}": ingested.get("accepted"), f"quarantine.{stream}": ingested.get("quarantined")}
 
     console.print(f"\n[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
     tables = Table("table", box=None, pad_edge=False, header_style="bold")
     tables.add_column("rows", justify="right")
     tables.add_column("new", justify="right")
     for name, path in lakehouse.tables().items():
-        tables.add_row(name, f"{count_rows(path):,}", f"+{new[name]:,}" if new.get(name) is not None else "")
+        new = counted.get(name, told.get(table_key(name), {}).get("rows_out"))
+        tables.add_row(name, f"{count_rows(path):,}", "" if new is None else f"+{new:,}")
     console.print(tables)
 
     facts = Table.grid(padding=(0, 2))
@@ -97,7 +96,9 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
 
 
 def _quarantine_reasons(lakehouse: Lakehouse, stream: str) -> str:
-    reasons = pl.scan_delta(str(lakehouse.quarantine(stream))).group_by("reason").len()
+    rows = pl.scan_delta(str(lakehouse.quarantine(stream)))
+    # What comes after a colon is the row's own value.
+    reasons = rows.group_by(pl.col("reason").str.split(": ").list.first()).len()
     first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
     return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
 
@@ -110,13 +111,19 @@ def _mostly_late(lakehouse: Lakehouse) -> str:
 
 
 def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seconds: float) -> str:
-    steps = [
-        (stats.step_key, stats.end_time - stats.start_time)
-        for stats in sorted(instance.get_run_step_stats(result.run_id), key=lambda stats: stats.start_time or 0)
-        if stats.start_time and stats.end_time
-    ]
-    started = seconds - sum(took for _, took in steps)
-    return f"{seconds:.0f} s: start {started:.0f} s, " + ", ".join(f"{step} {took:.0f} s" for step, took in steps)
+    checks = {
+        f"{found.asset_key.to_python_identifier()}_{found.check_name}" for found in result.get_asset_check_evaluations()
+    }
+    took: dict[str, float] = {}
+    for stats in sorted(instance.get_run_step_stats(result.run_id), key=lambda stats: stats.start_time or 0):
+        if stats.start_time and stats.end_time:
+            is_check = stats.step_key in checks or stats.step_key.endswith("_expectations")
+            name = "checks" if is_check else stats.step_key
+            took[name] = took.get(name, 0) + stats.end_time - stats.start_time
+    started = seconds - sum(took.values())
+    return f"{seconds:.0f} s: start {started:.0f} s, " + ", ".join(
+        f"{name} {time:.0f} s" for name, time in took.items()
+    )
 
 
 def _reason(event: dg.DagsterEvent) -> str:
