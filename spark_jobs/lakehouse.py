@@ -18,6 +18,9 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
 from spark_jobs.errors import KeyfoldError
 
 
@@ -64,7 +67,7 @@ class Lakehouse:
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
             tables = pointer.parent / read_json(pointer)["generation"] / "tables"
             found |= {path.name: path for path in sorted(tables.glob("*"))}
-        return {name: path for name, path in found.items() if (path / "_delta_log").is_dir()}
+        return {name: path for name, path in found.items() if is_table(path)}
 
     def table(self, name: str) -> Path:
         """The path of an existing table.
@@ -77,6 +80,17 @@ class Lakehouse:
             there = ", ".join(tables) or "none yet"
             raise KeyfoldError(f"no table {name!r} in {self.home}; tables there: {there}")
         return tables[name]
+
+
+def is_table(path: Path) -> bool:
+    """Whether a Delta table is there; a folder that a killed run left before its table was whole is none."""
+    return DeltaTable.is_deltatable(str(path))
+
+
+def create_table(path: Path, schema: pa.Schema) -> None:
+    """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends."""
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    DeltaTable.create(str(path), Schema.from_arrow(nullable), mode="ignore")
 
 
 def read_json(path: Path) -> dict[str, Any]:

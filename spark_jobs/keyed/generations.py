@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.lakehouse import Lakehouse, read_json, write_json
+from spark_jobs.lakehouse import Lakehouse, create_table, read_json, write_json
 
 _RECORD = "generation.json"
 
@@ -83,8 +82,7 @@ def new_generation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> 
     }
     generation = Generation(folder, record)
     for table in job.tables:
-        empty = spark.createDataFrame([], from_arrow_schema(table.schema, prefer_timestamp_ntz=False))
-        empty.write.format("delta").save(str(generation.table(table.name)))
+        create_table(generation.table(table.name), table.schema)
     write_json(folder / _RECORD, record)
     return generation
 

@@ -21,7 +21,7 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, check_generation, go_live, live_generation, new_generation
 from spark_jobs.keyed.operator import BLOBS, EMITTED, KeyGroupProcessor, StepError, split_by_key_group
 from spark_jobs.keyed.sink import Counts, sink, total_counts
-from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 
 Mode = Literal["incremental", "full_refresh"]
 
@@ -132,7 +132,7 @@ class _Run:
         self, spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: Mode, options: RunOptions
     ) -> None:
         self._events = lakehouse.events(job.stream)
-        if not (self._events / "_delta_log").is_dir():
+        if not is_table(self._events):
             raise KeyfoldError(
                 f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
                 f"run `keyfold ingest {job.stream} --from DIR` first"

@@ -3,10 +3,11 @@
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 Point = dict
+NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -22,7 +23,7 @@ def complete(points: list[Point], watermark: datetime, timeout: timedelta, close
     answer = Answer()
     for ride, of_ride in _by_ride(points).items():
         run: list[Point] = []
-        closed_at: datetime | None = None
+        closed_at = NEVER
         for point in [*sorted(of_ride, key=_order), None]:
             if run and (point is None or point["timestamp"] - run[-1]["timestamp"] > timeout):
                 closed_at = run[-1]["timestamp"] + timeout
@@ -33,7 +34,7 @@ def complete(points: list[Point], watermark: datetime, timeout: timedelta, close
                 run = []
             if point is None:
                 break
-            if not run and closed_at is not None and point["timestamp"] <= closed_at + closed_for:
+            if not run and closed_at > NEVER and point["timestamp"] <= closed_at + closed_for:
                 answer.late_points += 1
                 continue
             run.append(point)

@@ -43,7 +43,7 @@ def frame(points):
     return pl.DataFrame(points, schema=polars_schema(RIDE_POINT), orient="row")
 
 
-def play(job, batches, end=LONG_PAST_ALL):
+def play(job, batches, end: datetime | None = LONG_PAST_ALL):
     rehearsal = Rehearsal(job)
     for batch in batches:
         rehearsal.batch(frame(batch))

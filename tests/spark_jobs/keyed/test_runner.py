@@ -115,7 +115,9 @@ def test_on_a_silent_stream_time_goes_on_and_open_state_closes(spark, lakehouse,
 
 def arrive_earlier(lakehouse, by):
     """Let time pass: what came, came that much longer ago."""
-    path = live_generation(lakehouse, "windows").folder / "arrival.json"
+    generation = live_generation(lakehouse, "windows")
+    assert generation
+    path = generation.folder / "arrival.json"
     arrival = json.loads(path.read_text())
     arrival["arrived_at"] = (datetime.fromisoformat(arrival["arrived_at"]) - by).isoformat()
     path.write_text(json.dumps(arrival))

@@ -1,0 +1,36 @@
+"""The process that the crash test kills: ingest and ride summaries in small micro-batches.
+
+Run as `python -m tests.spark_jobs.crash_child HOME LANDING STARTED`; touches STARTED when Spark is up.
+"""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spark_jobs.ingest import ingest
+from spark_jobs.jobs import find_job
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.streams import RIDE_POINTS
+
+PARAMETERS = {"key_groups": 8}
+LONG_AFTER_ALL = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def main(home: Path, landing: Path, started: Path) -> None:
+    spark = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+    started.touch()
+    process(spark, Lakehouse(home), landing)
+
+
+def process(spark, lakehouse, landing):
+    ingest(spark, lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1)
+    job = build_job(find_job("ride_summaries"), PARAMETERS)
+    run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch="1b"))
+    run_job(spark, lakehouse, job, advance_to=LONG_AFTER_ALL)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
