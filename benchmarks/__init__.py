@@ -1,0 +1,1 @@
+"""Benchmarks: figures as ratios to something that runs beside, never as a timed test."""

@@ -1,0 +1,5 @@
+"""`python -m benchmarks`."""
+
+from benchmarks.ride_summaries import main
+
+main()

@@ -1,0 +1,53 @@
+"""Peak memory of a process and all its children (JVM, Python workers), from /proc."""
+
+import threading
+from collections import defaultdict
+from pathlib import Path
+
+_EVERY_SECONDS = 0.25
+
+
+class PeakMemory(threading.Thread):
+    """Samples the sum of proportional set sizes, so that memory which forked workers share counts once."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root = root
+        self._done = threading.Event()
+        self.peak_bytes = 0
+
+    def run(self) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            self.peak_bytes = max(self.peak_bytes, sum(map(_set_size, _family(self._root))))
+
+    def stop(self) -> int:
+        """End the sampling and give the peak in bytes."""
+        self._done.set()
+        self.join()
+        return self.peak_bytes
+
+
+def _family(root: int) -> set[int]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children[int(fields[1])].append(int(stat.parent.name))
+    family, waiting = set(), [root]
+    while waiting:
+        process = waiting.pop()
+        family.add(process)
+        waiting += children[process]
+    return family
+
+
+def _set_size(process: int) -> int:
+    try:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        return 0
+    return 0
