@@ -81,6 +81,9 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     if folder is not None:
         config["ops"] = {f"ingest_{RIDE_POINTS.name}": {"config": {"landing": str(folder.resolve())}}}
     job = defs.resolve_job_def("rides")
+    for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
+        # Dagster applies the default limit to a pool from its second use on; two first runs would not wait.
+        instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
     result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
     return result, instance
 

@@ -8,6 +8,7 @@ KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkS
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from typing import Any, Self
 
 import dagster as dg
@@ -77,7 +78,11 @@ class SparkResource(PySparkResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         if self._started:
-            self.spark_session.stop()
+            # An interrupt may have cut a call to Java in two, and this thread's connection then answers one call late.
+            # Another thread has a connection of its own.
+            stopper = Thread(target=self.spark_session.stop, name="stop-spark")
+            stopper.start()
+            stopper.join()
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):

@@ -1,9 +1,10 @@
 """Sensors on landing folders: new files start one run."""
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def landed_files(folder: Path) -> Iterator[LandedFile]:
             yield LandedFile(path, found.st_size, found.st_ctime_ns)
 
 
-def landing_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
+def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
     """A sensor that starts a job when files of a stream have landed.
 
     While a run of the job waits or runs it holds back, so that runs never pile up behind a slow one; what lands
@@ -106,7 +107,7 @@ def landing_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
             return dg.SkipReason(f"the landing folder {folder} is not there yet")
         if waiting := unfinished_run(context.instance, job):
             return dg.SkipReason(f"run {waiting} of {job} is not over; what has landed since goes into the next")
-        decision = decide(landed_files(folder), context.cursor, int(datetime.now(UTC).timestamp() * 1e9))
+        decision = decide(landed_files(folder), context.cursor, time.time_ns(), settle)
         if not decision.new:
             writing = f" ({decision.unsettled} still being written)" if decision.unsettled else ""
             return dg.SkipReason(f"no new files in {folder}{writing}")

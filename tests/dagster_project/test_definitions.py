@@ -1,0 +1,153 @@
+"""What Dagster loads: the graph, the environments, the pools."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from dagster_project import demo
+from dagster_project.definitions import defs
+from dagster_project.resources import ENVIRONMENTS, SparkResource, resources_from
+from spark_jobs.errors import KeyfoldError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_asset_graph_is_the_one_we_mean():
+    graph = defs.resolve_asset_graph()
+    assert {key.to_user_string(): sorted(parent.to_user_string() for parent in graph.get(key).parent_keys)
+            for key in graph.get_all_asset_keys()} == {
+        "ride_points_landing": [],
+        "ride_points_events": ["ride_points_landing"],
+        "ride_points_quarantine": ["ride_points_landing"],
+        "ride_summaries": ["ride_points_events"],
+        "ride_summaries_late": ["ride_points_events"],
+        "long_rides": ["ride_summaries"],
+    }  # fmt: skip
+    assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {"rides"}
+
+
+def test_only_the_landing_folder_is_external():
+    graph = defs.resolve_asset_graph()
+    assert graph.external_asset_keys == {dg.AssetKey("ride_points_landing")}
+
+
+def test_every_table_tells_its_columns_and_their_meaning():
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    for name in ("ride_points_events", "ride_summaries", "long_rides", "ride_summaries_late"):
+        columns = specs[name].metadata["dagster/column_schema"].columns
+        assert columns
+        assert all(column.description for column in columns), name
+
+
+def test_checks_that_hold_data_back_are_the_critical_ones():
+    graph = defs.resolve_asset_graph()
+    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert specs["no_event_is_lost"].blocking
+    assert specs["every_row_is_accounted_for"].blocking
+    assert specs["one_summary_a_ride"].blocking
+    assert not specs["fare_is_not_negative"].blocking
+    assert len(specs) == 16
+
+
+def test_every_writing_step_has_a_pool_of_its_own():
+    job = defs.resolve_job_def("rides")
+    pools = {node.name: node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition)}
+    assert pools["ingest_ride_points"] == "stream_ride_points"
+    assert pools["ride_summaries"] == pools["ride_summaries_no_event_is_lost"] == "job_ride_summaries"
+
+
+def test_the_clock_tick_runs_the_keyed_job_alone():
+    nodes = {node.name for node in defs.resolve_job_def("tick_ride_summaries").nodes}
+    assert "ride_summaries" in nodes
+    assert "ingest_ride_points" not in nodes
+
+
+def test_nothing_starts_by_itself():
+    assert [sensor.default_status for sensor in defs.sensors or []] == [dg.DefaultSensorStatus.STOPPED]
+    assert [schedule.default_status for schedule in defs.schedules or []] == [dg.DefaultScheduleStatus.STOPPED]
+
+
+def test_the_definitions_load_through_the_workspace_file():
+    (origin,) = WorkspaceFileTarget(paths=[str(ROOT / "workspace.yaml")]).create_origins()
+    assert origin.location_name == "keyfold"
+    assert origin.loadable_target_origin.module_name == "dagster_project.definitions"
+
+
+@pytest.mark.long
+def test_dagster_finds_the_definitions_valid(tmp_path):
+    checked = subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "DAGSTER_HOME": str(tmp_path), "KEYFOLD_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path, monkeypatch):
+    settings = Path(demo.__file__).with_name("dagster.yaml")
+    (tmp_path / "dagster.yaml").write_text(settings.read_text())
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    with dg.DagsterInstance.get() as instance:
+        pools = instance.get_concurrency_config().pool_config
+        assert pools.default_pool_limit == 1
+        assert pools.pool_granularity is not None
+        assert pools.pool_granularity.value == "run"
+        assert instance.run_monitoring_enabled
+        assert not instance.telemetry_enabled
+    assert yaml.safe_load(settings.read_text())["run_monitoring"]["free_slots_after_run_end_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"master": "locl[2]"}, "no Spark master"),
+        ({"packages": ["org.postgresql:postgresql"]}, "group:artifact:version"),
+        ({"spark_config": {"driver.memory": "4g"}}, "no Spark setting"),
+        ({"spark_config": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
+    ],
+)
+def test_a_wrong_spark_setting_is_refused_when_it_is_loaded(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        SparkResource(**settings)
+
+
+def test_the_environment_chooses_the_session():
+    spark = resources_from({"KEYFOLD_ENV": "ci", "KEYFOLD_SPARK_CONF": "spark.ui.enabled=true"})["spark"]
+    assert isinstance(spark, SparkResource)
+    assert spark.settings.master == ENVIRONMENTS["ci"].master == "local[2]"
+    assert spark.settings.conf == {"spark.driver.memory": "1g", "spark.ui.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"KEYFOLD_ENV": "moon"}, "environments there: local, ci, cluster"),
+        ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
+        ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is no Spark master"),
+    ],
+)
+def test_an_environment_that_is_not_there_is_refused(environment, message):
+    with pytest.raises(KeyfoldError, match=message):
+        resources_from(environment)
+
+
+def test_a_session_that_others_started_outlives_the_run(spark):
+    resource = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
+
+    @dg.asset
+    def sees(session: dg.ResourceParam[SparkSession]) -> bool:
+        return session is spark
+
+    result = dg.materialize([sees], resources={"session": resource})
+    assert result.output_for_node("sees") is True
+    assert spark.range(3).count() == 3
