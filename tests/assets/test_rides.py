@@ -1,0 +1,253 @@
+"""The rides through Dagster: made, counted, checked, and held back when something is wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+from delta.tables import DeltaTable
+from pydantic import create_model
+from pyspark.sql import SparkSession
+
+from assets import rides
+from assets.keyed_config import config_for
+from assets.metadata import column_schema
+from dagster_project.suites import SUITES
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import JobParameters
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.simulator import SimulationSummary, simulate
+from spark_jobs.streams import RIDE_POINTS
+
+
+def materialize(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    *,
+    job_config: dict[str, Any] | None = None,
+    more: Sequence[dg.AssetsDefinition] = (),
+    selection: dg.AssetSelection | None = None,
+    suites: bool = False,
+    landing: str | None = None,
+) -> dg.ExecuteInProcessResult:
+    ops: dict[str, Any] = {}
+    if job_config:
+        ops["ride_summaries"] = {"config": job_config}
+    if landing:
+        ops["ingest_ride_points"] = {"config": {"landing": landing}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        return dg.materialize(
+            [*rides.ASSETS, *rides.CHECKS, *(SUITES if suites else ()), *more],
+            instance=instance,
+            resources={"spark": spark, "lakehouse": lakehouse},
+            run_config={"ops": ops},
+            selection=selection,
+            raise_on_error=False,
+        )
+
+
+def told(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+    step = "ingest_ride_points" if asset.startswith("ride_points") else "ride_summaries"
+    (made,) = [one for one in result.asset_materializations_for_node(step) if one.asset_key == dg.AssetKey(asset)]
+    return {name: value.value for name, value in made.metadata.items()}
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
+    return {found.check_name: found for found in result.get_asset_check_evaluations()}
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = [event for event in result.all_events if event.is_step_failure]
+    error = event.step_failure_data.error
+    assert error is not None
+    return f"{error.message} {error.cause.message if error.cause else ''}"
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory) -> tuple[Lakehouse, SimulationSummary]:
+    lakehouse = Lakehouse(tmp_path_factory.mktemp("rides") / "home")
+    return lakehouse, simulate(lakehouse.landing("ride_points"), rides=40, seed=3, files=4)
+
+
+@pytest.fixture(scope="module")
+def first_run(spark, simulated) -> dg.ExecuteInProcessResult:
+    lakehouse, _ = simulated
+    return materialize(spark, lakehouse, suites=True)
+
+
+def test_simulated_rides_become_tables_and_every_check_passes(first_run, simulated):
+    lakehouse, made = simulated
+    assert first_run.success
+    found = checks(first_run)
+    assert len(found) == 16
+    assert {name for name, check in found.items() if not check.passed} == set()
+    events = told(first_run, "ride_points_events")
+    assert events["accepted"] == made.events
+    assert events["duplicates"] == made.duplicates
+    assert events["quarantined"] == made.malformed + made.unreadable_files
+    assert events["dagster/row_count"] == pl.read_delta(str(lakehouse.events("ride_points"))).height == made.events
+
+
+def test_a_keyed_asset_tells_what_came_in_and_went_out(first_run, simulated):
+    lakehouse, made = simulated
+    summaries = told(first_run, "ride_summaries")
+    assert summaries["events_in"] == made.events
+    assert summaries["rows_out"] == summaries["dagster/row_count"] > 0
+    assert summaries["mode"] == "incremental"
+    assert summaries["generation"] == "generation-0001"
+    assert len(summaries["batch_seconds"]) == summaries["batches"] > 0
+    assert summaries["watermark"] > made.start.timestamp()
+    assert summaries["dagster/uri"] == lakehouse.table("ride_summaries").as_uri()
+    assert told(first_run, "long_rides")["rows_out"] == pl.read_delta(str(lakehouse.table("long_rides"))).height
+
+
+def test_previews_are_markdown_of_ten_rows_at_most(first_run):
+    lines = told(first_run, "ride_summaries")["preview"].splitlines()
+    assert lines[0].startswith("| ride_id | start_time |")
+    assert len(lines) == 2 + 10
+
+
+def test_a_second_run_goes_on_where_the_first_ended(spark, first_run, simulated):
+    lakehouse, _ = simulated
+    assert first_run.success
+    again = materialize(spark, lakehouse)
+    assert again.success
+    assert told(again, "ride_points_events")["rows_read"] == 0
+    assert told(again, "ride_summaries")["events_in"] == 0
+    assert told(again, "ride_summaries")["generation"] == "generation-0001"
+
+
+def test_time_can_be_advanced_by_hand_so_that_every_ride_closes(spark, first_run, simulated):
+    lakehouse, made = simulated
+    assert told(first_run, "ride_summaries")["open_events"] > 0
+    later = materialize(
+        spark,
+        lakehouse,
+        job_config={"advance_to": made.end.replace(year=made.end.year + 1).isoformat()},
+        selection=dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors(),
+    )
+    assert later.success
+    assert told(later, "ride_summaries")["open_events"] == 0
+    assert checks(later)["no_event_is_lost"].passed
+
+
+def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simulated):
+    lakehouse, _ = simulated
+    assert first_run.success
+    only = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks()
+    refused = materialize(spark, lakehouse, job_config={"timeout": "45m"}, selection=only)
+    assert "full-refresh" in failure(refused)
+    refreshed = materialize(spark, lakehouse, job_config={"timeout": "45m", "mode": "full_refresh"}, selection=only)
+    assert told(refreshed, "ride_summaries")["generation"] == "generation-0002"
+    kept = materialize(spark, lakehouse, selection=only)
+    assert told(kept, "ride_summaries")["generation"] == "generation-0002"
+    live = live_generation(lakehouse, "ride_summaries")
+    assert live is not None
+    assert live.record["parameters"]["timeout"] == "PT45M"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"timeout": "soon"}, "timeout='soon'"),
+        ({"advance_to": "tomorrow"}, "advance_to is 'tomorrow'"),
+        ({"key_groups": 0}, "key_groups=0"),
+    ],
+)
+def test_a_wrong_parameter_fails_before_anything_is_written(spark, lakehouse, config, message):
+    result = materialize(
+        spark,
+        lakehouse,
+        job_config=config,
+        selection=dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks(),
+    )
+    assert message in failure(result)
+    assert not lakehouse.job("ride_summaries").exists()
+
+
+def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
+    for config in ({"tiemout": "45m"}, {"close": "often"}, {"mode": "again"}):
+        with pytest.raises(dg.DagsterInvalidConfigError):
+            dg.validate_run_config(
+                dg.Definitions(
+                    assets=rides.ASSETS, resources={"spark": object(), "lakehouse": object()}
+                ).resolve_implicit_global_asset_job_def(),
+                {"ops": {"ride_summaries": {"config": config}}},
+            )
+
+
+def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lakehouse, tmp_path):
+    made = simulate(tmp_path / "mine", rides=10, files=4)
+    result = materialize(
+        spark,
+        lakehouse,
+        landing=str(tmp_path / "mine"),
+        selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors(),
+    )
+    assert told(result, "ride_points_events")["accepted"] == made.events
+    assert checks(result)["every_row_is_accounted_for"].passed
+
+
+def test_a_landing_folder_that_is_not_there_is_named(spark, lakehouse):
+    assert str(lakehouse.landing("ride_points")) in failure(materialize(spark, lakehouse))
+
+
+def test_events_that_vanish_turn_the_check_red_and_hold_the_summaries_back(spark, lakehouse):
+    simulate(lakehouse.landing("ride_points"), rides=10, files=4)
+    assert materialize(
+        spark, lakehouse, selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
+    ).success
+    DeltaTable.forPath(spark, str(lakehouse.events("ride_points"))).delete("point_idx = 3")
+    result = materialize(spark, lakehouse)
+    assert not result.success
+    check = checks(result)["every_row_is_accounted_for"]
+    assert not check.passed
+    assert "were counted" in (check.description or "")
+    assert not result.asset_materializations_for_node("ride_summaries")
+
+
+def test_summaries_that_vanish_turn_conservation_red_and_hold_downstream_back(spark, lakehouse):
+    @dg.asset(deps=["ride_summaries"])
+    def revenue() -> None: ...
+
+    simulate(lakehouse.landing("ride_points"), rides=10, files=4)
+    assert materialize(spark, lakehouse, more=[revenue]).asset_materializations_for_node("revenue")
+    ride = spark.read.format("delta").load(str(lakehouse.table("ride_summaries"))).first()
+    assert ride is not None
+    DeltaTable.forPath(spark, str(lakehouse.table("ride_summaries"))).delete(f"ride_id = '{ride['ride_id']}'")
+    result = materialize(spark, lakehouse, more=[revenue])
+    check = checks(result)["no_event_is_lost"]
+    assert not check.passed
+    assert "≠" in (check.description or "")
+    counted: dict[str, Any] = {name: value.value for name, value in check.metadata.items()}
+    assert counted["events_read"] > counted["in_outputs"] + counted["open_events"] + counted["late"]
+    assert not result.asset_materializations_for_node("revenue")
+
+
+def test_the_check_of_a_table_that_is_not_there_says_so(spark, lakehouse):
+    result = materialize(spark, lakehouse, selection=dg.AssetSelection.checks_for_assets("ride_points_events"))
+    assert "materialize the event table first" in failure(result)
+
+
+def test_a_failed_run_reports_no_table(spark, lakehouse):
+    lakehouse.landing("ride_points").mkdir(parents=True)
+    broken = lakehouse.events("ride_points")
+    broken.mkdir(parents=True)
+    (broken / "_delta_log").write_text("not a folder")
+    result = materialize(spark, lakehouse)
+    assert not result.success
+    assert not result.get_asset_materialization_events()
+
+
+def test_descriptions_of_columns_that_are_not_there_are_refused():
+    with pytest.raises(KeyError, match="tip"):
+        column_schema(RIDE_POINTS.schema, {"tip": "Given to the driver"})
+
+
+def test_a_parameter_may_not_take_the_name_of_a_run_setting():
+    wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
+    with pytest.raises(KeyfoldError, match="mode cannot be a parameter"):
+        config_for(JobTemplate("wrong", "", wrong, lambda parameters: parameters))

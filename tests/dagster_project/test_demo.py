@@ -1,0 +1,71 @@
+"""The demo, as `make demo` runs it: in a process of its own, on a home and an instance of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from spark_jobs.simulator import simulate
+
+pytestmark = pytest.mark.long
+
+
+def demo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dagster_project.demo", *arguments],
+        env={
+            **os.environ,
+            "KEYFOLD_HOME": str(home),
+            "DAGSTER_HOME": str(home / "dagster"),
+            "KEYFOLD_SPARK_MASTER": "local[2]",
+            "COLUMNS": "100",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rows(report: str, table: str) -> tuple[int, int]:
+    found = re.search(rf"^{re.escape(table)} +([\d,]+) +\+([\d,]+)", report, re.MULTILINE)
+    assert found is not None, report
+    return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
+
+
+def test_the_demo_makes_the_tables_and_a_second_one_goes_on(tmp_path):
+    first = demo(tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "16 passed, 0 failed" in first.stdout
+    assert "make ui" in first.stdout
+    assert len(first.stdout.splitlines()) < 30
+    second = demo(tmp_path)
+    assert second.returncode == 0, second.stderr
+    before, _ = rows(first.stdout, "ride_summaries")
+    after, new = rows(second.stdout, "ride_summaries")
+    assert after == before + new
+    assert 0 < new < before
+    with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
+        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS] * 2
+        assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}
+
+
+def test_the_demo_takes_a_folder_of_ones_own(tmp_path):
+    made = simulate(tmp_path / "mine", rides=20, files=4)
+    told = demo(tmp_path / "home", "--from", str(tmp_path / "mine"))
+    assert told.returncode == 0, told.stderr
+    assert rows(told.stdout, "events.ride_points") == (made.events, made.events)
+    assert not (tmp_path / "home" / "landing").exists()
+
+
+@pytest.mark.parametrize(("make", "message"), [(False, "is no folder"), (True, "has no files")])
+def test_the_demo_refuses_a_folder_without_files(tmp_path, make, message):
+    if make:
+        (tmp_path / "mine").mkdir()
+    told = demo(tmp_path / "home", "--from", str(tmp_path / "mine"))
+    assert told.returncode == 1
+    assert message in told.stderr
+    assert "Traceback" not in told.stderr
