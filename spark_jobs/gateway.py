@@ -65,6 +65,10 @@ def launch(conf: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+_DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
+"""Pyspark prints five lines about itself, each with a blank one, at every start of a stateful query."""
+
+
 class _Messages:
     """Collects the lines of the process's stderr until it runs, then passes them on to ours."""
 
@@ -88,13 +92,18 @@ class _Messages:
             self._lines = None
 
     def _read(self, read: int) -> None:
+        after_chatter = False
         with open(read, encoding="utf-8", errors="replace") as stream:
             for line in stream:
                 with self._lock:
                     if self._lines is not None:
                         self._lines.append(line.rstrip())
                         continue
-                os.write(2, line.encode())
+                if _DRIVER_WORKER in line:
+                    after_chatter = True
+                elif line.strip() or not after_chatter:
+                    after_chatter = False
+                    os.write(2, line.encode())
 
 
 def _logging_options(conf: Mapping[str, str]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 Format = Literal["table", "json", "csv"]
 
+_WIDTH_OF_NO_TERMINAL = 100_000
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
 
 
@@ -72,7 +73,8 @@ def _print_table(path: Path, limit: int | None, to: TextIO) -> int:
                 *("" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value) for value in row)
             )
         written += frame.height
-    console = Console(file=to)
+    # A terminal wraps; a file or a pipe gets the whole of every value.
+    console = Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL)
     console.print(shown)
     console.print(f"{written} of {there} rows", style="dim")
     return written
