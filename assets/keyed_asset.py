@@ -75,6 +75,7 @@ def keyed_assets(
                 asset_key=table_key(table.name),
                 metadata={
                     **table_metadata(lakehouse.table(table.name)),
+                    **_column_lineage(job, tables.get(table.name)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
                     **(_run_metadata(job, summary) if table.name == job.name else {}),
                 },
@@ -126,10 +127,6 @@ def _spec(
     doc = docs.get(table.name) or TableDoc(
         f"Events of `{job.stream}` that came after their state in `{job.name}` had closed; they change no summary."
     )
-    lineage = {
-        column: [dg.TableColumnDep(asset_key=events, column_name=source) for source in sources]
-        for column, sources in doc.lineage.items()
-    }
     return dg.AssetSpec(
         table_key(table.name),
         deps=[table_key(job.name) if is_side else events],
@@ -141,9 +138,20 @@ def _spec(
         metadata={
             "dagster/table_name": table.name,
             "dagster/column_schema": column_schema(table.schema, doc.columns),
-            **({"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}),
         },
     )
+
+
+def _column_lineage(job: KeyedJob, doc: TableDoc | None) -> dict[str, dg.MetadataValue]:
+    if doc is None or not doc.lineage:
+        return {}
+    events = table_key(f"events.{job.stream}")
+    deps = {
+        column: [dg.TableColumnDep(asset_key=events, column_name=source) for source in sources]
+        for column, sources in doc.lineage.items()
+    }
+    # With the materialization: Dagster's pages do not look for it among the definition's metadata.
+    return {"dagster/column_lineage": dg.MetadataValue.column_lineage(dg.TableColumnLineage(deps))}
 
 
 def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:

@@ -60,7 +60,7 @@ ASSETS = [
         owners=OWNERS,
         tables={
             "ride_summaries": TableDoc(RIDE_SUMMARIES.description, _SUMMARY, _MADE_OF),
-            "long_rides": TableDoc("Summaries of the rides longer than `long_ride_threshold`.", _SUMMARY),
+            "long_rides": TableDoc("Summaries of the rides longer than `long_ride_threshold`.", _SUMMARY, _MADE_OF),
             "late.ride_summaries": TableDoc(
                 "Points that came after their ride had closed; they are in no summary.",
                 {name: text for name, text in _POINT.items() if name not in ("meter_increment", "passenger_count")},
