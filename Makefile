@@ -27,7 +27,7 @@ demo: setup
 
 ui: setup
 	@mkdir -p "$(DAGSTER_HOME)"
-	@if [ -f dagster.yaml ]; then cp dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"; fi
+	@cp dagster_project/dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
 	PATH="$(CURDIR)/.venv/bin:$$PATH" dg dev -w workspace.yaml --host 127.0.0.1 --port $(PORT)
 
 lint: setup
