@@ -29,7 +29,7 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 
-BATCH_BYTES = "64m"
+BATCH_BYTES = RunOptions().max_bytes_per_batch
 DELAY = "10 minutes"
 
 

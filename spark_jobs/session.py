@@ -72,6 +72,8 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # No limit: with one, Spark asks every column for its size after every row, which costs as much as writing the row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 

@@ -196,7 +196,7 @@ class KeyGroupProcessor(StatefulProcessor):
             if new_timer:
                 self._handle.registerTimer(new_timer)
         if state.height:
-            self._stored.update((self._job.schema_version, new_timer, stale_at, open_events, encode(state, "lz4")))
+            self._stored.update((self._job.schema_version, new_timer, stale_at, open_events, encode(state)))
         else:
             self._stored.clear()
 

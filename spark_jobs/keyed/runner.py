@@ -37,7 +37,7 @@ class RunOptions:
         on_batch: called after each micro-batch with its number and counts.
     """
 
-    max_bytes_per_batch: str = "256m"
+    max_bytes_per_batch: str = "128m"
     on_batch: Callable[[int, Counts], None] | None = None
 
 
