@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.counts import Counts, Ledger
 from spark_jobs.ingest.duplicates import event_id, find_duplicates
-from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse import Lakehouse, create_table, is_table
 from spark_jobs.streams import Stream
 
 ACCEPTED = "line IS NOT NULL AND reason IS NULL"
@@ -104,22 +105,22 @@ def committed(events: Path) -> Callable[[str, int], bool]:
     return is_in
 
 
-def ensure_table(spark: SparkSession, path: Path, empty: DataFrame, totals: Counts) -> None:
+def ensure_table(path: Path, schema: pa.Schema, totals: Counts) -> None:
     """Create a Delta table, empty, so that whoever comes next can read it.
 
     Raises:
         KeyfoldError: there is one with other columns, or there was one and it is gone.
     """
-    if not any((path / "_delta_log").glob("*.json")):  # a run killed at its birth leaves the folder alone
+    if not is_table(path):
         if totals.accepted:
             raise KeyfoldError(
                 f"{path} is gone, yet {totals.accepted} events were ingested into it; restore it, or remove the "
                 "stream's ingest folder to read all its landing files again"
             )
-        empty.write.format("delta").mode("ignore").save(str(path))
+        create_table(path, schema)
         return
-    wanted = {field.name: field.dataType.simpleString() for field in empty.schema}
-    found = {field.name: field.dataType.simpleString() for field in spark.read.format("delta").load(str(path)).schema}
+    wanted = {field.name: field.type for field in Schema.from_arrow(schema).fields}
+    found = {field.name: field.type for field in DeltaTable(str(path)).schema().fields}
     if found != wanted:
         differ = ", ".join(sorted(name for name in wanted | found if wanted.get(name) != found.get(name)))
         raise KeyfoldError(

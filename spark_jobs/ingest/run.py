@@ -93,7 +93,8 @@ def ingest(
     # One run a stream, not a source: duplicates are looked up in a table that nobody else may add to meanwhile.
     with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
         ledger = Ledger(lakehouse.ingest(stream.name) / source_id(landing))
-        _ensure_tables(spark, lakehouse, stream)
+        ensure_table(lakehouse.events(stream.name), stream.schema, ingest_totals(lakehouse, stream))
+        ensure_table(lakehouse.quarantine(stream.name), _QUARANTINE, Counts())
         run = ledger.open(landing, committed(lakehouse.events(stream.name)))
         batches = int(run != Counts())
         writer = BatchWriter(spark, lakehouse, stream, ledger)
@@ -124,15 +125,6 @@ def ingest(
 def source_id(landing: Path) -> str:
     """The name of a landing folder's checkpoint and counts."""
     return hashlib.sha256(str(landing).encode()).hexdigest()[:12]
-
-
-def _ensure_tables(spark: SparkSession, lakehouse: Lakehouse, stream: Stream) -> None:
-    totals = ingest_totals(lakehouse, stream)
-    events = spark.createDataFrame([], from_arrow_schema(stream.schema))
-    ensure_table(spark, lakehouse.events(stream.name), events, totals)
-    ensure_table(
-        spark, lakehouse.quarantine(stream.name), spark.createDataFrame([], from_arrow_schema(_QUARANTINE)), Counts()
-    )
 
 
 def _parsed(spark: SparkSession, stream: Stream, landing: Path, max_bytes: int) -> DataFrame:
