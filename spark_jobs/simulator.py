@@ -152,7 +152,7 @@ _FAULTS: dict[str, pl.Expr] = {
 
 
 def _check(rides: int, hours: float, files: int, start: datetime | None) -> None:
-    for name, value, least in (("rides", rides, 10), ("hours", hours, 2.5), ("files", files, 4)):
+    for name, value, least in (("rides", rides, 1), ("hours", hours, 2.5), ("files", files, 4)):
         if value < least:
             raise KeyfoldError(f"simulate: {name} is {value}; it must be {least} at least")
     if start is not None and start.tzinfo is None:

@@ -171,9 +171,16 @@ def test_a_reader_never_sees_a_temporary_file_left_behind(tmp_path):
     assert not [path.name for path in tmp_path.iterdir() if not path.name.startswith("rides-")]
 
 
+@pytest.mark.parametrize("rides", [1, 2, 9])
+def test_a_few_rides_are_enough(tmp_path, rides):
+    summary = simulate(tmp_path, rides=rides, start=START)
+    feed = read_feed(tmp_path)
+    assert (summary.rides, len(feed.rides), feed.rows) == (rides, rides, summary.rows)
+
+
 def test_arguments_out_of_range_are_named(tmp_path):
-    with pytest.raises(KeyfoldError, match="rides is 3"):
-        simulate(tmp_path, rides=3)
+    with pytest.raises(KeyfoldError, match="rides is 0"):
+        simulate(tmp_path, rides=0)
     with pytest.raises(KeyfoldError, match="no offset"):
         simulate(tmp_path, start=datetime(2026, 1, 1))  # noqa: DTZ001
     assert not list(tmp_path.iterdir())
