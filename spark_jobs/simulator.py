@@ -236,7 +236,7 @@ def _malformed(rng: np.random.Generator, events: pl.DataFrame) -> tuple[pl.DataF
     parts = []
     for expression in _FAULTS.values():
         near = events[rng.choice(len(events), each, replace=False)]
-        renumbered = near.with_columns(pl.col("line").str.replace(r'"point_idx":(\d+)', r'"point_idx":9${1}000000'))
+        renumbered = near.with_columns(pl.col("line").str.replace(r'"point_idx":(\d+)', r'"point_idx":9${1}00000'))
         parts.append(renumbered.with_columns(line=expression, place=pl.col("place") + 0.25))
     return pl.concat(parts), dict.fromkeys(_FAULTS, each)
 
