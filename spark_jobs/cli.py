@@ -73,7 +73,7 @@ def ingest(
     """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
-    with _failures(), _spark() as spark, _progress("ingest", None) as advance:
+    with _failures(), _spark() as spark, _progress("ingest") as advance:
         summary = ingest_files(
             spark, Lakehouse(home), STREAMS[stream], landing, on_batch=lambda _, counts: advance(counts.rows_read)
         )
@@ -107,7 +107,7 @@ def run(
         lakehouse = Lakehouse(home)
         live = None if full_refresh else live_generation(lakehouse, job)
         keyed_job = _build(JOBS[job], given, live.record["parameters"] if live else None)
-        with _spark() as spark, _progress(job, None) as advance:
+        with _spark() as spark, _progress(job) as advance:
             options = RunOptions(on_batch=lambda _, counts: advance(counts.events))
             if continuous:
                 summary = run_continuously(spark, lakehouse, keyed_job, stop=_stop_on_signal(), options=options)
@@ -224,7 +224,7 @@ def _spark() -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _progress(what: str) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (
@@ -235,7 +235,7 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(what, total=None)
         yield lambda events: progress.advance(task, events)
 
 

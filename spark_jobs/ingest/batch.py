@@ -16,7 +16,6 @@ from spark_jobs.streams import Stream
 
 ACCEPTED = "line IS NOT NULL AND reason IS NULL"
 REJECTED = "reason IS NOT NULL"
-FILE_READ = "line IS NULL AND reason IS NULL"
 
 
 class BatchWriter:
