@@ -92,4 +92,6 @@ def _shown(value: Any) -> str:
         for unit, length in _UNITS:
             if value % length == timedelta(0):
                 return f"{value // length}{unit}"
+    if isinstance(value, tuple):
+        return ",".join(value)
     return str(value)

@@ -31,6 +31,14 @@ Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timed
 """A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds."""
 
 
+def _parse_names(value: Any) -> Any:
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_parse_names), Field(min_length=1)]
+"""Names of columns: a list, or `pressure,temp`."""
+
+
 def build_job(
     template: JobTemplate, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
 ) -> KeyedJob:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed import progress
 from spark_jobs.keyed.codec import decode
-from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.operator import STATE_VARIABLE
 from spark_jobs.lakehouse import Lakehouse
@@ -24,9 +24,9 @@ class Conservation:
 
     Attributes:
         events_read: rows of the event table up to where the job has read.
-        in_outputs: that the main table's rows stand for.
+        in_outputs: that the rows of the job's tables stand for.
         open_events: that the state store holds.
-        late: rows of the late table.
+        late: in the late table.
     """
 
     events_read: int
@@ -52,13 +52,23 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     if partly or progress.has_unfinished_batch(generation):
         raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
     read = 0 if version == 0 else DeltaTable(str(lakehouse.events(job.stream)), version=version - 1).count()
-    output = spark.read.format("delta").load(str(generation.table(job.name)))
+    *outputs, late = [_events_in(spark, generation, table) for table in job.tables]
     return Conservation(
         events_read=read,
-        in_outputs=_sum(output, _counting(job.output_events, frames=_frames)),
+        in_outputs=sum(outputs),
         open_events=_sum(_state(spark, generation), _counting(job.state_events, frames=_states)),
-        late=DeltaTable(str(generation.table(job.late_table))).count(),
+        late=late,
     )
+
+
+def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) -> int:
+    """How many events a table's rows stand for."""
+    path = str(generation.table(table.name))
+    if table.events.meta.eq(pl.lit(0)):
+        return 0
+    if table.events.meta.eq(pl.len()):
+        return DeltaTable(path).count()
+    return _sum(spark.read.format("delta").load(path), _counting(table.events, frames=_frames))
 
 
 def _state(spark: SparkSession, generation: Generation) -> DataFrame:

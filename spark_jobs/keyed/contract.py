@@ -9,7 +9,8 @@ What the engine promises:
 - **Two clocks.** A state row whose `deadline` (event time) the watermark has reached, or whose `stale_at` (processing
   time) the processing time has reached, is due: the step is called again and decides what to do with it.
 - **Nothing late is lost.** An event at or behind the watermark goes to its key's still-open state where there is one
-  and else to the table `late.<job>`. A step may send more there itself (`Step.late`).
+  and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
+  closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`).
 - **Order.** Events of a call come in no order; a step that needs one sorts.
 """
 
@@ -71,12 +72,21 @@ StepFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], Step]
 
 @dataclass(frozen=True)
 class OutputTable:
-    """A table that a job writes: appended to, or updated in place by its key columns."""
+    """A table that a job writes: appended to, or updated in place by its key columns.
+
+    Attributes:
+        name: of the table.
+        schema: its columns.
+        mode: `append`, or `upsert` by `key`.
+        key: columns of which an upsert table has one row each; a micro-batch writes no two rows of one key.
+        events: how many events its rows stand for that no row of another table does (conservation check).
+    """
 
     name: str
     schema: pa.Schema
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
+    events: pl.Expr = field(default_factory=lambda: pl.lit(0))
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME.fullmatch(self.name):
@@ -94,6 +104,7 @@ class KeyedJob:
         name: of the job and of its main table.
         stream: the stream whose event table it reads.
         key: columns whose values belong together.
+        derived: columns of `events` that the event table does not have, each as Spark SQL over those that it has.
         event_time: the event's time, a UTC timestamp column.
         watermark_delay: how far behind the newest event time the watermark stays.
         events: columns of the event table that the step needs (and that `late.<job>` shows).
@@ -102,6 +113,9 @@ class KeyedJob:
         step: the pure function `(state, events, clock) -> Step`.
         combine: optional, associative `(events) -> events` applied to parts of a micro-batch before the shuffle;
             late rows of such a job are combined rows.
+        event_count: how many events of the event table the rows of an `events` frame stand for; says more than their
+            number only where `combine` joins some.
+        step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
         side_outputs: further tables, written exactly once in the same micro-batch.
         idle_after: after this long without new events, runs advance event time by the time gone by, so that open
@@ -122,7 +136,10 @@ class KeyedJob:
     state: pa.Schema
     output: pa.Schema
     step: StepFunction
+    derived: Mapping[str, str] = field(default_factory=dict)
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    event_count: pl.Expr = field(default_factory=pl.len)
+    step_decides_late: bool = False
     output_mode: Literal["append", "upsert"] = "append"
     output_key: tuple[str, ...] = ()
     side_outputs: tuple[OutputTable, ...] = ()
@@ -139,6 +156,7 @@ class KeyedJob:
             raise KeyfoldError(f"{where}: key needs at least one column")
         _require_columns(f"{where}: events", (*self.key, self.event_time), self.events)
         _require_columns(f"{where}: state", self.key, self.state)
+        _require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
         if not 1 <= self.key_groups <= 32_768:
             raise KeyfoldError(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
         if self.watermark_delay < timedelta(0):
@@ -154,8 +172,8 @@ class KeyedJob:
     @property
     def tables(self) -> tuple[OutputTable, ...]:
         """Every table the job writes: its own, its side outputs, and the late table."""
-        own = OutputTable(self.name, self.output, self.output_mode, self.output_key)
-        return (own, *self.side_outputs, OutputTable(self.late_table, self.events))
+        own = OutputTable(self.name, self.output, self.output_mode, self.output_key, self.output_events)
+        return (own, *self.side_outputs, OutputTable(self.late_table, self.events, events=self.event_count))
 
     @property
     def late_table(self) -> str:

@@ -101,6 +101,8 @@ def route_late(
     job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, watermark: datetime
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Part events from those that are behind the watermark and whose key has no state left."""
+    if job.step_decides_late:
+        return events, events.clear()
     behind = pl.col(job.event_time) <= watermark
     if not events.select(behind.any()).item():
         return events, events.clear()
@@ -153,7 +155,7 @@ class KeyGroupProcessor(StatefulProcessor):
         for table, frame in _emitted(job, step, late):
             yield Row(table=table, rows=frame.height, payload=encode(frame))
         open_now = _count(step.state, job.state_events)
-        yield Row(table=EVENTS_IN, rows=events.height, payload=None)
+        yield Row(table=EVENTS_IN, rows=_count(events, job.event_count), payload=None)
         yield Row(table=OPEN_CHANGE, rows=open_now - open_before, payload=None)
         self._keep(step.state, open_now, timer, watermark_ms)
 

@@ -178,7 +178,8 @@ class _Run:
         add_tick(generation.ticks, tick)
         source = self._spark.readStream.format("delta").option("maxBytesPerTrigger", self._options.max_bytes_per_batch)
         key_group = F.pmod(F.xxhash64(*job.key), F.lit(job.key_groups)).cast("int").alias("key_group")
-        events = source.load(str(self._events)).select(key_group, *job.events.names)
+        columns = [F.expr(job.derived[name]).alias(name) if name in job.derived else name for name in job.events.names]
+        events = source.load(str(self._events)).select(*columns).select(key_group, *job.events.names)
         blobs = events.mapInArrow(split_by_key_group(job), BLOBS).unionByName(
             read_ticks(self._spark, generation.ticks, job.key_groups)
         )
