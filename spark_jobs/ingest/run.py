@@ -142,7 +142,7 @@ def _parsed(spark: SparkSession, stream: Stream, landing: Path, max_bytes: int) 
         .load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(landing)))
         .select("path", "modificationTime")
     )
-    return files.mapInArrow(parse_files(stream), from_arrow_schema(parsed_schema(stream)))
+    return files.mapInArrow(parse_files(stream, landing), from_arrow_schema(parsed_schema(stream)))
 
 
 def _run_query(parsed: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> None:

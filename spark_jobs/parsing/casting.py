@@ -83,13 +83,25 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
         return _as_integer(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
     if types.is_floating(target):
         return _as_float(given)
-    raise KeyfoldError(f"column {field.name} has type {target}, which ingest cannot read; use text, numbers or times")
+    if types.is_list(target) and types.is_string(target.value_type):
+        return _as_texts(given)
+    raise KeyfoldError(
+        f"column {field.name} has type {target}, which ingest cannot read; use text, lists of texts, numbers or times"
+    )
 
 
 def _as_text(given: pl.Series) -> pl.Series:
     if given.dtype in (pl.String, pl.Categorical, pl.Enum):
         return given.cast(pl.String)
     return _nothing(given, pl.String())
+
+
+def _as_texts(given: pl.Series) -> pl.Series:
+    texts = pl.List(pl.String)
+    if given.dtype == texts:
+        return given
+    alone = _as_text(given)
+    return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 
 
 def _as_bool(given: pl.Series) -> pl.Series:
@@ -161,6 +173,8 @@ def named(target: pa.DataType) -> str:
         return f"an integer of {target.bit_width} bits"
     if types.is_floating(target):
         return "a finite number"
+    if types.is_list(target):
+        return "a text or a list of texts"
     return "true or false" if types.is_boolean(target) else "text"
 
 

@@ -37,11 +37,11 @@ def parse_json_lines(
         file: what to call the place they came from.
         arrived: when they came (UTC).
     """
-    return judge(stream, read_values(stream.schema, values, lines), file, arrived)
+    return judge(stream, read_values(stream.raw_schema, values, lines, stream.missing), file, arrived)
 
 
-def read_json(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[Rows]:
-    """Read a whole file of JSON objects, one a line, chunk by chunk."""
+def read_json(schema: pa.Schema, text: IO[bytes], size: int = CHUNK, missing: tuple[str, ...] = ()) -> Iterator[Rows]:
+    """Read a whole file of JSON objects, one a line, chunk by chunk; `missing` texts stand for no value."""
     line = 1
     for chunk in chunks(text, size):
         content = np.frombuffer(chunk, np.uint8)
@@ -52,11 +52,11 @@ def read_json(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator
             yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
         else:
             values = chunk.split(b"\n")
-            yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64))
+            yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
         line += len(ends)
 
 
-def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray) -> Rows:
+def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
     """Read separate values; those that are not an object of the schema's types are rejected."""
     stripped = [value.strip(_BLANK) for value in values]
     where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
@@ -84,7 +84,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray) -
     def read_singly(start: int, stop: int) -> None:
         good: list[dict[str, Any]] = []
         for index in range(start, stop):
-            row, reason = _read_one(schema, there[index])
+            row, reason = _read_one(schema, there[index], missing)
             if reason is None:
                 good.append(row)
                 kept.append(index)
@@ -148,7 +148,7 @@ def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     return table if table.num_rows == count else None
 
 
-def _read_one(schema: pa.Schema, value: bytes) -> tuple[dict[str, Any], str | None]:
+def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tuple[dict[str, Any], str | None]:
     try:
         found = json.loads(value)
     except RecursionError:
@@ -162,6 +162,8 @@ def _read_one(schema: pa.Schema, value: bytes) -> tuple[dict[str, Any], str | No
         given = found.get(field.name)
         if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
             continue
+        if isinstance(given, str) and given.strip() in missing:
+            continue
         typed = _typed(given, field.type)
         if typed is None:
             return {}, f"{field.name} is not {named(field.type)}: {_short(given)}"
@@ -171,6 +173,9 @@ def _read_one(schema: pa.Schema, value: bytes) -> tuple[dict[str, Any], str | No
 
 def _typed(given: Any, target: pa.DataType) -> Any:
     """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
+    if types.is_list(target):
+        values = given if isinstance(given, list) else [given]
+        return values if all(isinstance(value, str) and _is_unicode(value) for value in values) else None
     if types.is_string(target) or types.is_timestamp(target):
         fits = isinstance(given, str) and _is_unicode(given)
     elif types.is_boolean(target):

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.parsing.casting import cast_columns
+from spark_jobs.parsing.mapping import map_columns
 from spark_jobs.streams import Stream
 
 MARKS = (
@@ -44,7 +45,7 @@ class Rows:
     """What a format's parser found in one chunk.
 
     Attributes:
-        columns: the rows that could be read, columns by name, not yet of the stream's types.
+        columns: the rows that could be read, columns by their raw names, not yet of the stream's types.
         lines: the line number of each of those rows.
         raw: gives the raw text of the row at a position in `columns`; asked for bad rows only.
         rejects: the rows that could not be read.
@@ -61,7 +62,7 @@ def parsed_schema(stream: Stream) -> pa.Schema:
     return pa.schema([column.with_nullable(True) for column in stream.schema] + list(MARKS))
 
 
-def judge(stream: Stream, rows: Rows, file: str, arrived: datetime) -> pa.Table:
+def judge(stream: Stream, rows: Rows, file: str, arrived: datetime, path: str | None = None) -> pa.Table:
     """Type the rows, check them against the stream's rules, and lay them out as a parsed table.
 
     Args:
@@ -70,8 +71,9 @@ def judge(stream: Stream, rows: Rows, file: str, arrived: datetime) -> pa.Table:
         file: where they came from.
         arrived: when they came (UTC); event times are bounded by it and never by the clock of this machine, so that
             a replay judges as the first run did.
+        path: the value of columns that the stream takes from the file's path.
     """
-    typed, wrong = cast_columns(rows.columns, stream.schema)
+    typed, wrong = cast_columns(map_columns(stream, rows.columns, path), stream.schema)
     reasons = _reasons(stream, typed, wrong, arrived)
     good, rejects = typed, list(rows.rejects)
     lines = rows.lines
@@ -117,7 +119,7 @@ def _reasons(stream: Stream, typed: pa.Table, wrong: pl.Series, arrived: datetim
     frame = pl.from_arrow(typed)
     assert isinstance(frame, pl.DataFrame)  # noqa: S101 - a table is a frame; this tells the type checker so
     missing = [
-        pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing"))
+        pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
         for column in stream.schema
         if not column.nullable or column.name == stream.event_time
     ]
@@ -132,6 +134,12 @@ def _reasons(stream: Stream, typed: pa.Table, wrong: pl.Series, arrived: datetim
     )
     checks = [*missing, *rules, future]
     return frame.select(pl.coalesce(wrong, *checks).cast(pl.String).alias("reason")).to_series()
+
+
+def _wanted(stream: Stream, column: str) -> str:
+    """Which raw columns would have been the value, where their names do not say so themselves."""
+    names = stream.source(column).names
+    return f": no value in {' or '.join(names)}" if names and names != (column,) else ""
 
 
 def _latest(arrived: datetime, bound: timedelta) -> datetime:

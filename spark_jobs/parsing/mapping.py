@@ -1,0 +1,73 @@
+"""Raw columns become event columns: renamed, filled in, with the texts that mean nothing made NULL."""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from spark_jobs.streams import Stream
+
+_FORMATS = (".ndjson", ".jsonl", ".json", ".csv", ".parquet")
+
+
+def path_value(path: Path, landing: Path | None) -> str:
+    """What a file's path says as a value: below its landing folder, without its endings (`web/cpu.csv.gz`: `web/cpu`)."""
+    inside = path.relative_to(landing) if landing is not None and path.is_relative_to(landing) else Path(path.name)
+    for endings in ((".gz",), _FORMATS):
+        if inside.suffix.lower() in endings:
+            inside = inside.with_suffix("")
+    return inside.as_posix()
+
+
+def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> pa.Table:
+    """The columns of the stream, made of raw ones; not yet of its types. What no source has is NULL throughout.
+
+    Args:
+        stream: says where each column comes from.
+        raw: columns by their raw names.
+        path: the value of columns that are taken from the path; NULL where rows came from no file.
+    """
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    for field in stream.schema:
+        source = stream.source(field.name)
+        found = [_present(raw.column(name), stream.missing) for name in source.names if name in raw.column_names]
+        fallback = path if source.path else source.constant
+        if fallback is not None:
+            found.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
+        if found:
+            columns[field.name] = found[0] if len(found) == 1 else _first_there(found)
+        else:
+            columns[field.name] = pa.nulls(raw.num_rows, field.type)
+    return pa.table(columns)
+
+
+def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
+    """The column with NULL for texts that mean no value."""
+    if not missing or not (types.is_string(column.type) or types.is_large_string(column.type)):
+        return column
+    values = pl.Series(pl.from_arrow(column))
+    nothing = values.str.strip_chars().is_in(list(missing))
+    if not nothing.any():
+        return column
+    kept = values.set(nothing.fill_null(value=False), None).to_arrow()
+    return pa.chunked_array([kept])
+
+
+def _first_there(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Row by row the first value that is there; as texts where the columns are of different types."""
+    series = [pl.Series(pl.from_arrow(column)) for column in columns]
+    if len({one.dtype for one in series}) > 1:
+        series = [one if one.dtype.is_nested() else one.cast(pl.String) for one in series]
+    nested = next((one.dtype for one in series if one.dtype.is_nested()), None)
+    if nested is not None:
+        series = [one if one.dtype.is_nested() else _lists_of_one(one, nested) for one in series]
+    first = series[0]
+    for other in series[1:]:
+        first = first.zip_with(first.is_not_null(), other)
+    return pa.chunked_array([first.to_arrow()])
+
+
+def _lists_of_one(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+    lists = values.to_frame("value").select(pl.concat_list("value").cast(dtype)).to_series()
+    return lists.set(values.is_null(), None)
