@@ -1,0 +1,13 @@
+"""Models of a metric, by name: each says how unusual a value is, given those that it has learned."""
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.models.protocol import Model
+
+MODELS: dict[str, Model] = {}
+
+
+def find_model(name: str) -> Model:
+    """The model of a name; raises KeyfoldError, listing those there are, when there is none."""
+    if name not in MODELS:
+        raise KeyfoldError(f"no model {name!r}; models there: {', '.join(MODELS)}")
+    return MODELS[name]

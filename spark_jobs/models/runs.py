@@ -1,0 +1,40 @@
+"""Where each key's events lie in a frame that is sorted by key."""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+class KeyRuns(NamedTuple):
+    """The runs of events of one key each.
+
+    Attributes:
+        starts: of each run, the row of its first event.
+        counts: of each run, how many events it has.
+        model: of each run, the row of its key's model.
+        run: of each event, the number of its run.
+        rank: of each event, how many events of its key lie before it.
+    """
+
+    starts: Integers
+    counts: Integers
+    model: Integers
+    run: Integers
+    rank: Integers
+
+
+def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
+    """Find the runs of `events` (sorted by key) and the model of each."""
+    lengths = events["key"].rle().struct.unnest()
+    counts = lengths["len"].to_numpy().astype(np.int64)
+    starts = np.cumsum(counts) - counts
+    rows = models.select("key").with_row_index("row")
+    model = lengths.select(key="value").join(rows, on="key", how="left", maintain_order="left")["row"]
+    if model.null_count() or lengths["value"].n_unique() < lengths.height:
+        raise ValueError("every key of the events needs one model, and events must be sorted by key")
+    run = np.repeat(np.arange(len(counts)), counts)
+    return KeyRuns(starts, counts, model.to_numpy().astype(np.int64), run, np.arange(events.height) - starts[run])
