@@ -7,7 +7,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from assets.keyed_config import KeyedRunConfig, config_for
-from assets.metadata import column_schema, table_key, table_metadata
+from assets.metadata import column_schema, preview, table_key, table_metadata
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
@@ -66,10 +66,13 @@ def keyed_assets(
             context.log.info(f"batch {batch}: {counts.events:,} events, rows {counts.rows}")
 
         config = config_type(**context.op_execution_context.op_config)
-        moment = config.moment()
+        moment, replay = config.moment(), config.replay()
         job = _build(template, config, lakehouse)
         options = RunOptions(on_batch=tell)
-        summary = run_job(spark, lakehouse, job, mode=config.mode, advance_to=moment, options=options)
+        summary = run_job(spark, lakehouse, job, mode=config.mode, replay=replay, advance_to=moment, options=options)
+        if replay is not None:
+            _tell_of_branch(context, lakehouse, job, summary, replay.branch)
+            return
         for table in job.tables:
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
@@ -115,8 +118,8 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
 
 
 def _build(template: JobTemplate, config: KeyedRunConfig, lakehouse: Lakehouse) -> KeyedJob:
-    """The job of the parameters given, and for the rest those of the live generation, unless a new one is wanted."""
-    live = live_generation(lakehouse, template.name) if config.mode == "incremental" else None
+    """The job of the parameters given, and for the rest those of the live generation, unless it is to be replaced."""
+    live = live_generation(lakehouse, template.name) if config.mode != "full_refresh" else None
     return build_job(template, config.given(), live.record["parameters"] if live else None)
 
 
@@ -133,6 +136,8 @@ def _spec(
         description=doc.description,
         group_name=group,
         kinds={"pyspark", "deltalake"},
+        # A replay writes none of them, and what is built on them must not run for it.
+        skippable=True,
         owners=list(owners),
         tags={"keyfold/job": job.name},
         metadata={
@@ -140,6 +145,22 @@ def _spec(
             "dagster/column_schema": column_schema(table.schema, doc.columns),
         },
     )
+
+
+def _tell_of_branch(
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: RunSummary, branch: str
+) -> None:
+    """An observation of each table: its live rows are as they were, and the branch's are so many."""
+    for table in job.tables:
+        name = f"{table.name}@{branch}"
+        metadata = {
+            "branch": branch,
+            "rows_out": summary.counts.rows.get(table.name, 0),
+            "branch_uri": lakehouse.table(name).as_uri(),
+            "preview": dg.MetadataValue.md(preview(lakehouse.table(name))),
+            **(_run_metadata(job, summary) if table.name == job.name else {}),
+        }
+        context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
 
 
 def _column_lineage(job: KeyedJob, doc: TableDoc | None) -> dict[str, dg.MetadataValue]:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.keyed.runner import Mode
+from spark_jobs.keyed.runner import Mode, Replay
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 
@@ -22,7 +22,15 @@ class KeyedRunConfig(dg.Config):
     mode: Mode = Field(
         default="incremental",
         description="incremental: process what is new. full_refresh: start over in a new generation of tables, which "
-        "replaces the present one when all is done.",
+        "replaces the present one when all is done. replay: run over a range of event time into a branch, whose tables "
+        "(`<table>@<branch>`) stand beside the live ones and change nothing.",
+    )
+    branch: str | None = Field(default=None, description="mode replay: the branch's name, such as `timeout-45m`.")
+    since: str | None = Field(
+        default=None, description="mode replay: the earliest event time (ISO 8601). Left out: from the beginning."
+    )
+    until: str | None = Field(
+        default=None, description="mode replay: the first event time that is left out. Left out: to the end."
     )
     advance_to: str | None = Field(
         default=None,
@@ -36,15 +44,21 @@ class KeyedRunConfig(dg.Config):
         Raises:
             KeyfoldError: it is no ISO 8601 time.
         """
-        if self.advance_to is None:
+        return _moment("advance_to", self.advance_to)
+
+    def replay(self) -> Replay | None:
+        """What to replay, None in other modes.
+
+        Raises:
+            KeyfoldError: the branch is missing in mode replay, or given in another; a time is no ISO 8601 time.
+        """
+        if self.mode != "replay":
+            if stray := [name for name in ("branch", "since", "until") if getattr(self, name) is not None]:
+                raise KeyfoldError(f"{', '.join(stray)} say what to replay; set mode to replay, or leave them out")
             return None
-        try:
-            moment = datetime.fromisoformat(self.advance_to)
-        except ValueError:
-            raise KeyfoldError(
-                f"advance_to is {self.advance_to!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z"
-            ) from None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        if self.branch is None:
+            raise KeyfoldError("mode replay needs a branch to write to: give it a name in `branch`")
+        return Replay(self.branch, _moment("since", self.since), _moment("until", self.until))
 
     def given(self) -> Mapping[str, Any]:
         """The job's own parameters that this run was given, as `build_job` takes them."""
@@ -67,6 +81,16 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
         raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
     given: dict[str, Any] = {name: (_type(name, field), _field(field)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
+
+
+def _moment(name: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise KeyfoldError(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _type(name: str, field: FieldInfo) -> Any:

@@ -25,7 +25,7 @@ from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
+from spark_jobs.keyed.runner import Replay, RunOptions, RunSummary, run_continuously, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.simulator import simulate as simulate_rides
@@ -93,16 +93,28 @@ def run(
         str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
     ] = None,
     full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
+    replay: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Run over history into a branch; its tables are TABLE@BRANCH.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
     continuous: Annotated[bool, typer.Option(help="Keep running until interrupted.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over what is new in its event table."""
     if job not in JOBS:
         raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(JOBS)}")
-    if continuous and (advance_to or full_refresh):
-        raise typer.BadParameter("--continuous goes with neither --advance-to nor --full-refresh")
+    if continuous and (advance_to or full_refresh or replay):
+        raise typer.BadParameter("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+    if full_refresh and replay:
+        raise typer.BadParameter(
+            "--full-refresh replaces the live tables and --replay leaves them: give one of the two"
+        )
+    if (since or until) and not replay:
+        raise typer.BadParameter("--since and --until say what to replay; name a branch with --replay")
     given = _parameters(param or [])
-    moment = _moment(advance_to) if advance_to else None
+    moment = _moment("--advance-to", advance_to)
+    history = Replay(replay, _moment("--since", since), _moment("--until", until)) if replay else None
     with _failures():
         lakehouse = Lakehouse(home)
         live = None if full_refresh else live_generation(lakehouse, job)
@@ -112,8 +124,10 @@ def run(
             if continuous:
                 summary = run_continuously(spark, lakehouse, keyed_job, stop=_stop_on_signal(), options=options)
             else:
-                mode = "full_refresh" if full_refresh else "incremental"
-                summary = run_job(spark, lakehouse, keyed_job, mode=mode, advance_to=moment, options=options)
+                mode = "full_refresh" if full_refresh else "replay" if history else "incremental"
+                summary = run_job(
+                    spark, lakehouse, keyed_job, mode=mode, replay=history, advance_to=moment, options=options
+                )
         _report(_run_summary(summary), as_json, _run_text(summary))
 
 
@@ -162,11 +176,13 @@ def _build(template: JobTemplate, given: dict[str, str], born_with: dict[str, An
         raise typer.BadParameter(str(error)) from None
 
 
-def _moment(text: str) -> datetime:
+def _moment(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"--advance-to {text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
+        raise typer.BadParameter(f"{option} {text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

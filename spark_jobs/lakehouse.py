@@ -6,6 +6,7 @@ HOME/quarantine/<stream>/                    Delta, append
 HOME/ingest/<stream>/<source>/               checkpoint and counts of one landing folder
 HOME/jobs/<job>/current.json                 which generation is live
 HOME/jobs/<job>/generation-0001/             generation.json, checkpoint/, ticks/, tables/<table>/
+HOME/jobs/<job>/branches/<branch>/           the same, of a replay that never goes live
 """
 
 import json
@@ -58,7 +59,7 @@ class Lakehouse:
         return self.home / "jobs" / job
 
     def tables(self) -> dict[str, Path]:
-        """Every Delta table that exists, by the name `keyfold show` takes."""
+        """Every Delta table that exists, by the name `keyfold show` takes; a branch's are `<table>@<branch>`."""
         found = {
             f"{kind}.{path.name}": path
             for kind in ("events", "quarantine")
@@ -67,6 +68,8 @@ class Lakehouse:
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
             tables = pointer.parent / read_json(pointer)["generation"] / "tables"
             found |= {path.name: path for path in sorted(tables.glob("*"))}
+        for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):
+            found[f"{path.name}@{path.parents[1].name}"] = path
         return {name: path for name, path in found.items() if is_table(path)}
 
     def table(self, name: str) -> Path:

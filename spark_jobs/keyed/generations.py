@@ -1,9 +1,11 @@
 """Generations: a job's checkpoint, state and tables belong together and are replaced together.
 
 A generation is born beside the live one and goes live by one atomic write of `current.json`; a crash before that leaves
-the old one live. Its birth record holds what must not change while it lives.
+the old one live. Its birth record holds what must not change while it lives. A branch is a generation that never goes
+live: a replay of a time range, to look at beside the live tables.
 """
 
+import re
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -68,23 +70,21 @@ def new_generation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> 
     live = live_generation_name(lakehouse, job.name)
     remove_dead_generations(lakehouse, job.name)
     number = 1 if live is None else int(live.rpartition("-")[2]) + 1
-    folder = lakehouse.job(job.name) / f"generation-{number:04d}"
-    record = {
-        "identity": uuid.uuid4().hex,
-        "job": job.name,
-        "born_at": datetime.now(UTC).isoformat(),
-        "checkpoint": str(folder / "checkpoint"),
-        "key": list(job.key),
-        "key_groups": job.key_groups,
-        "schema_version": job.schema_version,
-        "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
-        "parameters": dict(job.parameters),
-    }
-    generation = Generation(folder, record)
-    for table in job.tables:
-        create_table(generation.table(table.name), table.schema)
-    write_json(folder / _RECORD, record)
-    return generation
+    return _born(spark, job, lakehouse.job(job.name) / f"generation-{number:04d}")
+
+
+def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: str) -> Generation:
+    """Bear a branch of a name, with empty tables; one of the same name is replaced.
+
+    Raises:
+        KeyfoldError: the name is none that a folder and a table can have.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
+        raise KeyfoldError(f"branch {name!r}: a name has lower-case letters, digits, _ and -, at most 64")
+    folder = lakehouse.job(job.name) / "branches" / name
+    if folder.exists():
+        shutil.rmtree(folder)
+    return _born(spark, job, folder)
 
 
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
@@ -138,6 +138,25 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
             f"{where}: its checkpoint {checkpoint} is missing although batches were written; "
             "restore it, or start a new generation with --full-refresh"
         )
+
+
+def _born(spark: SparkSession, job: KeyedJob, folder: Path) -> Generation:
+    record = {
+        "identity": uuid.uuid4().hex,
+        "job": job.name,
+        "born_at": datetime.now(UTC).isoformat(),
+        "checkpoint": str(folder / "checkpoint"),
+        "key": list(job.key),
+        "key_groups": job.key_groups,
+        "schema_version": job.schema_version,
+        "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
+        "parameters": dict(job.parameters),
+    }
+    generation = Generation(folder, record)
+    for table in job.tables:
+        create_table(generation.table(table.name), table.schema)
+    write_json(folder / _RECORD, record)
+    return generation
 
 
 def _changed(value: Any, other: Any) -> str:

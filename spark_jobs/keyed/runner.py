@@ -10,7 +10,7 @@ from typing import Literal
 
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
@@ -18,14 +18,40 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed import progress
 from spark_jobs.keyed.clock import add_tick, forget_ticks, read_ticks, silent_event_time
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, check_generation, go_live, live_generation, new_generation
+from spark_jobs.keyed.generations import (
+    Generation,
+    check_generation,
+    go_live,
+    live_generation,
+    new_branch,
+    new_generation,
+)
 from spark_jobs.keyed.operator import BLOBS, EMITTED, KeyGroupProcessor, StepError, split_by_key_group
 from spark_jobs.keyed.sink import Counts, sink, total_counts
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 
-Mode = Literal["incremental", "full_refresh"]
+Mode = Literal["incremental", "full_refresh", "replay"]
 
 _POLL_SECONDS = 1
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay runs over, and where to.
+
+    Attributes:
+        branch: names the branch; its tables are `<table>@<branch>`.
+        since: the earliest event time, None from the beginning.
+        until: the first event time that is left out, None to the end.
+    """
+
+    branch: str
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.since and self.until and self.since >= self.until:
+            raise KeyfoldError(f"replay {self.branch}: since {self.since} is not before until {self.until}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,7 @@ def run_job(
     job: KeyedJob,
     *,
     mode: Mode = "incremental",
+    replay: Replay | None = None,
     advance_to: datetime | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
@@ -77,7 +104,8 @@ def run_job(
 
     Args:
         mode: `incremental` goes on in the live generation; `full_refresh` starts over in a new one, which goes live
-            when all is done.
+            when all is done; `replay` runs over a range of event time into a branch and leaves the live tables alone.
+        replay: the range and the branch, for mode `replay`.
         advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
 
     Raises:
@@ -85,8 +113,10 @@ def run_job(
             the step raised. A failed run leaves a checkpoint from which the next one resumes.
     """
     started = time.monotonic()
+    if (mode == "replay") != (replay is not None):
+        raise KeyfoldError(f"job {job.name}: a replay needs a branch (and may have since and until), other modes none")
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        run = _Run(spark, lakehouse, job, mode, options or RunOptions())
+        run = _Run(spark, lakehouse, job, mode, options or RunOptions(), replay)
         advance = None if advance_to is None else advance_to.astimezone(UTC) + job.watermark_delay
         if run.has_new_events() or advance is None:
             silent = None if run.has_new_events() else run.silent_event_time()
@@ -129,7 +159,13 @@ class _Run:
     """One run of a job on one generation."""
 
     def __init__(
-        self, spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: Mode, options: RunOptions
+        self,
+        spark: SparkSession,
+        lakehouse: Lakehouse,
+        job: KeyedJob,
+        mode: Mode,
+        options: RunOptions,
+        replay: Replay | None = None,
     ) -> None:
         self._events = lakehouse.events(job.stream)
         if not is_table(self._events):
@@ -137,11 +173,13 @@ class _Run:
                 f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
                 f"run `keyfold ingest {job.stream} --from DIR` first"
             )
-        self._lakehouse, self._job, self._options = lakehouse, job, options
+        self._lakehouse, self._job, self._options, self._replay = lakehouse, job, options, replay
         self._mode: Mode = mode
         generation = live_generation(lakehouse, job.name) if mode == "incremental" else None
         self._goes_live_last = mode == "full_refresh"
-        if generation is None:
+        if replay is not None:
+            generation = new_branch(spark, lakehouse, job, replay.branch)
+        elif generation is None:
             generation = new_generation(spark, lakehouse, job)
             if not self._goes_live_last:
                 go_live(lakehouse, generation)
@@ -178,8 +216,11 @@ class _Run:
         add_tick(generation.ticks, tick)
         source = self._spark.readStream.format("delta").option("maxBytesPerTrigger", self._options.max_bytes_per_batch)
         key_group = F.pmod(F.xxhash64(*job.key), F.lit(job.key_groups)).cast("int").alias("key_group")
+        rows = source.load(str(self._events))
+        if self._replay is not None:
+            rows = _between(rows, job.event_time, self._replay)
         columns = [F.expr(job.derived[name]).alias(name) if name in job.derived else name for name in job.events.names]
-        events = source.load(str(self._events)).select(*columns).select(key_group, *job.events.names)
+        events = rows.select(*columns).select(key_group, *job.events.names)
         blobs = events.mapInArrow(split_by_key_group(job), BLOBS).unionByName(
             read_ticks(self._spark, generation.ticks, job.key_groups)
         )
@@ -224,6 +265,14 @@ class _Run:
             batch_seconds=tuple(self._batch_seconds),
             seconds=time.monotonic() - started,
         )
+
+
+def _between(rows: DataFrame, event_time: str, replay: Replay) -> DataFrame:
+    if replay.since is not None:
+        rows = rows.where(F.col(event_time) >= F.lit(replay.since))
+    if replay.until is not None:
+        rows = rows.where(F.col(event_time) < F.lit(replay.until))
+    return rows
 
 
 def _readable(job: KeyedJob, error: StreamingQueryException) -> KeyfoldError:
