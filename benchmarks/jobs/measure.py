@@ -15,7 +15,8 @@ def compare(name: str, events: int, ours: Callable[[], object], theirs: Callable
         theirs: what it is measured by.
         repeat: how often each runs, after one run of each that does not count.
     """
-    ours(), theirs()
+    ours()
+    theirs()
     our_best = their_best = float("inf")
     for _ in range(repeat):
         our_best = min(our_best, seconds_of(ours))

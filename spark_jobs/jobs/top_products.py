@@ -1,0 +1,195 @@
+"""Top products: the K best-selling items of each tumbling window, ranked once the window is over.
+
+Windows are `window` long and aligned to 1970 UTC; a window holds the sales from its start up to, not including, its
+end. The key is the window, so that all its products are in one place and ranks are over all of them; `combine` sums up
+by window and product before the shuffle, so that little is shuffled.
+
+State is one row a product of an open window. A window closes when the watermark has reached its end. An event is late
+only if its window has closed by then: behind the watermark but in an open window, it counts.
+
+Returns have a negative quantity and count down; a product whose total is zero or less is ranked like any other. Revenue
+is summed up as exact decimals, so that it does not depend on the order of the sales.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.streams import SALES, TIMESTAMP
+
+REVENUE = pa.decimal128(38, 9)
+"""Currency, exact: room for any int64 quantity at any price below 10⁹, of which nine decimals count."""
+
+PRODUCT_SALE = pa.schema(
+    [
+        pa.field("window_start", TIMESTAMP, nullable=False),
+        SALES.schema.field("item"),
+        SALES.schema.field("time"),
+        SALES.schema.field("quantity"),
+        pa.field("revenue", REVENUE),
+        pa.field("n_events", pa.int64(), nullable=False),
+    ]
+)
+"""One sale, or the sales of a product in a window that are summed up already (`time` is then the newest)."""
+
+OPEN_PRODUCT = pa.schema(
+    [
+        pa.field("window_start", TIMESTAMP, nullable=False),
+        pa.field("item", pa.string(), nullable=False),
+        pa.field("quantity", pa.int64(), nullable=False),
+        pa.field("revenue", REVENUE, nullable=False),
+        pa.field("n_events", pa.int64(), nullable=False),
+        pa.field("deadline", TIMESTAMP, nullable=False),
+    ]
+)
+"""What a product has sold so far in a window that is still open; the deadline is the window's end."""
+
+TOP_PRODUCT = pa.schema(
+    [
+        pa.field("window_start", TIMESTAMP, nullable=False),
+        pa.field("window_end", TIMESTAMP, nullable=False),
+        pa.field("rank", pa.int64(), nullable=False),
+        pa.field("product", pa.string(), nullable=False),
+        pa.field("quantity", pa.int64(), nullable=False),
+        pa.field("revenue", pa.float64(), nullable=False),
+    ]
+)
+
+LATEST_TOP_PRODUCT = pa.schema([*TOP_PRODUCT, pa.field("is_open", pa.bool_(), nullable=False)])
+
+SALES_WINDOW = pa.schema(
+    [
+        pa.field("window_start", TIMESTAMP, nullable=False),
+        pa.field("window_end", TIMESTAMP, nullable=False),
+        pa.field("n_sales", pa.int64(), nullable=False),
+        pa.field("n_products", pa.int64(), nullable=False),
+        pa.field("quantity", pa.int64(), nullable=False),
+        pa.field("revenue", pa.float64(), nullable=False),
+    ]
+)
+
+
+class TopProductsParameters(JobParameters):
+    """Parameters of `top_products`."""
+
+    window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
+    k: int = Field(10, ge=1, description="How many products of a window are ranked")
+    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order sales may come")
+    idle_after: Duration = Field(
+        timedelta(minutes=10), description="Processing time without new sales after which runs advance event time"
+    )
+
+
+def build(parameters: TopProductsParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        return rank_products(state, events, clock, parameters)
+
+    return KeyedJob(
+        name="top_products",
+        stream=SALES.name,
+        key=("window_start",),
+        event_time="time",
+        watermark_delay=parameters.watermark_delay,
+        events=PRODUCT_SALE,
+        state=OPEN_PRODUCT,
+        output=TOP_PRODUCT,
+        step=step,
+        derived={
+            "window_start": _window_start(parameters.window),
+            # Decimals of exactly the precisions whose product has 38 digits: whatever the quantity, none overflows.
+            # A price that does not fit (not below 10⁹, not a number) becomes NULL, as one that is not there.
+            "revenue": "CAST(quantity AS DECIMAL(19, 0)) * try_cast(price AS DECIMAL(18, 9))",
+            "n_events": "1L",
+        },
+        combine=sum_up,
+        event_count=pl.col("n_events").sum(),
+        step_decides_late=True,
+        side_outputs=(
+            OutputTable("latest_top_products", LATEST_TOP_PRODUCT, "upsert", ("window_start", "rank")),
+            OutputTable("sales_windows", SALES_WINDOW, events=pl.col("n_sales").sum()),
+        ),
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        output_events=pl.lit(0),
+        state_events=pl.col("n_events").sum(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+TOP_PRODUCTS = JobTemplate(
+    name="top_products",
+    description="The best-selling products of each time window, by quantity, with their revenue.",
+    parameters=TopProductsParameters,
+    build=build,
+)
+
+
+def sum_up(sales: pl.DataFrame) -> pl.DataFrame:
+    """Join the sales of a product in a window to one row (the combiner)."""
+    return sales.group_by("window_start", "item").agg(pl.col("time").max(), *_SUMS)
+
+
+def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: TopProductsParameters) -> Step:
+    """The step: see the module's text. Every sale ends in one window's row, in state, or among the late."""
+    window_end = pl.col("window_start") + parameters.window
+    is_over = window_end <= clock.watermark
+    sales = events.filter(~is_over)
+    sold = pl.concat([state.select(_SOLD), sales.select(_SOLD)]).group_by("window_start", "item").agg(*_SUMS)
+    closing = sold.filter(is_over)
+    still_open = sold.filter(~is_over)
+    changed = still_open.join(sales.select("window_start").unique(), on="window_start", how="semi")
+    final, interim = (_best(part, parameters) for part in (closing, changed))
+    return Step(
+        state=still_open.with_columns(deadline=window_end),
+        output=final,
+        late=events.filter(is_over),
+        side={
+            "latest_top_products": pl.concat(
+                [final.with_columns(is_open=pl.lit(value=False)), interim.with_columns(is_open=pl.lit(value=True))]
+            ),
+            "sales_windows": _windows(closing, parameters.window),
+        },
+    )
+
+
+def _best(sold: pl.DataFrame, parameters: TopProductsParameters) -> pl.DataFrame:
+    """Rank the products of each window and keep the first K."""
+    ordered = sold.sort("window_start", "quantity", "item", descending=[False, True, False])
+    ranked = ordered.with_columns(rank=pl.int_range(1, pl.len() + 1).over("window_start"))
+    return ranked.filter(pl.col("rank") <= parameters.k).select(
+        "window_start",
+        (pl.col("window_start") + parameters.window).alias("window_end"),
+        "rank",
+        pl.col("item").alias("product"),
+        "quantity",
+        pl.col("revenue").cast(pl.Float64),
+    )
+
+
+def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
+    """Sum up whole windows."""
+    windows = sold.group_by("window_start").agg(pl.len().cast(pl.Int64).alias("n_products"), *_SUMS)
+    return windows.sort("window_start").select(
+        "window_start",
+        (pl.col("window_start") + window).alias("window_end"),
+        pl.col("n_events").alias("n_sales"),
+        "n_products",
+        "quantity",
+        pl.col("revenue").cast(pl.Float64),
+    )
+
+
+def _window_start(window: timedelta) -> str:
+    """Spark SQL for the start of a sale's window; in microseconds since 1970, where no session's zone has a say."""
+    length = window // timedelta(microseconds=1)
+    return f"timestamp_micros(unix_micros(time) - pmod(unix_micros(time), {length}L))"
+
+
+_SOLD = ("window_start", "item", "quantity", "revenue", "n_events")
+_SUMS = (pl.col("quantity").sum(), pl.col("revenue").sum(), pl.col("n_events").sum())

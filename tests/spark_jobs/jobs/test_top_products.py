@@ -1,0 +1,217 @@
+"""The step of top products, without Spark, against sums in plain Python and in DuckDB."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
+from tests.spark_jobs.jobs.playing import combined, merged, play
+from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
+from tests.spark_jobs.jobs.sales_oracle import Windows
+
+HOUR = timedelta(hours=1)
+LONG_PAST_ALL = NOON + timedelta(days=30)
+
+
+def top_job(**parameters):
+    return build_job(TOP_PRODUCTS, parameters)
+
+
+def window_frame(sales, window=HOUR):
+    return with_window(sales_frame(sales), window)
+
+
+def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, window=HOUR, parts=1):
+    return play(job, [window_frame(batch, window) for batch in batches], end, parts)
+
+
+def ranked(rehearsal):
+    rows = rehearsal.written["top_products"]
+    return rows.sort("window_start", "rank").rows()
+
+
+def test_products_are_ranked_by_quantity_with_their_revenue():
+    sales = [sale("cup", 2, 1, price=2.5), sale("hat", 5, 2, price=1.1), sale("cup", 1, 3, price=3.0)]
+    assert ranked(play_sales(top_job(), [sales])) == [
+        (NOON, NOON + HOUR, 1, "hat", 5, 5.5),
+        (NOON, NOON + HOUR, 2, "cup", 3, 8.0),
+    ]
+
+
+def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
+    just_before = play_sales(top_job(), [[sale()]], end=NOON + HOUR - timedelta(microseconds=1))
+    assert just_before.written["top_products"].height == 0
+    at_its_end = play_sales(top_job(), [[sale()]], end=NOON + HOUR)
+    assert at_its_end.written["top_products"].height == 1
+    assert at_its_end.state.height == 0
+
+
+def test_a_sale_at_the_moment_a_window_ends_belongs_to_the_next():
+    rehearsal = play_sales(top_job(), [[sale(minutes=0), sale(minutes=59.99), sale(minutes=60)]])
+    assert rehearsal.written["top_products"].select("window_start", "quantity").rows() == [(NOON, 2), (NOON + HOUR, 1)]
+
+
+def test_windows_are_aligned_to_1970_utc():
+    rehearsal = play_sales(top_job(window="7h"), [[sale()]], window=timedelta(hours=7))
+    (start,) = rehearsal.written["top_products"]["window_start"]
+    assert (start - datetime(1970, 1, 1, tzinfo=UTC)) % timedelta(hours=7) == timedelta(0)
+    assert start <= NOON < start + timedelta(hours=7)
+
+
+def test_ties_are_ranked_by_name_and_the_rest_is_cut_off():
+    sales = [sale(item, 3) for item in ("pot", "cup", "hat")]
+    assert [row[2:4] for row in ranked(play_sales(top_job(k=2), [sales]))] == [(1, "cup"), (2, "hat")]
+
+
+def test_returns_count_down_and_what_is_at_nothing_or_below_is_ranked_too():
+    sales = [sale("cup", 2, price=4.0), sale("cup", -5, price=4.0), sale("hat", 3), sale("hat", -3)]
+    assert [row[2:] for row in ranked(play_sales(top_job(), [sales]))] == [(1, "hat", 0, 0.0), (2, "cup", -3, -12.0)]
+
+
+def test_sales_without_a_price_add_to_the_quantity_alone():
+    rehearsal = play_sales(top_job(), [[sale("cup", 2), sale("cup", 1, price=0.1), sale("hat", 1)]])
+    assert [row[3:] for row in ranked(rehearsal)] == [("cup", 3, 0.1), ("hat", 1, 0.0)]
+
+
+def test_a_sale_behind_the_watermark_counts_while_its_window_is_open():
+    rehearsal = play_sales(top_job(), [[sale(minutes=50)], [sale(minutes=1)]])
+    assert rehearsal.watermark > NOON + timedelta(minutes=1)
+    assert [row[4] for row in ranked(rehearsal)] == [2]
+    assert rehearsal.written["late.top_products"].height == 0
+
+
+def test_a_sale_of_a_window_that_is_over_is_late_though_nobody_sold_in_it_before():
+    rehearsal = play_sales(top_job(), [[sale(minutes=200)], [sale(minutes=50), sale(minutes=185)]])
+    assert rehearsal.written["late.top_products"].select("time").rows() == [(NOON + timedelta(minutes=50),)]
+    assert rehearsal.written["top_products"].select("window_start", "quantity").rows() == [(NOON + 3 * HOUR, 2)]
+
+
+def test_latest_shows_open_windows_and_then_their_final_rows():
+    job = top_job(k=2)
+    first = play_sales(job, [[sale("cup", 1), sale("hat", 2)]], end=None)
+    latest = merged(first, job, "latest_top_products")
+    assert latest.select("rank", "product", "is_open").rows() == [(1, "hat", True), (2, "cup", True)]
+    batches = [[sale("cup", 1), sale("hat", 2)], [sale("cup", 9), sale("pot", 3)], [sale("cup", 1, 120)]]
+    second = play_sales(job, batches, end=None)
+    latest = merged(second, job, "latest_top_products")
+    assert latest.select("window_start", "rank", "product", "quantity", "is_open").rows() == [
+        (NOON, 1, "cup", 10, False),
+        (NOON, 2, "pot", 3, False),
+        (NOON + 2 * HOUR, 1, "cup", 1, True),
+    ]
+
+
+def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
+    rehearsal = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
+    assert rehearsal.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
+
+
+def test_revenue_is_exact_where_sums_of_floats_are_not():
+    sales = [sale("cup", 1, price=price) for price in (0.1, 1e8, 0.2, -1e8)]
+    assert [row[5] for row in ranked(play_sales(top_job(), [sales]))] == [0.3]
+
+
+def test_quantities_and_prices_at_their_limits_do_not_overflow():
+    rehearsal = play_sales(top_job(), [[sale("cup", 2**63 - 1, price=999_999_999.0), sale("hat", -(2**63), price=1.0)]])
+    assert [row[5] for row in ranked(rehearsal)] == [float((2**63 - 1) * 999_999_999), float(-(2**63))]
+
+
+def test_the_combiner_loses_no_sale_and_combines_its_own_results():
+    job = top_job()
+    sales = window_frame([sale(item, 1, minutes, price=0.7) for item in ("cup", "hat") for minutes in range(120)])
+    once, twice = combined(job, sales, 1), combined(job, combined(job, sales, 7), 1)
+    assert once.height == 4
+    assert once.sort("item", "time").equals(twice.select(once.columns).sort("item", "time"))
+    assert once["time"].max() == sales["time"].max()
+
+
+@pytest.mark.parametrize(("parameters", "named"), [({"k": 0}, "k="), ({"window": "0s"}, "window="), ({"n": 1}, "n=")])
+def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
+    with pytest.raises(KeyfoldError, match=named):
+        top_job(**parameters)
+
+
+@st.composite
+def sales_in_batches(draw):
+    """A few hours' sales in any order and any split."""
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["cup", "hat", "pot"]),
+                st.integers(-5, 9),
+                st.integers(0, 300),
+                st.sampled_from([None, 0.0, 0.1, 2.55, 1e6]),
+            ),
+            min_size=1,
+            max_size=30,
+        )
+    )
+    sales = [sale(item, quantity, minutes, price=price) for item, quantity, minutes, price in drawn]
+    cuts = sorted(draw(st.lists(st.integers(0, len(sales)), max_size=5)))
+    return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
+
+
+@settings(deadline=None, max_examples=120)
+@given(sales_in_batches(), st.integers(1, 120), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3))
+def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay, minutes, k, parts):
+    window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
+    job = top_job(window=window, watermark_delay=delay, k=k)
+    oracle = Windows(window, delay, k)
+    rehearsal = play_sales(job, batches, end=None, window=window, parts=parts)
+    for batch in [*batches, []]:
+        oracle.batch(batch)
+    assert ranked(rehearsal) == oracle.top(oracle.closed)
+    assert rehearsal.written["late.top_products"]["n_events"].sum() == oracle.n_late
+    latest = merged(rehearsal, job, "latest_top_products").sort("window_start", "rank")
+    assert latest.drop("is_open").rows() == oracle.top({**oracle.closed, **oracle.open})
+    assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
+
+
+@settings(deadline=None, max_examples=80)
+@given(sales_in_batches())
+def test_within_the_delay_every_order_and_split_gives_one_answer(batches):
+    job = top_job(watermark_delay="30d", window="1h")
+    apart = play_sales(job, batches, parts=2)
+    at_once = play_sales(job, [list(chain(*batches))])
+    assert ranked(apart) == ranked(at_once)
+    for table in ("top_products", "sales_windows"):
+        assert apart.written[table].equals(at_once.written[table])
+
+
+RETAIL_TOP = """
+    SELECT * FROM (
+        SELECT window_start, row_number() OVER (PARTITION BY window_start ORDER BY quantity DESC, product) AS rank,
+            product, quantity, revenue
+        FROM (
+            SELECT date_trunc('hour', time) AS window_start, item AS product,
+                CAST(sum(quantity) AS BIGINT) AS quantity, fsum(quantity * price) AS revenue
+            FROM sales GROUP BY ALL
+        )
+    ) WHERE rank <= 10 ORDER BY window_start, rank
+"""
+
+
+@pytest.mark.parametrize("split", ["a batch a day", "one batch"])
+def test_every_window_of_the_real_shop_agrees_with_duckdb(shared_data, split):
+    database = retail(shared_data)
+    days = [with_window(day) for day in retail_days(database)]
+    batches = days if split == "a batch a day" else [pl.concat(days)]
+    rehearsal = play(top_job(), batches, end=datetime(2011, 12, 31, tzinfo=UTC), parts=3)
+    expected = database.sql(RETAIL_TOP).pl()
+    found = rehearsal.written["top_products"].sort("window_start", "rank")
+    assert found.height == expected.height == 12_915
+    for column in ("window_start", "rank", "product", "quantity"):
+        assert found[column].to_list() == expected[column].to_list()
+    assert (found["revenue"] - expected["revenue"]).abs().max() < 1e-6  # type: ignore[operator]
+    windows = rehearsal.written["sales_windows"]
+    assert windows["n_sales"].sum() == 209_029
+    whole = "SELECT count(DISTINCT date_trunc('hour', time)), sum(quantity), fsum(quantity * price) FROM sales"
+    found = (windows.height, windows["quantity"].sum(), windows["revenue"].sum())
+    assert found == pytest.approx(database.execute(whole).fetchall()[0])
+    assert rehearsal.written["late.top_products"].height == rehearsal.state.height == 0
