@@ -1,0 +1,195 @@
+"""Purchase totals: after every purchase, how much of its item was bought so far, and which models of it.
+
+State is one row an item, its total: quantity (returns are negative and count down) and the set of models seen. Totals
+never close, so nothing is ever late: a total is right whatever the order in which purchases come.
+
+When the row of a purchase comes out is the parameter `order`:
+
+- `arrival`: at once. Those of one micro-batch are added up in order of event time; what came in an earlier micro-batch
+  was added before, so that the totals on the way (not the last ones) depend on how the stream was split.
+- `event_time`: when the watermark has passed it. Purchases wait in state until then and are added up in order of event
+  time, so that the table of changes is the same whatever the split; one that comes behind the watermark is added, and
+  comes out, at once.
+
+Purchases of an item at one moment are added in order of quantity and then of models. `latest_purchase_totals` shows
+each item's total of all that has come, those that still wait too: it is the same whatever the order and the split.
+"""
+
+from datetime import timedelta
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from spark_jobs.jobs.ordering import Ordered, in_order
+from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.streams import SALES, TIMESTAMP
+
+PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])
+
+MODELS = pa.list_(pa.string())
+
+ITEM_TOTAL = pa.schema(
+    [
+        pa.field("item", pa.string(), nullable=False),
+        pa.field("quantity", pa.int64(), nullable=False),
+        pa.field("models", MODELS),
+        pa.field("time", TIMESTAMP),
+        pa.field("deadline", TIMESTAMP),
+    ]
+)
+"""An item's total, or (with `time`) a purchase of it that waits for the watermark."""
+
+PURCHASE_TOTAL = pa.schema(
+    [
+        pa.field("item", pa.string(), nullable=False),
+        pa.field("delta_quantity", pa.int64(), nullable=False),
+        pa.field("cumulative_quantity", pa.int64(), nullable=False),
+        pa.field("models", MODELS, nullable=False),
+        pa.field("event_time", TIMESTAMP, nullable=False),
+    ]
+)
+
+LATEST_PURCHASE_TOTAL = pa.schema(
+    [
+        pa.field("item", pa.string(), nullable=False),
+        pa.field("quantity", pa.int64(), nullable=False),
+        pa.field("models", MODELS, nullable=False),
+    ]
+)
+
+
+class PurchaseTotalsParameters(JobParameters):
+    """Parameters of `purchase_totals`."""
+
+    order: Literal["arrival", "event_time"] = Field(
+        "arrival",
+        description="arrival: every purchase is added up as it comes. event_time: it waits until the watermark has "
+        "passed it, so that the totals on the way do not depend on how the stream was split.",
+    )
+    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order purchases may come")
+    idle_after: Duration = Field(
+        timedelta(minutes=10), description="Processing time without new purchases after which runs advance event time"
+    )
+
+
+def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        return add_up(state, events, clock, parameters)
+
+    return KeyedJob(
+        name="purchase_totals",
+        stream=SALES.name,
+        key=("item",),
+        event_time="time",
+        watermark_delay=parameters.watermark_delay,
+        events=PURCHASE,
+        state=ITEM_TOTAL,
+        output=PURCHASE_TOTAL,
+        step=step,
+        step_decides_late=True,
+        side_outputs=(OutputTable("latest_purchase_totals", LATEST_PURCHASE_TOTAL, "upsert", ("item",)),),
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        state_events=pl.col("time").count(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+PURCHASE_TOTALS = JobTemplate(
+    name="purchase_totals",
+    description="After every purchase, its item's cumulative quantity and the set of models seen of it.",
+    parameters=PurchaseTotalsParameters,
+    build=build,
+)
+
+
+def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: PurchaseTotalsParameters) -> Step:
+    """The step: see the module's text. Every purchase ends in one row of output or waits in state."""
+    waits = pl.col("time").is_not_null()
+    totals = state.filter(~waits).select(LATEST_PURCHASE_TOTAL.names)
+    purchases = pl.concat([state.filter(waits).select(PURCHASE.names), events])
+    is_due = pl.lit(value=True) if parameters.order == "arrival" else pl.col("time") <= clock.watermark
+    waiting = purchases.filter(~is_due)
+    output, changed = _add(totals, purchases.filter(is_due))
+    totals = pl.concat([totals.join(changed, on="item", how="anti"), changed])
+    return Step(
+        state=pl.concat([totals, waiting.with_columns(deadline="time")], how="diagonal"),
+        output=output,
+        side={"latest_purchase_totals": _latest(totals, waiting, events)},
+    )
+
+
+def _add(totals: pl.DataFrame, purchases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Add purchases to the totals: what each comes to (`PURCHASE_TOTAL`), and the totals that have changed."""
+    ordered = in_order(purchases, ("item",), "time")
+    events, number = ordered.events, ordered.key_number
+    before = events[ordered.starts].select("item").join(totals, on="item", how="left", maintain_order="left")
+    delta = events["quantity"].to_numpy()
+    running = np.cumsum(delta)
+    at_start = before["quantity"].fill_null(0).to_numpy() - (running - delta)[ordered.starts]
+    output = events.select(
+        "item",
+        pl.col("quantity").alias("delta_quantity"),
+        pl.Series("cumulative_quantity", running + at_start[number]),
+        _running_sets(before["models"], ordered),
+        pl.col("time").alias("event_time"),
+    )
+    return output, output[ordered.lasts].select("item", pl.col("cumulative_quantity").alias("quantity"), "models")
+
+
+def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
+    """The set of models of its item as of each purchase, sorted; `before` has the set that each item starts with.
+
+    A new set begins only where a model is seen for the first time: each of these is made once, and every purchase
+    refers to its own.
+    """
+    rows = np.arange(ordered.events.height)
+    keys = np.arange(before.len())
+    told = pl.concat(
+        [
+            pl.DataFrame({"row": ordered.starts, "key": keys, "model": before}),
+            pl.DataFrame({"row": rows, "key": ordered.key_number, "model": ordered.events["models"]}),
+        ]
+    )
+    first = told.explode("model").filter(_is_name(pl.col("model"))).group_by("key", "model").agg(pl.col("row").min())
+    begins = np.zeros(rows.size, dtype=bool)
+    begins[ordered.starts] = True
+    begins[first["row"].to_numpy()] = True
+    set_number = np.cumsum(begins) - 1
+    members = first.select(
+        "model",
+        number=pl.int_ranges(
+            pl.Series(set_number[first["row"].to_numpy()]),
+            pl.Series(set_number[ordered.lasts][first["key"].to_numpy()] + 1),
+        ),
+    ).explode("number")
+    sets = members.sort("number", "model").group_by("number", maintain_order=True).agg("model")
+    every_set = pl.DataFrame({"number": np.arange(begins.sum())}).join(
+        sets, on="number", how="left", maintain_order="left"
+    )
+    return every_set["model"].fill_null([]).gather(set_number).alias("models")
+
+
+def _latest(totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Totals of the items that events came for, with what waits of them."""
+    items = events.select("item").unique()
+    known = totals.join(items, on="item", how="semi")
+    held = waiting.join(items, on="item", how="semi")
+    if not held.height:
+        return known
+    models = pl.col("models").explode()
+    return (
+        pl.concat([known, held.select(known.columns)])
+        .group_by("item")
+        .agg(pl.col("quantity").sum(), models.filter(_is_name(models)).unique().sort())
+    )
+
+
+def _is_name(model: pl.Expr) -> pl.Expr:
+    return model.is_not_null() & (model != "")
