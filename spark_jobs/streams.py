@@ -51,6 +51,7 @@ class Stream:
         rules: further rules on the typed columns.
         duplicate_window: how far back, in event time, a second copy of an event is recognised.
         future_bound: how far past its file's arrival an event's time may lie.
+        done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them (`landing`).
     """
 
     name: str
@@ -62,6 +63,7 @@ class Stream:
     rules: tuple[Rule, ...] = ()
     duplicate_window: timedelta = timedelta(days=1)
     future_bound: timedelta = timedelta(days=1)
+    done_marker: bool = False
 
     def source(self, column: str) -> Source:
         """Where a column comes from."""
