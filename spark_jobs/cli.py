@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage.
 """
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -19,6 +20,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from spark_jobs.enrichment.client import TOKEN_VARIABLE
+from spark_jobs.enrichment.service import DemoService
+from spark_jobs.enrichment.work import ServiceSettings
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import ingest as ingest_files
 from spark_jobs.jobs import JOBS
@@ -152,6 +156,34 @@ def show(
             _report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
             return
         print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
+
+
+@app.command("demo-service")
+def demo_service(
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 8077,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    failure_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of calls, and of events, that fail and may be tried again.")
+    ] = 0,
+    reject_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of events that are refused, the same ones each time.")
+    ] = 0,
+    latency: Annotated[float, typer.Option(min=0, help="Seconds that a call takes at least.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same failures.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Serve what batched_enrichment calls, until interrupted; then print what GET /stats says."""
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    settings = ServiceSettings(host, port, failure_rate, reject_rate, latency, seed, token)
+    with _failures():
+        stop = _stop_on_signal()
+        with DemoService(settings) as service:
+            _report({"service": service.url}, as_json, f"{service.url} takes events; Ctrl-C ends it")
+            sys.stdout.flush()
+            stop.wait()
+        stats = service.stats()
+        text = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items())
+        _report(stats, as_json, text)
 
 
 def _known_tables() -> list[str]:
