@@ -1,9 +1,13 @@
 """Models of a metric, by name: each says how unusual a value is, given those that it has learned."""
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.models.ewma import Ewma
 from spark_jobs.models.protocol import Model
+from spark_jobs.models.robust import Robust
+from spark_jobs.models.seasonal import Seasonal
 
-MODELS: dict[str, Model] = {}
+_MODELS: tuple[Model, ...] = (Ewma(), Seasonal(), Robust())
+MODELS = {model.name: model for model in _MODELS}
 
 
 def find_model(name: str) -> Model:

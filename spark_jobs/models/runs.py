@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class KeyRuns(NamedTuple):
@@ -38,3 +39,16 @@ def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
         raise ValueError("every key of the events needs one model, and events must be sorted by key")
     run = np.repeat(np.arange(len(counts)), counts)
     return KeyRuns(starts, counts, model.to_numpy().astype(np.int64), run, np.arange(events.height) - starts[run])
+
+
+def at_number(after: Floats, before: Floats, runs: KeyRuns, number: Integers) -> Floats:
+    """Of each event, what was so after the first `number` events of its run; `before` has it of each run at first."""
+    place = np.maximum(runs.starts[runs.run] + number - 1, 0)
+    return np.where(number > 0, after[place], before[runs.run])
+
+
+def at_end(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
+    """Of each model, what is so after all events; `before` has it of each model at first."""
+    ended = before.copy()
+    ended[runs.model] = after[runs.starts + runs.counts - 1]
+    return ended
