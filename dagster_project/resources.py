@@ -3,6 +3,7 @@
 KEYFOLD_HOME     the lakehouse's folder; `.keyfold` in the working directory where it is not set
 KEYFOLD_ENV      a row of `ENVIRONMENTS`; `local` where it is not set
 KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkSettings.from_environment`
+KEYFOLD_WARM_SPARK  address file of a warm Spark, to attach to where it serves; `make ui` keeps one
 """
 
 import os
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.warm.client import Attached, attach
 
 ENVIRONMENTS: dict[str, SparkSettings] = {
     "local": SparkSettings(),
@@ -45,16 +47,23 @@ class SparkResource(PySparkResource):
     packages: list[str] = Field(
         default_factory=list, description="Maven coordinates, group:artifact:version, besides Delta's"
     )
+    warm: str = Field(
+        default="",
+        description="Address file of a warm Spark (`keyfold warm-spark`): runs attach to it, and start Spark of their "
+        "own where none serves there or its settings are others",
+    )
     _started: bool = PrivateAttr(default=False)
+    _attached: Attached | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, settings: SparkSettings) -> Self:
-        """The resource of checked settings."""
+    def of(cls, settings: SparkSettings, warm: str = "") -> Self:
+        """The resource of checked settings, with the address file of a warm Spark."""
         return cls(
             spark_config=settings.conf,
             master=settings.master,
             app_name=settings.app_name,
             packages=list(settings.packages),
+            warm=warm,
         )
 
     @property
@@ -70,6 +79,10 @@ class SparkResource(PySparkResource):
         return self
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        self._attached = self._attach(context)
+        if self._attached is not None:
+            self._spark_session = self._attached.session
+            return
         self._started = SparkContext._active_spark_context is None
         self._spark_session = build_session(self.settings)
 
@@ -77,12 +90,25 @@ class SparkResource(PySparkResource):
         return self.spark_session
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        if self._started:
+        if self._attached is not None:
+            self._attached.detach()
+            self._attached = None
+        elif self._started:
             # An interrupt may have cut a call to Java in two, and this thread's connection then answers one call late.
             # Another thread has a connection of its own.
             stopper = Thread(target=self.spark_session.stop, name="stop-spark")
             stopper.start()
             stopper.join()
+
+    def _attach(self, context: dg.InitResourceContext) -> Attached | None:
+        if not self.warm:
+            return None
+        try:
+            return attach(Path(self.warm), self.settings)
+        except KeyfoldError as error:
+            if context.log is not None:
+                context.log.warning(f"starting Spark anew: {error}")
+            return None
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
@@ -113,7 +139,7 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
         conf={**base.conf, **given.conf},
     )
     return {
-        "spark": SparkResource.of(settings),
+        "spark": SparkResource.of(settings, warm=environment.get("KEYFOLD_WARM_SPARK") or ""),
         "lakehouse": LakehouseResource(home=str(lakehouse_home(environment))),
     }
 

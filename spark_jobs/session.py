@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
@@ -183,10 +182,10 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         KeyfoldError: Java is missing or too old, packages cannot be had, or a session with other settings runs.
     """
     settings = settings or SparkSettings()
-    conf = _spark_conf(settings)
+    conf = spark_conf(settings)
     running = SparkSession._instantiatedSession
     if running is not None and running._sc._jsc is not None:
-        _check_same(running.sparkContext, conf)
+        check_same(dict(running.sparkContext.getConf().getAll()), conf)
         return running
     if "SPARK_REMOTE" in os.environ:
         raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
@@ -202,18 +201,12 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     return session
 
 
-def _spark_conf(settings: SparkSettings) -> dict[str, str]:
-    conf = (_LOCAL_DEFAULTS if settings.is_local else {}) | _DEFAULTS | settings.conf | _FIXED
-    excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
-    return conf | {
-        "spark.master": settings.master,
-        "spark.jars.packages": ",".join(settings.all_packages),
-        "spark.jars.excludes": ",".join(excluded),
-    }
+def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
+    """See that a running session's settings are those that are wanted.
 
-
-def _check_same(running: SparkContext, conf: Mapping[str, str]) -> None:
-    there = dict(running.getConf().getAll())
+    Raises:
+        KeyfoldError: some differ; says which.
+    """
     others = {
         name: f"{there.get(name, 'not set')} runs, {value} is wanted"
         for name, value in conf.items()
@@ -221,9 +214,20 @@ def _check_same(running: SparkContext, conf: Mapping[str, str]) -> None:
     }
     if others:
         raise KeyfoldError(
-            "a Spark session with other settings runs in this process; stop it first, or use another process: "
+            "a Spark session with other settings runs already; stop it first, or use another process: "
             + json.dumps(others)
         )
+
+
+def spark_conf(settings: SparkSettings) -> dict[str, str]:
+    """Every setting of the session that the settings describe."""
+    conf = (_LOCAL_DEFAULTS if settings.is_local else {}) | _DEFAULTS | settings.conf | _FIXED
+    excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
+    return conf | {
+        "spark.master": settings.master,
+        "spark.jars.packages": ",".join(settings.all_packages),
+        "spark.jars.excludes": ",".join(excluded),
+    }
 
 
 def _zipped_package() -> str:
