@@ -4,6 +4,8 @@ import gc
 import time
 from collections.abc import Callable
 
+import polars as pl
+
 
 def compare(name: str, events: int, ours: Callable[[], object], theirs: Callable[[], object], repeat: int = 3) -> None:
     """Time both by turns and print events/s of each and the ratio, ours to theirs (above 1: ours is faster).
@@ -25,6 +27,12 @@ def compare(name: str, events: int, ours: Callable[[], object], theirs: Callable
         f"{name}: {events / our_best:,.0f} events/s, plain {events / their_best:,.0f} events/s, "
         f"ratio {their_best / our_best:.2f} ({events:,} events, best of {repeat})"
     )
+
+
+def require_same(ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
+    """End the benchmark where the two do not give the same rows in the same order: it would compare two questions."""
+    if not ours.equals(theirs):
+        raise SystemExit(f"the two give different answers:\n{ours}\n{theirs}")
 
 
 def seconds_of(run: Callable[[], object]) -> float:

@@ -159,8 +159,10 @@ def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, param
 
 
 def _best(sold: pl.DataFrame, parameters: TopProductsParameters) -> pl.DataFrame:
-    """Rank the products of each window and keep the first K."""
-    ordered = sold.sort("window_start", "quantity", "item", descending=[False, True, False])
+    """Rank the products of each window and keep the first K: sort only those that sold as much as the K-th."""
+    least = pl.col("quantity").top_k(parameters.k).min().over("window_start")
+    candidates = sold.filter(pl.col("quantity") >= least)
+    ordered = candidates.sort("window_start", "quantity", "item", descending=[False, True, False])
     ranked = ordered.with_columns(rank=pl.int_range(1, pl.len() + 1).over("window_start"))
     return ranked.filter(pl.col("rank") <= parameters.k).select(
         "window_start",

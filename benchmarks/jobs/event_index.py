@@ -1,0 +1,46 @@
+"""`python -m benchmarks.jobs.event_index`: the job beside one plain sort and count of all ride points."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+
+from benchmarks.jobs.made_sales import batches_of
+from benchmarks.jobs.measure import compare, require_same
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.simulation.rides import ride_points_table
+
+RIDES, POINTS = 20_000, 50
+
+
+def main() -> None:
+    points = ride_points_table(RIDES, POINTS, seed=1, start=datetime(2026, 1, 1, tzinfo=UTC))
+    require_same(keyfold([points]), plain(points))
+    for batches in (1, 10):
+        cut = batches_of(points, batches)
+        compare(
+            f"event_index, {batches} micro-batch(es)",
+            points.height,
+            lambda cut=cut: keyfold(cut),
+            lambda: plain(points),
+        )
+
+
+def keyfold(batches: list[pl.DataFrame]) -> pl.DataFrame:
+    rehearsal = Rehearsal(build_job(EVENT_INDEX))
+    for batch in batches:
+        rehearsal.batch(batch)
+    rehearsal.advance_to(rehearsal.watermark + timedelta(days=1))
+    rehearsal.batch()
+    return rehearsal.written["event_index"]
+
+
+def plain(points: pl.DataFrame) -> pl.DataFrame:
+    others = [name for name in points.columns if name not in ("ride_id", "timestamp")]
+    ordered = points.sort("ride_id", "timestamp", *others)
+    return ordered.with_columns(event_index=pl.int_range(pl.len(), dtype=pl.Int64).over("ride_id"))
+
+
+if __name__ == "__main__":
+    main()
