@@ -19,7 +19,7 @@ from benchmarks.contestants import CONTESTANTS
 from benchmarks.memory import PeakMemory
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.simulator import ride_points_table
+from spark_jobs.simulation import ride_points_table
 
 POINTS_A_RIDE = 50
 FILES = 16

@@ -21,7 +21,7 @@ from dagster_project.resources import lakehouse_home
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.simulator import simulate
+from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 
 FIRST_RIDES = 1_000
@@ -68,8 +68,8 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
     landing = lakehouse.landing(RIDE_POINTS.name)
     earlier = sum(1 for _ in landing.glob("rides-*"))
     # Another seed each time, so that rides are never the same; the simulator goes on in time by itself.
-    made = simulate(landing, rides=MORE_RIDES if earlier else FIRST_RIDES, seed=earlier)
-    return f"{made.rides:,} simulated rides, {made.rows:,} rows in {made.files + made.unreadable_files} files"
+    made = simulate(RIDE_POINTS.name, landing, size=MORE_RIDES if earlier else FIRST_RIDES, seed=earlier)
+    return f"{made.size:,} simulated rides, {made.rows:,} rows in {made.files + made.unreadable_files} files"
 
 
 def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:

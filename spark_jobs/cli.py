@@ -32,7 +32,8 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import Replay, RunOptions, RunSummary, run_continuously, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.simulator import simulate as simulate_rides
+from spark_jobs.simulation import SIMULATORS
+from spark_jobs.simulation import simulate as simulate_stream
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import Format, count_rows, print_rows
 
@@ -50,19 +51,27 @@ Home = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
 DEFAULT_HOME = Path(".keyfold")
 _ROWS_FOR_THE_EYE = 20
+_SIZES = ", ".join(f"{one.counted} ({name}, else {one.size:,})" for name, one in SIMULATORS.items())
 
 
 @app.command()
 def simulate(
     to: Annotated[Path, typer.Option("--to", help="Folder for the files.")],
-    rides: Annotated[int, typer.Option("--rides", min=1, help="How many rides.")] = 200,
+    stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
+    size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
+    rides: Annotated[int | None, typer.Option("--rides", min=1, help="The same as --size, of ride_points.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", help="Span of event time.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write files of simulated ride points: out of order, duplicated, late, malformed, unfinished."""
+    """Write files of simulated events: out of order, duplicated, late, malformed, unfinished."""
+    if stream not in SIMULATORS:
+        raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
+    if rides is not None and (stream != "ride_points" or size is not None):
+        raise typer.BadParameter("--rides is for ride_points alone and the same as --size: give --size")
     with _failures():
-        summary = asdict(simulate_rides(to, rides=rides, seed=seed))
-        _report(summary, as_json, f"{summary['rows']:,} rows of {summary['rides']:,} rides in {to}")
+        made = simulate_stream(stream, to, size=rides if size is None else size, seed=seed, hours=hours)
+        _report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
 
 
 @app.command()

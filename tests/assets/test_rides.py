@@ -19,7 +19,7 @@ from spark_jobs.jobs.parameters import JobParameters
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.simulator import SimulationSummary, simulate
+from spark_jobs.simulation import SimulationSummary, simulate
 from spark_jobs.streams import RIDE_POINTS
 
 
@@ -69,7 +69,7 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory) -> tuple[Lakehouse, SimulationSummary]:
     lakehouse = Lakehouse(tmp_path_factory.mktemp("rides") / "home")
-    return lakehouse, simulate(lakehouse.landing("ride_points"), rides=40, seed=3, files=4)
+    return lakehouse, simulate("ride_points", lakehouse.landing("ride_points"), size=40, seed=3, files=4)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
 
 
 def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lakehouse, tmp_path):
-    made = simulate(tmp_path / "mine", rides=10, files=4)
+    made = simulate("ride_points", tmp_path / "mine", size=10, files=4)
     result = materialize(
         spark,
         lakehouse,
@@ -196,7 +196,7 @@ def test_a_landing_folder_that_is_not_there_is_named(spark, lakehouse):
 
 
 def test_events_that_vanish_turn_the_check_red_and_hold_the_summaries_back(spark, lakehouse):
-    simulate(lakehouse.landing("ride_points"), rides=10, files=4)
+    simulate("ride_points", lakehouse.landing("ride_points"), size=10, files=4)
     assert materialize(
         spark, lakehouse, selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
     ).success
@@ -213,7 +213,7 @@ def test_summaries_that_vanish_turn_conservation_red_and_hold_downstream_back(sp
     @dg.asset(deps=["ride_summaries"])
     def revenue() -> None: ...
 
-    simulate(lakehouse.landing("ride_points"), rides=10, files=4)
+    simulate("ride_points", lakehouse.landing("ride_points"), size=10, files=4)
     assert materialize(spark, lakehouse, more=[revenue]).asset_materializations_for_node("revenue")
     ride = spark.read.format("delta").load(str(lakehouse.table("ride_summaries"))).first()
     assert ride is not None

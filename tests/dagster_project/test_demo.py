@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from spark_jobs.simulator import simulate
+from spark_jobs.simulation import simulate
 
 pytestmark = pytest.mark.long
 
@@ -54,7 +54,7 @@ def test_the_demo_makes_the_tables_and_a_second_one_goes_on(tmp_path):
 
 
 def test_the_demo_takes_a_folder_of_ones_own(tmp_path):
-    made = simulate(tmp_path / "mine", rides=20, files=4)
+    made = simulate("ride_points", tmp_path / "mine", size=20, files=4)
     told = demo(tmp_path / "home", "--from", str(tmp_path / "mine"))
     assert told.returncode == 0, told.stderr
     assert rows(told.stdout, "events.ride_points") == (made.events, made.events)

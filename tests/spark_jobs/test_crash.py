@@ -21,7 +21,7 @@ from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.sink import total_counts
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.simulator import simulate
+from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.crash_child import PARAMETERS, process
 
@@ -33,7 +33,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.long
 def test_runs_killed_at_random_moments_leave_the_tables_of_an_unbroken_run(spark, tmp_path):
     landing = tmp_path / "landing"
-    simulate(landing, rides=60, seed=7, start=datetime(2026, 1, 1, tzinfo=UTC), files=6)
+    simulate("ride_points", landing, size=60, seed=7, start=datetime(2026, 1, 1, tzinfo=UTC), files=6)
     unbroken = Lakehouse(tmp_path / "unbroken")
     process(spark, unbroken, landing)
     expected = contents(unbroken)

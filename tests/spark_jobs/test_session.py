@@ -151,7 +151,7 @@ def test_a_standalone_cluster_runs_our_functions_from_the_package_we_ship(tmp_pa
             f"""
             import pyarrow as pa
             import spark_jobs
-            from spark_jobs.simulated_rides import microseconds  # pickled by name: workers must import it
+            from spark_jobs.simulation.contract import microseconds  # pickled by name: workers must import it
             def shipped(batches):
                 from datetime import UTC, datetime
                 for batch in batches:

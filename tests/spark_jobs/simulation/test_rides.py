@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.simulator import SimulationSummary, ride_points_table, simulate
+from spark_jobs.simulation import ride_points_table, simulate
+from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -85,10 +87,16 @@ def read_feed(folder: Path) -> Feed:
     return feed
 
 
+def rides_in(folder: Path, **arguments: Any) -> RideSimulation:
+    summary = simulate("ride_points", folder, **arguments)
+    assert isinstance(summary, RideSimulation)
+    return summary
+
+
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory) -> tuple[SimulationSummary, Feed]:
+def simulated(tmp_path_factory) -> tuple[RideSimulation, Feed]:
     folder = tmp_path_factory.mktemp("landing")
-    return simulate(folder, seed=7, start=START), read_feed(folder)
+    return rides_in(folder, seed=7, start=START), read_feed(folder)
 
 
 def test_the_summary_counts_what_is_in_the_files(simulated):
@@ -121,7 +129,7 @@ def test_long_rides_and_rides_without_dropoff_are_counted(simulated):
 
 @pytest.mark.parametrize("rides", [10, 200])
 def test_every_kind_of_fault_occurs_however_few_the_rides(tmp_path, rides):
-    summary = simulate(tmp_path, rides=rides, seed=3, start=START)
+    summary = rides_in(tmp_path, size=rides, seed=3, start=START)
     feed = read_feed(tmp_path)
     assert len(summary.malformed_by_fault) == 6
     assert min(summary.malformed_by_fault.values()) > 0
@@ -148,8 +156,8 @@ def test_rides_are_such_as_a_taxi_could_drive(simulated):
 
 def test_the_same_arguments_write_the_same_bytes(tmp_path):
     for name in ("once", "again"):
-        simulate(tmp_path / name, rides=20, seed=5, start=START)
-    simulate(tmp_path / "other", rides=20, seed=6, start=START)
+        rides_in(tmp_path / name, size=20, seed=5, start=START)
+    rides_in(tmp_path / "other", size=20, seed=6, start=START)
     once, again, other = (
         {p.name: p.read_bytes() for p in (tmp_path / f).iterdir()} for f in ("once", "again", "other")
     )
@@ -158,8 +166,8 @@ def test_the_same_arguments_write_the_same_bytes(tmp_path):
 
 
 def test_without_a_start_the_data_are_fresh_and_a_second_call_goes_on_in_time(tmp_path):
-    first = simulate(tmp_path, rides=10, seed=1, compress=False)
-    second = simulate(tmp_path, rides=10, seed=2)
+    first = rides_in(tmp_path, size=10, seed=1, compress=False)
+    second = rides_in(tmp_path, size=10, seed=2)
     assert timedelta(0) < datetime.now(UTC) - first.start < timedelta(hours=7, minutes=5)
     assert second.start == first.end
     feed = read_feed(tmp_path)
@@ -167,22 +175,22 @@ def test_without_a_start_the_data_are_fresh_and_a_second_call_goes_on_in_time(tm
 
 
 def test_a_reader_never_sees_a_temporary_file_left_behind(tmp_path):
-    simulate(tmp_path, rides=10, start=START)
+    rides_in(tmp_path, size=10, start=START)
     assert not [path.name for path in tmp_path.iterdir() if not path.name.startswith("rides-")]
 
 
 @pytest.mark.parametrize("rides", [1, 2, 9])
 def test_a_few_rides_are_enough(tmp_path, rides):
-    summary = simulate(tmp_path, rides=rides, start=START)
+    summary = rides_in(tmp_path, size=rides, start=START)
     feed = read_feed(tmp_path)
     assert (summary.rides, len(feed.rides), feed.rows) == (rides, rides, summary.rows)
 
 
 def test_arguments_out_of_range_are_named(tmp_path):
     with pytest.raises(KeyfoldError, match="rides is 0"):
-        simulate(tmp_path, rides=0)
+        rides_in(tmp_path, size=0)
     with pytest.raises(KeyfoldError, match="no offset"):
-        simulate(tmp_path, start=datetime(2026, 1, 1))  # noqa: DTZ001
+        rides_in(tmp_path, start=datetime(2026, 1, 1))  # noqa: DTZ001
     assert not list(tmp_path.iterdir())
 
 

@@ -1,17 +1,32 @@
-"""Rides over New York as tables: random walks at a taxi's pace, made in bulk with numpy."""
+"""Rides over New York: random walks at a taxi's pace, as the workshop's message, one JSON object a line.
+
+All rides of a call end within its hours, save that some points arrive late. One ride in thirty takes longer than an
+hour, one in sixteen never drops off.
+"""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spark_jobs.simulation.contract import (
+    HOUR,
+    SECOND,
+    Arrival,
+    Floats,
+    Format,
+    Ints,
+    Made,
+    SimulationSummary,
+    Simulator,
+    Wish,
+    microseconds,
+)
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
 """Latitudes and longitudes, in degrees, that no simulated taxi leaves."""
@@ -23,8 +38,21 @@ SECONDS_BETWEEN_POINTS = (4.0, 15.0)
 
 _METRES_A_DEGREE = (111_320.0, 84_400.0)
 _FLAG_FALL = 2.5
-_SECOND = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RideSimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        rides: rides of the well-formed points.
+        without_dropoff: rides whose dropoff point never comes.
+        over_an_hour: rides that take longer than an hour.
+    """
+
+    rides: int
+    without_dropoff: int
+    over_an_hour: int
 
 
 def ride_points_table(
@@ -48,13 +76,8 @@ def ride_points_table(
     rng = np.random.default_rng(seed)
     lengths = np.full(rides, points_per_ride, dtype=np.int64)
     elapsed = seconds_into_ride(rng, lengths)
-    pickups = np.sort(rng.integers(0, max(1, rides * 3600 * _SECOND // rides_per_hour), rides))
+    pickups = np.sort(rng.integers(0, max(1, rides * 3600 * SECOND // rides_per_hour), rides))
     return ride_points(rng, ride_ids(rng, rides), lengths, elapsed, pickups + microseconds(start))
-
-
-def microseconds(moment: datetime) -> int:
-    """Microseconds between 1970 and a moment that has an offset."""
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def ride_ids(rng: np.random.Generator, rides: int) -> list[str]:
@@ -112,7 +135,7 @@ def ride_points(
 def _random_walk(rng: np.random.Generator, lengths: Ints, ride: Ints, elapsed: Ints) -> tuple[Floats, Floats]:
     """Latitude and longitude a point: a speed of its own a ride, a heading that drifts."""
     total = len(ride)
-    gaps = np.diff(elapsed, prepend=0) / _SECOND
+    gaps = np.diff(elapsed, prepend=0) / SECOND
     gaps[_firsts(lengths)] = 0
     cruise = rng.lognormal(np.log(6.0), 0.35, len(lengths))
     speed = np.minimum(cruise[ride] * rng.gamma(4.0, 0.25, total), TOP_SPEED)
@@ -140,3 +163,71 @@ def _running_sum(values: npt.NDArray[Any], lengths: Ints) -> npt.NDArray[Any]:
     sums = np.cumsum(values)
     firsts = _firsts(lengths)
     return sums - np.repeat(sums[firsts] - values[firsts], lengths)
+
+
+def _make(rng: np.random.Generator, wish: Wish) -> Made:
+    lengths = np.clip(rng.lognormal(np.log(60), 0.6, wish.size), 8, 220).astype(np.int64)
+    long = max(1, wish.size // 30)
+    lengths[rng.choice(wish.size, long, replace=False)] = rng.integers(450, 700, long)
+    elapsed = seconds_into_ride(rng, lengths)
+    took = elapsed[np.cumsum(lengths) - 1]
+    pickups = wish.begin + (rng.random(wish.size) * ((wish.end - wish.begin) * 1.0 - took)).astype(np.int64)
+    ids = ride_ids(rng, wish.size)
+    points = ride_points(rng, ids, lengths, elapsed, pickups)
+    endless = [ids[at] for at in rng.choice(wish.size, max(1, wish.size // 16), replace=False)]
+    points = points.filter(~(pl.col("ride_id").is_in(endless) & (pl.col("ride_status") == "dropoff")))
+    time = pl.col("timestamp").cast(pl.Int64)
+    line = pl.struct(
+        "ride_id",
+        "point_idx",
+        "latitude",
+        "longitude",
+        pl.col("timestamp").dt.convert_time_zone("America/New_York").dt.strftime("%Y-%m-%dT%H:%M:%S%.6f%:z"),
+        "meter_reading",
+        "meter_increment",
+        "ride_status",
+        "passenger_count",
+    )
+    events = points.select(
+        time=time, over=time.max().over("ride_id"), key=pl.col("ride_id"), ndjson=line.struct.json_encode()
+    )
+    spans = events.group_by("key").agg(pl.col("time").max() - pl.col("time").min())
+    details = {
+        "rides": wish.size,
+        "without_dropoff": len(endless),
+        "over_an_hour": spans.filter(pl.col("time") > HOUR).height,
+    }
+    return Made(events, (Format("ndjson", _FAULTS),), details)
+
+
+# A malformed line's point_idx is no good point's, so that none is lost by it. The text that a fault replaces stands in
+# every good line.
+_LINE = pl.col("line").str.replace(r'"point_idx":(\d+)', r'"point_idx":9${1}00000')
+_FAULTS = {
+    "broken JSON": _LINE.str.head(70),
+    "no ride_id": _LINE.str.replace(r'"ride_id":"[^"]*",', ""),
+    "unreadable time": _LINE.str.replace(r'"timestamp":"[^"]*"', '"timestamp":"half past nine"'),
+    "latitude out of range": _LINE.str.replace(r'"latitude":[^,]*', '"latitude":999.0'),
+    "unknown status": _LINE.str.replace(r'"ride_status":"[^"]*"', '"ride_status":"teleporting"'),
+    "time in the future": _LINE.str.replace(r'"timestamp":"[^"]*"', '"timestamp":"2199-12-31T23:59:59.000000-05:00"'),
+}
+
+SIMULATOR = Simulator(
+    name=RIDE_POINTS.name,
+    prefix="rides",
+    counted="rides",
+    size=200,
+    hours=(3, 3),
+    least_hours=2.5,
+    files=24,
+    arrival=Arrival(
+        delay=timedelta(seconds=2),
+        held_back=(timedelta(minutes=1), timedelta(minutes=5)),
+        out_of_order=timedelta(minutes=1),
+        # By then even a ride without dropoff is over: 30 minutes of silence and 10 minutes of watermark delay.
+        late=timedelta(minutes=40),
+        late_by=(timedelta(minutes=45), timedelta(minutes=70)),
+    ),
+    make=_make,
+    summary=RideSimulation,
+)

@@ -1,0 +1,189 @@
+"""Samples of metrics every five minutes, with planted anomalies.
+
+A first call writes the history of each series as one CSV file, `timestamp,value`, whose path is the key
+(`servers/web-1.csv.gz`). A file is read once and must not change, so further calls write NDJSON with a `key` of its own,
+over all series in the order of arrival. The file that is cut short lies beside the folders; its name tells the next
+call where this one ended.
+
+A series has a daily course, a faster one of 40 to 90 minutes, and noise. What it is like depends on its key alone, so
+that a later call goes on where the one before ended.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.simulation.contract import (
+    DAY,
+    SECOND,
+    Arrival,
+    Floats,
+    Format,
+    Ints,
+    Made,
+    SimulationSummary,
+    Simulator,
+    Wish,
+    as_times,
+    csv_field,
+    json_field,
+    moment,
+)
+from spark_jobs.streams import METRICS
+
+STEP = 300 * SECOND
+"""Between two samples of a series."""
+
+SERIES = (
+    "servers/web-1",
+    "servers/web-2",
+    "servers/database",
+    "servers/queue",
+    "network/edge-1",
+    "network/edge-2",
+    "shop/orders",
+    "shop/logins",
+    "sensors/boiler",
+    "sensors/cold-store",
+    "traffic/north",
+    "traffic/south",
+)
+"""The first series; further ones are servers/host-00012, servers/host-00013, …"""
+
+AnomalyKind = Literal["spike", "level shift", "flat line", "frequency change"]
+
+_CHARACTERS = 288  # seeds what a series is like, whatever the call
+
+
+@dataclass(frozen=True)
+class PlantedAnomaly:
+    """An anomaly, from its first sample to its last."""
+
+    key: str
+    kind: AnomalyKind
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsSimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        series: how many.
+        anomalies: what was planted, in half of the series; every kind occurs where there are four series.
+    """
+
+    series: int
+    anomalies: tuple[PlantedAnomaly, ...]
+
+
+def metrics_table(
+    rng: np.random.Generator, series: int, times: Ints
+) -> tuple[pl.DataFrame, tuple[PlantedAnomaly, ...]]:
+    """Clean samples of every series at every moment, in the order of time, and what was planted in them.
+
+    Args:
+        rng: where chance comes from.
+        series: how many.
+        times: five minutes apart, in microseconds since 1970.
+
+    Returns:
+        The columns of the stream `metrics`, and the anomalies by their time.
+    """
+    keys = _keys(series)
+    character = np.random.default_rng(_CHARACTERS).random((series, 5)).T[:, :, None]
+    level = 20 + 60 * character[0]
+    period = (40 + 50 * character[3]) * 60 * SECOND
+    fast = 0.05 * level * np.sin(2 * np.pi * times / period)
+    daily = (0.1 + 0.2 * character[1]) * level * np.sin(2 * np.pi * (times / DAY + character[2]))
+    values = level + daily + fast + rng.normal(0, 0.015, (series, len(times))) * level
+    planted = []
+    for number, at in enumerate(rng.permutation(series)[: min(series, max(4, series // 2))]):
+        kind = get_args(AnomalyKind)[number % 4]
+        lasts = int(rng.integers(1, 3, endpoint=True)) if kind == "spike" else min(72, max(12, len(times) // 12))
+        begins = int(rng.uniform(0.5, 0.8) * len(times))
+        window = slice(begins, begins + lasts)
+        values[at, window] = _anomalous(kind, values[at], window, float(level[at, 0]), float(period[at, 0]), times)
+        begin, end = (moment(times[window][edge]) for edge in (0, -1))
+        planted.append(PlantedAnomaly(keys[at], kind, begin, end))
+    table = pl.DataFrame(
+        {
+            "key": pl.Series(keys, dtype=pl.String).gather(np.tile(np.arange(series), len(times))),
+            "timestamp": as_times(np.repeat(times, series)),
+            "value": np.round(values.T.ravel(), 3),
+        }
+    )
+    return table, tuple(sorted(planted, key=lambda one: (one.start, one.key)))
+
+
+def _keys(count: int) -> list[str]:
+    return [*SERIES[:count], *(f"servers/host-{number:05}" for number in range(len(SERIES), count))]
+
+
+def _anomalous(kind: AnomalyKind, values: Floats, window: slice, level: float, period: float, times: Ints) -> Floats:
+    """The values within the window, as the anomaly makes them."""
+    if kind == "spike":
+        return values[window] + level
+    if kind == "level shift":
+        return values[window] + 0.5 * level
+    if kind == "flat line":
+        return np.full(len(values[window]), values[window][0])
+    return values[window] + 0.15 * level * np.sin(2 * np.pi * times[window] / (period / 3))
+
+
+def _make(rng: np.random.Generator, wish: Wish) -> Made:
+    table, anomalies = metrics_table(rng, wish.size, wish.grid(STEP))
+    time = pl.col("timestamp").cast(pl.Int64)
+    if wish.first:
+        stamp = pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M:%S")
+        line = pl.concat_str(stamp, pl.col("value").cast(pl.String), separator=",")
+        form = Format("csv", _CSV_FAULTS, "timestamp,value")
+    else:
+        stamp = pl.col("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+        line = pl.struct("key", stamp, "value").struct.json_encode()
+        form = Format("ndjson", _JSON_FAULTS)
+    events = table.select(time=time, over=time, key=pl.col("key")).with_columns(table.select(line.alias(form.ending)))
+    return Made(events, (form,), {"series": wish.size, "anomalies": anomalies}, file_by_key=wish.first)
+
+
+_CSV_FAULTS = {
+    "too few fields": pl.col("line").str.head(19),
+    "no value": csv_field(1, ""),
+    "value is a word": csv_field(1, "plenty"),
+    "unreadable time": csv_field(0, "half past nine"),
+    "time in the future": csv_field(0, "2199-12-31 23:55:00"),
+}
+
+_JSON_FAULTS = {
+    "broken JSON": pl.col("line").str.head(40),
+    "empty key": json_field("key", '""'),
+    "no value": json_field("value", "null"),
+    "value is a word": json_field("value", '"plenty"'),
+    "unreadable time": json_field("timestamp", '"half past nine"'),
+    "time in the future": json_field("timestamp", '"2199-12-31T23:55:00Z"'),
+}
+
+SIMULATOR = Simulator(
+    name=METRICS.name,
+    prefix="metrics",
+    counted="series",
+    size=len(SERIES),
+    hours=(72, 6),
+    least_hours=3,
+    files=12,
+    arrival=Arrival(
+        delay=timedelta(seconds=2),
+        held_back=(timedelta(minutes=6), timedelta(minutes=20)),
+        out_of_order=timedelta(minutes=1),
+        late=timedelta(hours=1),
+        late_by=(timedelta(minutes=70), timedelta(minutes=100)),
+        # A file holds one series, so that only its own samples say in which order they came.
+        by_key=True,
+    ),
+    make=_make,
+    summary=MetricsSimulation,
+)

@@ -1,0 +1,142 @@
+"""Writes a simulated stream into a landing folder, with the faults that real feeds have, counted.
+
+Every call writes files in the order of arrival: events out of order, some long after their time, some more than once
+(where the stream can tell), some lines malformed, one file cut short.
+"""
+
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.simulation import metrics, rides, sales, telemetry, weather
+from spark_jobs.simulation.contract import Made, SimulationSummary, Simulator, Wish, microseconds
+from spark_jobs.simulation.feed import feed
+
+SIMULATORS: dict[str, Simulator] = {
+    one.name: one
+    for one in (rides.SIMULATOR, weather.SIMULATOR, metrics.SIMULATOR, telemetry.SIMULATOR, sales.SIMULATOR)
+}
+"""What can be simulated, by the name of the stream."""
+
+
+def simulate(
+    stream: str,
+    to: Path,
+    *,
+    size: int | None = None,
+    seed: int = 0,
+    start: datetime | None = None,
+    hours: float | None = None,
+    files: int | None = None,
+    compress: bool = True,
+) -> SimulationSummary:
+    """Write events of a stream, and what goes wrong with them, as files into a landing folder.
+
+    The same arguments write the same bytes into an empty folder. Without `start`, events begin where those already in
+    the folder end, or so that they end some hours before now if that is later: a demo's data look fresh, and a second
+    call, with another seed, goes on in time (past now from the third call in a row).
+
+    Args:
+        stream: one of `SIMULATORS`.
+        to: the folder, made if need be; readers never see half a file in it.
+        size: how many rides (ride_points), stations (weather), series (metrics), vehicles (telemetry) or sold lines
+            (sales); the volume grows with it, the span of time does not.
+        seed: what chance starts from.
+        start: the earliest event time, with an offset.
+        hours: span of event time.
+        files: how many readable files, four at least; a first call for metrics writes one a series in any case.
+        compress: gzip the files.
+
+    Returns:
+        What was written; each stream's module says what its own summary has besides.
+
+    Raises:
+        KeyfoldError: an argument is out of its range.
+    """
+    if stream not in SIMULATORS:
+        raise KeyfoldError(f"simulate: no stream {stream!r}; streams there: {', '.join(SIMULATORS)}")
+    simulator = SIMULATORS[stream]
+    first = not any(to.glob(f"{simulator.prefix}-*"))
+    size = simulator.size if size is None else size
+    hours = simulator.hours[0 if first else 1] if hours is None else hours
+    files = simulator.files if files is None else files
+    _check(simulator, size, hours, files, start)
+    begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
+    end = begin + timedelta(hours=hours)
+    rng = np.random.default_rng(seed)
+    made = simulator.make(rng, Wish(size, microseconds(begin), microseconds(end), first))
+    files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
+    lines = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
+    stem = f"{simulator.prefix}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
+    to.mkdir(parents=True, exist_ok=True)
+    for number, (name, ending, text) in enumerate(_texts(made, lines.lines, stem)):
+        _publish(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
+        if number == files // 2:
+            cut = _zipped(text)
+            _publish(to / f"{stem}-{number:04}-cut-short{ending}.gz", cut[: len(cut) // 2])
+    return simulator.summary(
+        stream=stream,
+        size=size,
+        files=files,
+        unreadable_files=1,
+        rows=len(lines.lines),
+        events=lines.events,
+        duplicates=lines.duplicates,
+        malformed=sum(lines.malformed.values()),
+        malformed_by_fault=lines.malformed,
+        out_of_order=lines.out_of_order,
+        late=lines.late,
+        start=begin,
+        end=end,
+        **made.details,
+    )
+
+
+def _check(simulator: Simulator, size: int, hours: float, files: int, start: datetime | None) -> None:
+    for name, value, least in (
+        (simulator.counted, size, simulator.least_size),
+        ("hours", hours, simulator.least_hours),
+        ("files", files, 4),
+    ):
+        if value < least:
+            raise KeyfoldError(f"simulate: {name} is {value}; it must be {least} at least")
+    if start is not None and start.tzinfo is None:
+        raise KeyfoldError(f"simulate: start {start} has no offset from UTC; give one, as in 2026-01-01T00:00:00+00:00")
+
+
+def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
+    ends = [
+        datetime.strptime(found[1], "%Y%m%dT%H%M%S%z")
+        for file in to.glob(f"{simulator.prefix}-*")
+        if (found := re.match(rf"{simulator.prefix}-\w+-(\w+Z)-seed", file.name))
+    ]
+    back = timedelta(hours=hours + simulator.hours[1])  # room for a second call before now
+    return max([datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - back, *ends])
+
+
+def _texts(made: Made, lines: pl.DataFrame, stem: str) -> Iterator[tuple[str, str, bytes]]:
+    """The files to write: name, ending and content."""
+    for (number,), part in lines.group_by("file", maintain_order=True):
+        form = made.formats[int(str(number)) % len(made.formats)]
+        rows = [form.header, *part["line"]] if form.header else part["line"]
+        name = part["key"][0] if made.file_by_key else f"{stem}-{number:04}"
+        yield name, f".{form.ending}", "".join(f"{row}\n" for row in rows).encode()
+
+
+def _zipped(text: bytes) -> bytes:
+    return gzip.compress(text, 6, mtime=0)
+
+
+def _publish(path: Path, content: bytes) -> None:
+    """Write a file whole: its own name appears only when all of it is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

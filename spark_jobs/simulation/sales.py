@@ -1,0 +1,219 @@
+"""Sold lines of a shop: messages of its tills and exports of its ledger, in turn.
+
+Files with an even number hold messages, one JSON object a line: `{"item":"Watch","quantity":2,"model":["Series 7"],…}`.
+The others are CSV in the layout of UCI Online Retail, with an invoice, a customer and a country; the description of a
+retail item may hold commas, that of a device is its model. Some 60 items sell by Zipf's law; one order in thirty is a
+return, with negative quantities. There is no event id, and so nothing comes twice.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.simulation.contract import (
+    HOUR,
+    SECOND,
+    Arrival,
+    Format,
+    Made,
+    SimulationSummary,
+    Simulator,
+    Wish,
+    as_times,
+    csv_field,
+    json_field,
+)
+from spark_jobs.streams import SALES
+
+DEVICES = {
+    "Watch": ("Series 7", "Series 8", "Ultra"),
+    "Phone": ("12", "13 mini", "13", "14 Pro"),
+    "Tablet": ("Air", "Mini", "Pro"),
+    "Laptop": ("13 inch", "15 inch"),
+    "Earbuds": ("2nd generation", "3rd generation", "Pro"),
+    "Speaker": ("Mini", "Max"),
+    "Camera": ("X100", "X200", "X200 Zoom"),
+    "Keyboard": ("Compact", "Full"),
+    "Mouse": ("Wired", "Wireless"),
+    "Monitor": ("24 inch", "27 inch", "32 inch"),
+    "Charger": ("20 W", "65 W"),
+    "Router": ("AX", "BE"),
+}
+"""Items that come in models."""
+
+RETAIL = tuple(
+    f"{colour} {thing}"
+    for colour in ("WHITE", "RED", "BLUE", "VINTAGE")
+    for thing in (
+        "HANGING HEART T-LIGHT HOLDER",
+        "METAL LANTERN",
+        "CAKE CASES, PACK OF 72",
+        "RETROSPOT LUNCH BAG",
+        "HOT WATER BOTTLE, KNITTED",
+        "PAPER CHAIN KIT",
+        "MUGS, SET OF 4",
+        "WOODEN PICTURE FRAME",
+        "JAM MAKING SET, WITH JARS",
+        "ALARM CLOCK",
+        "GARDEN SIGN",
+        "STORAGE TINS, SET OF 3",
+    )
+)
+"""Descriptions of the other items; their names are stock codes."""
+
+_HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
+_COUNTRIES = ("United Kingdom", "Germany", "France", "Norway")
+_CATALOGUE = 2010  # seeds popularity and prices, whatever the call
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalesSimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        items: different items sold or returned.
+        returns: events with a negative quantity.
+    """
+
+    items: int
+    returns: int
+
+
+def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl.DataFrame:
+    """Clean sold lines in the order of time.
+
+    Args:
+        rng: where chance comes from.
+        size: how many.
+        begin: no order is earlier, in microseconds since 1970.
+        end: every order is earlier.
+
+    Returns:
+        The columns of the stream `sales`; quantity is negative for returns, price is of one piece, customer may be NULL.
+    """
+    orders = max(1, size // 4)
+    sizes = 1 + rng.multinomial(size - orders, rng.dirichlet(np.full(orders, 0.8)))
+    order = np.repeat(np.arange(orders), sizes)
+    time = np.sort(_order_times(rng, orders, begin, end))
+    returned = rng.random(orders) < 1 / 30
+    returned[rng.integers(orders)] = True
+    number = [f"{'C' if back else ''}{begin // HOUR}{at:03}" for at, back in enumerate(returned)]
+    customer = pl.Series([f"{12_346 + one}" for one in rng.integers(0, 5000, orders)])
+    customer = customer.set(pl.Series(rng.random(orders) < 0.25), None)
+    country = pl.Series(_COUNTRIES).gather(rng.choice(len(_COUNTRIES), orders, p=(0.9, 0.05, 0.03, 0.02)))
+    catalogue = _catalogue()
+    item = rng.choice(len(catalogue), size, p=catalogue["weight"].to_numpy())
+    quantity = np.minimum(rng.geometric(0.3, size), 48) * np.where(returned[order], -1, 1)
+    all_models = pl.col("all_models")
+    first = (pl.lit(pl.Series(rng.random(size))) * all_models.list.len()).cast(pl.Int64)
+    shown = pl.lit(pl.Series(np.where(rng.random(size) < 0.2, 2, 1)))
+    return (
+        catalogue[item]
+        .with_columns(
+            quantity=pl.Series(quantity),
+            models=all_models.list.slice(first, shown),
+            time=as_times(time[order]),
+            invoice=pl.Series(number).gather(order),
+            customer=customer.gather(order),
+            country=country.gather(order),
+        )
+        .select(SALES.schema.names)
+    )
+
+
+def _order_times(rng: np.random.Generator, orders: int, begin: int, end: int) -> np.ndarray:
+    """Whole seconds, few of them at night."""
+    minutes = np.arange(-(-begin // (60 * SECOND)), end // (60 * SECOND))
+    hour = minutes / 60 % 24
+    weight = 0.05 + np.maximum(0.0, np.sin(np.pi * (hour - 6) / 15))
+    chosen = rng.choice(minutes, orders, p=weight / weight.sum())
+    return (chosen * 60 + rng.integers(0, 60, orders)) * SECOND
+
+
+def _catalogue() -> pl.DataFrame:
+    """Items with all their models, price and share of what is sold."""
+    rng = np.random.default_rng(_CATALOGUE)
+    codes = [f"{20_000 + 117 * number}{'AB'[number % 2] * (number % 5 == 0)}" for number in range(len(RETAIL))]
+    items = [*DEVICES, *codes]
+    rank = rng.permutation(len(items)) + 1
+    weight = 1 / rank**1.1
+    prices = [*rng.uniform(20, 900, len(DEVICES)), *rng.uniform(0.4, 15, len(codes))]
+    models = [list(models) for models in DEVICES.values()] + [[description] for description in RETAIL]
+    return pl.DataFrame(
+        {"item": items, "all_models": models, "price": np.round(prices, 2), "weight": weight / weight.sum()}
+    )
+
+
+def _make(rng: np.random.Generator, wish: Wish) -> Made:
+    table = sales_table(rng, wish.size, wish.begin, wish.end)
+    message = pl.struct(
+        "item",
+        "quantity",
+        pl.col("models").alias("model"),
+        pl.col("time").dt.convert_time_zone("Europe/London").dt.strftime("%Y-%m-%dT%H:%M:%S%:z"),
+        "price",
+    )
+    description = pl.col("models").list.first()
+    ledger = (
+        pl.col("invoice"),
+        pl.col("item"),
+        pl.when(description.str.contains(",", literal=True))
+        .then(pl.format('"{}"', description))
+        .otherwise(description),
+        pl.col("quantity").cast(pl.String),
+        pl.col("time").dt.strftime("%Y-%m-%d %H:%M:%S"),
+        pl.col("price").cast(pl.String),
+        (pl.col("customer") + ".0").fill_null(""),
+        pl.col("country"),
+    )
+    time = pl.col("time").cast(pl.Int64)
+    events = table.select(
+        time=time,
+        over=time,
+        key=pl.col("item"),
+        ndjson=message.struct.json_encode(),
+        csv=pl.concat_str(*ledger, separator=","),
+    )
+    details = {"items": table["item"].n_unique(), "returns": int((table["quantity"] < 0).sum())}
+    return Made(events, (Format("ndjson", _JSON_FAULTS), Format("csv", _CSV_FAULTS, _HEADER)), details)
+
+
+_JSON_FAULTS = {
+    "broken JSON": pl.col("line").str.head(40),
+    "empty item": json_field("item", '""'),
+    "half a piece": json_field("quantity", "2.5"),
+    "model is a number": pl.col("line").str.replace(r'"model":\[[^\]]*\]', '"model":[7]'),
+    "unreadable time": json_field("time", '"half past nine"'),
+    "time in the future": json_field("time", '"2199-12-31T23:59:59+00:00"'),
+}
+
+_CSV_FAULTS = {
+    "too few fields": pl.col("line").str.replace(r",[^,]*,[^,]*$", ""),
+    "quote that never closes": pl.col("line").str.replace(r'^([^,]*,[^,]*,)"?', '${1}"').str.replace('",', ","),
+    "no stock code": csv_field(1, ""),
+    "quantity is a word": csv_field(-5, "dozen"),
+    "unreadable invoice date": csv_field(-4, "half past nine"),
+}
+
+SIMULATOR = Simulator(
+    name=SALES.name,
+    prefix="sales",
+    counted="sales",
+    size=6_000,
+    least_size=20,
+    hours=(72, 6),
+    least_hours=6,
+    files=24,
+    arrival=Arrival(
+        delay=timedelta(seconds=20),
+        held_back=(timedelta(minutes=2), timedelta(minutes=15)),
+        out_of_order=timedelta(minutes=1),
+        late=timedelta(hours=3),
+        late_by=(timedelta(hours=4), timedelta(hours=5)),
+    ),
+    make=_make,
+    summary=SalesSimulation,
+    copies=False,
+)

@@ -1,0 +1,210 @@
+"""Positions, speeds and fuel of vehicles, one JSON object a line.
+
+A vehicle stands, drives, waits at lights, drives on, parks, and fills up when it is parked with little fuel. It reports
+about every 10 s while it drives and every 60 s while it stands. Its round begins and ends at its depot, so that a later
+call goes on where the one before ended. One vehicle in ten has no fuel gauge; one in eight falls silent on the way.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.simulation.contract import (
+    SECOND,
+    Arrival,
+    Floats,
+    Format,
+    Ints,
+    Made,
+    SimulationSummary,
+    Simulator,
+    Wish,
+    as_times,
+    json_field,
+)
+from spark_jobs.streams import TELEMETRY
+
+TICK = 10
+"""Seconds between two reports of a vehicle that drives; six times that for one that stands."""
+
+TANK = 60.0
+"""Litres."""
+
+RESERVE = 12.0
+"""Litres; with less, a vehicle that parks fills up."""
+
+ROUND = 12_000.0
+"""Metres, about: a round begins and ends at the depot."""
+
+_LITRES_A_METRE = 0.09 / 1000
+_DEPOTS = 1909  # seeds where a vehicle belongs, whatever the call
+_CENTRE = (52.52, 13.405)
+_METRES_A_DEGREE = (111_320.0, 67_800.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetrySimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        vehicles: how many.
+        silent: vehicles that fall silent on the way.
+        without_gauge: vehicles that never tell their fuel level.
+        refuelled: how often the fuel level rose.
+    """
+
+    vehicles: int
+    silent: tuple[str, ...]
+    without_gauge: int
+    refuelled: int
+
+
+def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.DataFrame:
+    """Clean reports in the order of vehicle and time, each vehicle to the end.
+
+    Args:
+        rng: where chance comes from.
+        vehicles: how many.
+        ticks: moments ten seconds apart, in microseconds since 1970.
+
+    Returns:
+        The columns of the stream `telemetry`: speed in km/h, fuel in litres.
+    """
+    speed, parked = _speeds(rng, vehicles, len(ticks))
+    driven = np.cumsum(speed * (TICK / 3.6), axis=1)
+    latitude, longitude = _on_the_round(driven)
+    fuel = _fuel(rng, driven, parked)
+    jitter = rng.integers(-2000, 2000, speed.shape, endpoint=True) * 1000
+    time = np.maximum(ticks[None, :] + jitter, ticks[0])
+    # Moving, just come to stand, or every sixth tick of its own.
+    moving = speed > 0
+    stopped = np.diff(moving, axis=1, prepend=False) & ~moving
+    turn = (np.arange(len(ticks))[None, :] + np.arange(vehicles)[:, None]) % 6 == 0
+    at = np.nonzero(moving | stopped | turn)
+    return pl.DataFrame(
+        {
+            "vehicle_id": pl.Series(_vehicles(vehicles), dtype=pl.String).gather(at[0]),
+            "time": as_times(time[at]),
+            "latitude": np.round(latitude[at], 6),
+            "longitude": np.round(longitude[at], 6),
+            "speed": np.round(speed[at], 1),
+            "fuel_level": pl.Series(np.round(fuel[at], 2)).set(pl.Series(at[0] % 10 == 9), None),
+        }
+    ).select(TELEMETRY.schema.names)
+
+
+def _vehicles(count: int) -> list[str]:
+    return [f"vehicle-{number:03}" for number in range(1, count + 1)]
+
+
+def _speeds(rng: np.random.Generator, vehicles: int, ticks: int) -> tuple[Floats, np.ndarray]:
+    """Speed in km/h, and whether it is parked, of each vehicle at each tick: standing and driving take turns."""
+    turns = 2 + 2 * (ticks * TICK // 60)  # a wait and a drive together take a minute at least
+    lasts = np.empty((vehicles, turns))
+    parks = rng.random((vehicles, turns)) < 0.25
+    parks[:, 0] = True
+    waits = rng.uniform(20, 90, (vehicles, turns))
+    lasts[:] = np.where(parks, rng.uniform(300, 1500, (vehicles, turns)), waits)
+    lasts[:, 1::2] = np.clip(rng.exponential(150, lasts[:, 1::2].shape), 40, 900)
+    lasts[:, 0] *= rng.random(vehicles)
+    ends = np.cumsum(lasts, axis=1)
+    beyond = ends[:, -1].max() + ticks * TICK
+    offset = np.arange(vehicles)[:, None] * beyond  # one search serves all vehicles
+    seconds = np.arange(ticks) * float(TICK)
+    flat = np.searchsorted((ends + offset).ravel(), (seconds[None, :] + offset).ravel(), side="right")
+    turn = flat.reshape(vehicles, ticks) - np.arange(vehicles)[:, None] * turns
+    row = np.arange(vehicles)[:, None]
+    end, length = ends[row, turn], lasts[row, turn]
+    drives = turn % 2 == 1
+    cruise = rng.uniform(20, 75, (vehicles, turns))[row, turn]
+    ramp = np.minimum(1.0, np.minimum(seconds[None, :] - (end - length) + 5, end - seconds[None, :] + 5) / 20)
+    speed: Floats = np.where(drives, np.maximum(3.0, cruise * ramp * rng.uniform(0.9, 1.1, ramp.shape)), 0.0)
+    return speed.round(1), ~drives & parks[row, turn]
+
+
+def _on_the_round(driven: Floats) -> tuple[Floats, Floats]:
+    """Latitude and longitude after so many metres on a circle through the depot; whole rounds in all."""
+    vehicles = len(driven)
+    depot = np.random.default_rng(_DEPOTS).random((vehicles, 3))[:, :, None]
+    total = driven[:, -1:]
+    radius = total / np.maximum(1, np.round(total / ROUND)) / (2 * np.pi)
+    begin = 2 * np.pi * depot[:, 2]
+    angle = begin + driven / np.maximum(radius, 1.0)
+    north = radius * (np.sin(angle) - np.sin(begin))
+    east = radius * (np.cos(angle) - np.cos(begin))
+    latitude = _CENTRE[0] + 0.1 * (depot[:, 0] - 0.5) + north / _METRES_A_DEGREE[0]
+    longitude = _CENTRE[1] + 0.2 * (depot[:, 1] - 0.5) + east / _METRES_A_DEGREE[1]
+    return latitude, longitude
+
+
+def _fuel(rng: np.random.Generator, driven: Floats, parked: np.ndarray) -> Floats:
+    """Litres: they go down with the distance, and up to a full tank where a vehicle parks with little."""
+    used = driven * _LITRES_A_METRE
+    at_first = rng.uniform(RESERVE + 0.5, TANK, (len(driven), 1))
+    at_first[::5] = RESERVE + 0.5  # some always have to fill up
+    last_parked = np.maximum.accumulate(np.where(parked, used, 0.0), axis=1)
+    filled = np.ceil(np.maximum(0.0, last_parked - (at_first - RESERVE)) / (TANK - RESERVE))
+    return np.maximum(0.5, at_first - used + filled * (TANK - RESERVE))
+
+
+def _make(rng: np.random.Generator, wish: Wish) -> Made:
+    table = telemetry_table(rng, wish.size, wish.grid(TICK * SECOND))
+    muted = rng.choice(_vehicles(wish.size), wish.size // 8, replace=False).tolist()
+    table = _until_silent(rng, table, muted)
+    rises = table.select(pl.col("fuel_level").diff().over("vehicle_id") > 1).to_series().sum()
+    time = pl.col("time").cast(pl.Int64)
+    stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+    line = pl.struct("vehicle_id", stamp, "latitude", "longitude", "speed", "fuel_level").struct.json_encode()
+    details = {
+        "vehicles": wish.size,
+        "silent": tuple(sorted(muted)),
+        "without_gauge": wish.size // 10,
+        "refuelled": int(rises),
+    }
+    events = table.select(time=time, over=time, key=pl.col("vehicle_id"), ndjson=line).sort("time", "key")
+    return Made(events, (Format("ndjson", _FAULTS),), details)
+
+
+def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
+    """Without what some vehicles would say after a moment, in the later half of their way, at which they drive."""
+    drives = table.filter(pl.col("vehicle_id").is_in(muted) & (pl.col("speed") > 0)).sort("vehicle_id", "time")
+    share = pl.DataFrame({"vehicle_id": sorted(muted), "share": rng.uniform(0.5, 0.9, len(muted))})
+    nth = (pl.col("share").first() * pl.len()).cast(pl.UInt32)
+    last = (
+        drives.join(share, on="vehicle_id").group_by("vehicle_id").agg(last=pl.col("time").sort().gather(nth).first())
+    )
+    joined = table.join(last, on="vehicle_id", how="left", maintain_order="left")
+    return joined.filter(pl.col("last").is_null() | (pl.col("time") <= pl.col("last"))).drop("last")
+
+
+_FAULTS = {
+    "broken JSON": pl.col("line").str.head(60),
+    "empty vehicle": json_field("vehicle_id", '"  "'),
+    "no position": json_field("longitude", "null"),
+    "unreadable time": json_field("time", '"half past nine"'),
+    "latitude out of range": json_field("latitude", "95.0"),
+    "speed out of range": json_field("speed", "-12.5"),
+    "fuel level is negative": json_field("fuel_level", "-3.0"),
+    "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
+}
+
+SIMULATOR = Simulator(
+    name=TELEMETRY.name,
+    prefix="telemetry",
+    counted="vehicles",
+    size=20,
+    hours=(3, 3),
+    least_hours=2,
+    files=24,
+    arrival=Arrival(
+        delay=timedelta(seconds=2),
+        held_back=(timedelta(minutes=1), timedelta(minutes=5)),
+        out_of_order=timedelta(minutes=1),
+        late=timedelta(minutes=40),
+        late_by=(timedelta(minutes=45), timedelta(minutes=70)),
+    ),
+    make=_make,
+    summary=TelemetrySimulation,
+)

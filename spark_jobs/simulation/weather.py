@@ -1,0 +1,172 @@
+"""Hourly weather of some stations as CSV in the layout of nycflights13, with `NA` for what was not measured.
+
+Temperature has a daily course, pressure drifts for days; both are functions of the moment, so that a later call goes on
+where the one before ended. One pressure in ten is missing. One station in six falls silent in the later half.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.simulation.contract import (
+    DAY,
+    HOUR,
+    Arrival,
+    Floats,
+    Format,
+    Ints,
+    Made,
+    SimulationSummary,
+    Simulator,
+    Wish,
+    as_times,
+    csv_field,
+    moment,
+)
+from spark_jobs.streams import WEATHER
+
+AIRPORTS = ("EWR", "JFK", "LGA", "BOS", "DCA", "PHL")
+"""The first stations; further ones are S00006, S00007, …"""
+
+MISSING_PRESSURE = 0.1
+
+_HEADER = "origin,year,month,day,hour,temp,dewp,humid,wind_dir,wind_speed,wind_gust,precip,pressure,visib,time_hour"
+_CLIMATES = 2013  # seeds what a station is like, whatever the call
+_KNOT = 1.15078
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeatherSimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        stations: how many report.
+        silent: stations that fall silent, and when their last reading was.
+        without_pressure: events without pressure.
+    """
+
+    stations: int
+    silent: Mapping[str, datetime]
+    without_pressure: int
+
+
+def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.DataFrame:
+    """Clean readings of every station at every hour, in the order of time.
+
+    Args:
+        rng: where chance comes from.
+        stations: how many.
+        hours: full hours, in microseconds since 1970.
+
+    Returns:
+        The columns of the stream `weather`: temperatures in °F, humidity in %, wind in degrees and mph, precipitation
+        in inches, pressure in hPa, visibility in miles.
+    """
+    count = stations * len(hours)
+    station = np.tile(np.arange(stations), len(hours))
+    time = np.repeat(hours, stations)
+    climate = np.random.default_rng(_CLIMATES).random((stations, 6))[station].T
+    local = (time / HOUR - 5) % 24
+    daily = np.cos(2 * np.pi * (local - 15) / 24)
+    temperature = 45 + 25 * climate[0] + (6 + 6 * climate[1]) * daily + 5 * _wave(time, 5.1, climate[2])
+    temperature += rng.normal(0, 0.7, count)
+    dew_point = temperature - np.clip(9 + 4 * daily + 4 * _wave(time, 2.3, climate[3]) + rng.normal(0, 1, count), 0, 40)
+    pressure = 1015 + 8 * _wave(time, 4.3, climate[4]) + 4 * _wave(time, 1.7, climate[5]) + rng.normal(0, 0.2, count)
+    knots = np.round(rng.gamma(3.0, 3.0, count))
+    gusts = knots > 14
+    rain = rng.random(count) < 0.06
+    return pl.DataFrame(
+        {
+            "station_id": pl.Series(_stations(stations), dtype=pl.String).gather(station),
+            "time": as_times(time),
+            "temp": np.round(temperature, 2),
+            "dewp": np.round(dew_point, 2),
+            "humid": np.round(100 * _saturation(dew_point) / _saturation(temperature), 2),
+            "wind_dir": _or_null(10.0 * rng.integers(1, 36, count, endpoint=True), knots == 0),
+            "wind_speed": np.round(knots * _KNOT, 5),
+            "wind_gust": _or_null(np.round((knots + 6) * _KNOT, 5), ~gusts),
+            "precip": np.round(np.where(rain, rng.exponential(0.05, count), 0.0), 2),
+            "pressure": _or_null(np.round(pressure, 1), rng.random(count) < MISSING_PRESSURE),
+            "visib": np.where(rain, 3.0, 10.0),
+        }
+    ).select(WEATHER.schema.names)
+
+
+def _stations(count: int) -> list[str]:
+    return [*AIRPORTS[:count], *(f"S{number:05}" for number in range(len(AIRPORTS), count))]
+
+
+def _wave(time: Ints, days: float, phase: Floats) -> Floats:
+    return np.sin(2 * np.pi * (time / (days * DAY) + phase))
+
+
+def _saturation(fahrenheit: Floats) -> Floats:
+    """Saturation vapour pressure by Magnus' formula, but for a factor."""
+    celsius = (fahrenheit - 32) / 1.8
+    return np.exp(17.625 * celsius / (243.04 + celsius))
+
+
+def _or_null(values: np.ndarray, missing: np.ndarray) -> pl.Series:
+    return pl.Series(values).set(pl.Series(missing), None)
+
+
+def _make(rng: np.random.Generator, wish: Wish) -> Made:
+    table = weather_table(rng, wish.size, wish.grid(HOUR))
+    muted = rng.choice(_stations(wish.size), wish.size // 6, replace=False).tolist()
+    span = wish.end - wish.begin
+    last = {station: wish.begin + int(rng.uniform(0.5, 0.8) * span) for station in muted}
+    falls_silent = pl.col("station_id").replace_strict(last, default=wish.end, return_dtype=pl.Int64)
+    table = table.filter(pl.col("time").cast(pl.Int64) <= falls_silent)
+    heard = table.filter(pl.col("station_id").is_in(muted)).group_by("station_id").agg(pl.col("time").max())
+    local = pl.col("time").dt.convert_time_zone("America/New_York").dt
+    fields = [
+        pl.col("station_id"),
+        *(part.cast(pl.String) for part in (local.year(), local.month(), local.day(), local.hour())),
+        *(pl.col(name).cast(pl.String).fill_null("NA") for name in WEATHER.schema.names[2:]),
+        pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    ]
+    time = pl.col("time").cast(pl.Int64)
+    events = table.select(time=time, over=time, key=pl.col("station_id"), csv=pl.concat_str(fields, separator=","))
+    details = {
+        "stations": wish.size,
+        "silent": {station: moment(wish_time) for station, wish_time in _last_heard(heard)},
+        "without_pressure": table["pressure"].null_count(),
+    }
+    return Made(events, (Format("csv", _FAULTS, _HEADER),), details)
+
+
+def _last_heard(heard: pl.DataFrame) -> list[tuple[str, int]]:
+    return heard.sort("station_id").with_columns(pl.col("time").cast(pl.Int64)).rows()
+
+
+_FAULTS = {
+    "too few fields": pl.col("line").str.head(24),
+    "no station": csv_field(0, ""),
+    "temperature is a word": csv_field(5, "cold"),
+    "humidity out of range": csv_field(7, "250"),
+    "pressure out of range": csv_field(12, "1.2"),
+    "unreadable time": csv_field(14, "half past nine"),
+    "time in the future": csv_field(14, "2199-12-31T23:00:00Z"),
+}
+
+SIMULATOR = Simulator(
+    name=WEATHER.name,
+    prefix="weather",
+    counted="stations",
+    size=6,
+    hours=(72, 6),
+    least_hours=6,
+    files=8,
+    arrival=Arrival(
+        delay=timedelta(minutes=2),
+        held_back=(timedelta(minutes=70), timedelta(minutes=130)),
+        out_of_order=timedelta(minutes=30),
+        late=timedelta(hours=3),
+        late_by=(timedelta(hours=4, minutes=10), timedelta(hours=4, minutes=50)),
+    ),
+    make=_make,
+    summary=WeatherSimulation,
+)
