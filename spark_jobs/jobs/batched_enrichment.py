@@ -168,7 +168,7 @@ def _in_order(waiting: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     """Events shard by shard in an order that their arrival has no part in, with `#event` and `#id`: JSON of each."""
     texts = [_json(stream.schema.names, stream).alias("#event")]
     texts.append(_json(stream.event_id, stream).alias("#id") if stream.event_id else texts[0].alias("#id"))
-    return waiting.with_columns(texts).sort(SHARD, stream.event_time, "#id", "#event")
+    return waiting.with_columns(texts).sort(SHARD, stream.event_time, *stream.event_id, "#event")
 
 
 def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +24,7 @@ def service(**settings):
     return DemoService(ServiceSettings(**{"port": 0, **settings}))
 
 
-def post(url, events, key=None, client=httpx, **headers):
+def post(url, events, key=None, client: Any = httpx, **headers):
     return client.post(url, json={"events": events}, headers={**({KEY_HEADER: key} if key else {}), **headers})
 
 
