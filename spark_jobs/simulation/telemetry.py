@@ -170,7 +170,9 @@ def _make(rng: np.random.Generator, wish: Wish) -> Made:
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
     """Without what some vehicles would say after a moment, in the later half of their way, at which they drive."""
     drives = table.filter(pl.col("vehicle_id").is_in(muted) & (pl.col("speed") > 0)).sort("vehicle_id", "time")
-    share = pl.DataFrame({"vehicle_id": sorted(muted), "share": rng.uniform(0.5, 0.9, len(muted))})
+    share = pl.DataFrame(
+        {"vehicle_id": pl.Series(sorted(muted), dtype=pl.String), "share": rng.uniform(0.5, 0.9, len(muted))}
+    )
     nth = (pl.col("share").first() * pl.len()).cast(pl.UInt32)
     last = (
         drives.join(share, on="vehicle_id").group_by("vehicle_id").agg(last=pl.col("time").sort().gather(nth).first())
