@@ -1,6 +1,6 @@
 """Keyed jobs as assets: a job template in, its tables, its run config and its conservation check out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from assets.keyed_config import KeyedRunConfig, config_for
 from assets.metadata import column_schema, preview, table_key, table_metadata
+from assets.plots.runs import plot_runs
+from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
@@ -15,6 +17,8 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.keyed.sink import Counts
 from spark_jobs.lakehouse import Lakehouse
+
+Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ def keyed_assets(
     group: str,
     tables: Mapping[str, TableDoc],
     owners: Sequence[str] = (),
+    plot: Plot | None = None,
 ) -> dg.AssetsDefinition:
     """Every table of a job as an asset; one step writes them all, and reports them when they are written.
 
@@ -46,6 +51,7 @@ def keyed_assets(
         group: the asset group.
         tables: what to say of each table, by its name; of the late table there is a text ready.
         owners: people or teams, in Dagster's notation.
+        plot: draws what people would rather look at than read, for the main table's metadata.
     """
     config_type = config_for(template)
     typical = build_job(template)
@@ -73,6 +79,7 @@ def keyed_assets(
         if replay is not None:
             _tell_of_branch(context, lakehouse, job, summary, replay.branch)
             return
+        plots = _plots(context, lakehouse, template.name, plot)
         for table in job.tables:
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
@@ -80,7 +87,7 @@ def keyed_assets(
                     **table_metadata(lakehouse.table(table.name)),
                     **_column_lineage(job, tables.get(table.name)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
-                    **(_run_metadata(job, summary) if table.name == job.name else {}),
+                    **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
                 },
             )
 
@@ -127,9 +134,7 @@ def _spec(
     job: KeyedJob, table: OutputTable, group: str, docs: Mapping[str, TableDoc], owners: Sequence[str]
 ) -> dg.AssetSpec:
     events, is_side = table_key(f"events.{job.stream}"), table.name not in (job.name, job.late_table)
-    doc = docs.get(table.name) or TableDoc(
-        f"Events of `{job.stream}` that came after their state in `{job.name}` had closed; they change no summary."
-    )
+    doc = docs.get(table.name) or _late_doc(job)
     return dg.AssetSpec(
         table_key(table.name),
         deps=[table_key(job.name) if is_side else events],
@@ -144,6 +149,24 @@ def _spec(
             "dagster/table_name": table.name,
             "dagster/column_schema": column_schema(table.schema, doc.columns),
         },
+    )
+
+
+def _plots(
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: str, plot: Plot | None
+) -> dict[str, dg.MetadataValue]:
+    try:
+        return {**plot_runs(lakehouse, job), **(plot(lakehouse) if plot else {})}
+    except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
+        context.log.warning("the plots could not be drawn", exc_info=True)
+        return {}
+
+
+def _late_doc(job: KeyedJob) -> TableDoc:
+    known = STREAM_COLUMNS[job.stream]
+    return TableDoc(
+        f"Events of `{job.stream}` that came too late for `{job.name}`; they change none of its rows.",
+        {name: known[name] for name in job.events.names if name in known},
     )
 
 

@@ -1,24 +1,15 @@
-"""The rides: points of taxi rides as they arrive, and one summary a ride."""
+"""The rides: points of taxi rides as they arrive, one summary a ride, and every point numbered."""
 
 from assets.keyed_asset import TableDoc, conservation_check, keyed_assets
+from assets.plots.rides import plot_rides
+from assets.stream_columns import STREAM_COLUMNS
 from assets.streams import stream_assets, stream_check
+from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "rides"
 OWNERS = ("team:rides",)
-
-_POINT = {
-    "ride_id": "Ride that the point belongs to",
-    "point_idx": "Number of the point in its ride, from 0",
-    "latitude": "Degrees north, WGS 84",
-    "longitude": "Degrees east, WGS 84",
-    "timestamp": "Event time: when the point was taken (UTC)",
-    "meter_reading": "Fare on the meter so far",
-    "meter_increment": "Fare added a point",
-    "ride_status": "pickup, enroute or dropoff",
-    "passenger_count": "Passengers aboard",
-}
 
 _SUMMARY = {
     "ride_id": "The ride",
@@ -52,7 +43,6 @@ ASSETS = [
         group=GROUP,
         owners=OWNERS,
         description="Valid ride points, each once: typed, checked, de-duplicated by ride and point number.",
-        columns=_POINT,
     ),
     keyed_assets(
         RIDE_SUMMARIES,
@@ -61,12 +51,24 @@ ASSETS = [
         tables={
             "ride_summaries": TableDoc(RIDE_SUMMARIES.description, _SUMMARY, _MADE_OF),
             "long_rides": TableDoc("Summaries of the rides longer than `long_ride_threshold`.", _SUMMARY, _MADE_OF),
-            "late.ride_summaries": TableDoc(
-                "Points that came after their ride had closed; they are in no summary.",
-                {name: text for name, text in _POINT.items() if name not in ("meter_increment", "passenger_count")},
-            ),
+        },
+        plot=plot_rides,
+    ),
+    keyed_assets(
+        EVENT_INDEX,
+        group=GROUP,
+        owners=OWNERS,
+        tables={
+            "event_index": TableDoc(
+                EVENT_INDEX.description,
+                {
+                    **STREAM_COLUMNS[RIDE_POINTS.name],
+                    "event_index": "Number of the event among those of its key, from 0",
+                },
+                {"event_index": ("ride_id", "timestamp"), **{name: (name,) for name in RIDE_POINTS.schema.names}},
+            )
         },
     ),
 ]
 
-CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES)]
+CHECKS = [stream_check(RIDE_POINTS), conservation_check(RIDE_SUMMARIES), conservation_check(EVENT_INDEX)]

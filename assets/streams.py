@@ -1,6 +1,6 @@
 """Streams as assets: the landing folder, the event table, the quarantine, and the check that no row was lost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -9,11 +9,20 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from assets.metadata import column_schema, table_key, table_metadata
+from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import Counts, ingest, ingest_totals
+from spark_jobs.ingest import QUARANTINE, Counts, ingest, ingest_totals
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import Stream
 from spark_jobs.tables import count_rows
+
+_QUARANTINE_COLUMNS = {
+    "raw": "The line as it stood in the file; NULL where the whole file was rejected",
+    "file": "The file",
+    "line": "Number of the line, from 1; NULL where the whole file was rejected",
+    "reason": "What is wrong with it",
+    "batch": "Micro-batch of ingest that rejected it",
+}
 
 
 class IngestConfig(dg.Config):
@@ -36,7 +45,6 @@ def stream_assets(
     *,
     group: str,
     description: str,
-    columns: Mapping[str, str],
     owners: Sequence[str] = (),
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """The landing folder (external: whoever puts files there makes it) and the tables that ingest writes.
@@ -45,7 +53,6 @@ def stream_assets(
         stream: what the files hold.
         group: the asset group.
         description: of the event table.
-        columns: descriptions of the event table's columns, by name.
         owners: people or teams, in Dagster's notation.
     """
     landing = dg.AssetSpec(
@@ -65,7 +72,7 @@ def stream_assets(
         owners=list(owners),
         metadata={
             "dagster/table_name": f"events.{stream.name}",
-            "dagster/column_schema": column_schema(stream.schema, columns),
+            "dagster/column_schema": column_schema(stream.schema, STREAM_COLUMNS[stream.name]),
         },
     )
     quarantine = dg.AssetSpec(
@@ -75,7 +82,10 @@ def stream_assets(
         group_name=group,
         kinds={"pyspark", "deltalake"},
         owners=list(owners),
-        metadata={"dagster/table_name": f"quarantine.{stream.name}"},
+        metadata={
+            "dagster/table_name": f"quarantine.{stream.name}",
+            "dagster/column_schema": column_schema(QUARANTINE, _QUARANTINE_COLUMNS),
+        },
     )
 
     @dg.multi_asset(

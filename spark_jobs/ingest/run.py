@@ -5,14 +5,17 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.admission import admit
 from spark_jobs.ingest.batch import BatchWriter, committed, ensure_table
 from spark_jobs.ingest.counts import Counts, Ledger, ingest_totals
 from spark_jobs.lakehouse import Lakehouse, exclusive
@@ -27,7 +30,7 @@ _NEVER = "36500d"
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 """The columns that Spark's binary file source has to have; contents that nobody selects are not read."""
 
-_QUARANTINE = pa.schema(
+QUARANTINE = pa.schema(
     [
         ("raw", pa.string()),
         ("file", pa.string()),
@@ -46,6 +49,7 @@ class IngestSummary:
         stream: the stream's name.
         files, rows_read, accepted, quarantined, duplicates: this run's counts.
         totals: the same counts over all runs of all sources of the stream.
+        waiting: files that are not whole yet and wait for a later run.
         batches: micro-batches of this run.
         seconds: how long it took.
     """
@@ -56,6 +60,7 @@ class IngestSummary:
     accepted: int
     quarantined: int
     duplicates: int
+    waiting: int
     totals: Counts
     batches: int
     seconds: float
@@ -67,24 +72,28 @@ def ingest(
     stream: Stream,
     landing: Path | None = None,
     *,
+    settle: timedelta = timedelta(0),
     on_batch: Callable[[int, Counts], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
 ) -> IngestSummary:
     """Ingest the files that are new in a landing folder, in subfolders too; killed at any moment, run it again.
 
-    Files are told apart by their paths and read once: a file must not change after it has landed, so write it under a
-    name that starts with a dot or an underscore, and rename it when it is whole.
+    Files are told apart by their paths and read once, so only those that are whole are read: see `landing` for what
+    makes a file whole, and `admission` for how the others are kept from Spark.
 
     Args:
         spark: the session.
         lakehouse: where the tables are.
         stream: what the files hold.
         landing: the folder; by default the lakehouse's own for the stream.
+        settle: how long a file must have stayed as it is; 0 where nobody writes while this runs. A stream with
+            done-markers goes by them.
         on_batch: called with the batch id and its counts after each batch is committed.
         max_bytes_per_batch: size of the files that one micro-batch takes; it takes one at least.
 
     Raises:
-        KeyfoldError: the folder is missing, the tables do not fit the stream, or the stream is being ingested already.
+        KeyfoldError: the folder is missing or cannot be read, the tables do not fit the stream, or the stream is being
+            ingested already.
     """
     began = time.monotonic()
     landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
@@ -94,7 +103,7 @@ def ingest(
     with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
         ledger = Ledger(lakehouse.ingest(stream.name) / source_id(landing))
         ensure_table(lakehouse.events(stream.name), stream.schema, ingest_totals(lakehouse, stream))
-        ensure_table(lakehouse.quarantine(stream.name), _QUARANTINE, Counts())
+        ensure_table(lakehouse.quarantine(stream.name), QUARANTINE, Counts())
         run = ledger.open(landing, committed(lakehouse.events(stream.name)))
         batches = int(run != Counts())
         writer = BatchWriter(spark, lakehouse, stream, ledger)
@@ -107,7 +116,11 @@ def ingest(
                 if on_batch is not None:
                     on_batch(batch, counts)
 
-        parsed = _parsed(spark, stream, landing, max_bytes_per_batch)
+        listed, waiting = landing, 0
+        if ledger.admits():
+            listed = ledger.links
+            waiting = admit(landing, listed, settle=settle, done_marker=stream.done_marker)
+        parsed = _parsed(spark, stream, landing, listed, max_bytes_per_batch)
         _run_query(parsed, ledger.checkpoint, write)
         return IngestSummary(
             stream=stream.name,
@@ -116,6 +129,7 @@ def ingest(
             accepted=run.accepted,
             quarantined=run.quarantined,
             duplicates=run.duplicates,
+            waiting=waiting,
             totals=ingest_totals(lakehouse, stream),
             batches=batches,
             seconds=time.monotonic() - began,
@@ -127,10 +141,10 @@ def source_id(landing: Path) -> str:
     return hashlib.sha256(str(landing).encode()).hexdigest()[:12]
 
 
-def _parsed(spark: SparkSession, stream: Stream, landing: Path, max_bytes: int) -> DataFrame:
+def _parsed(spark: SparkSession, stream: Stream, landing: Path, listed: Path, max_bytes: int) -> DataFrame:
     """The landing files as a streaming frame of parsed rows.
 
-    Spark lists the files and remembers them; the workers open them by path. Its own readers know no line numbers, and
+    Spark lists the links and remembers them; the workers open them by path. Its own readers know no line numbers, and
     emit rows of a file before they find it broken.
     """
     files = (
@@ -139,8 +153,8 @@ def _parsed(spark: SparkSession, stream: Stream, landing: Path, max_bytes: int) 
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", _NEVER)
         .option("maxBytesPerTrigger", max_bytes)
-        .load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(landing)))
-        .select("path", "modificationTime")
+        .load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(listed)))
+        .select(F.replace("path", F.lit(str(listed)), F.lit(str(landing))).alias("path"), "modificationTime")
     )
     return files.mapInArrow(parse_files(stream, landing), from_arrow_schema(parsed_schema(stream)))
 

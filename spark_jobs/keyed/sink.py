@@ -57,6 +57,26 @@ def total_counts(generation: Generation) -> Counts:
     return _totals(generation.batches, last_batch(generation))
 
 
+@dataclass(frozen=True)
+class BatchRecord:
+    """What is remembered of a micro-batch: its counts, those of the generation up to it, and when it was written."""
+
+    batch: int
+    counts: Counts
+    totals: Counts
+    written_at: str
+
+
+def recent_batches(generation: Generation) -> list[BatchRecord]:
+    """The records of the last micro-batches, a hundred at most, oldest first."""
+    paths = sorted(generation.batches.glob("*.json"), key=lambda path: int(path.stem))[-_BATCH_RECORDS_KEPT:]
+    records = [(int(path.stem), read_json(path)) for path in paths]
+    return [
+        BatchRecord(batch, Counts(**record["batch"]), Counts(**record["totals"]), record["written_at"])
+        for batch, record in records
+    ]
+
+
 def sink(
     job: KeyedJob, generation: Generation, on_batch: Callable[[int, Counts], None] | None = None
 ) -> Callable[[DataFrame, int], None]:

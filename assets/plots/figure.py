@@ -1,0 +1,40 @@
+"""A figure, and what becomes of it: a picture inside a Markdown value, which Dagster's pages show as it is."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+MAIN, SECOND, ALARM, QUIET = "#2f6db5", "#e08a1e", "#c8322b", "#9aa5b1"
+"""Colours: the series looked at, what it is compared with, what is wrong, all else."""
+
+_STYLE: Mapping[Any, Any] = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "font.size": 8,
+    "lines.linewidth": 1.1,
+}
+
+
+def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> tuple[Figure, Sequence[Axes]]:
+    """An empty figure with panels side by side; sizes in inches."""
+    with rc_context(dict(_STYLE)):
+        figure = Figure(figsize=(width, height), dpi=90, layout="constrained")
+        FigureCanvasAgg(figure)
+        return figure, [figure.add_subplot(1, panels, at + 1) for at in range(panels)]
+
+
+def picture(figure: Figure, caption: str) -> dg.MetadataValue:
+    """The figure as metadata, with a caption for those who cannot see it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return dg.MetadataValue.md(f"![{caption}](data:image/png;base64,{encoded})")

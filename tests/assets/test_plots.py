@@ -1,0 +1,118 @@
+"""Plots: drawn of the tables there are, left out where there is nothing to draw."""
+
+import base64
+import io
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.image import imread
+
+from assets.plots.products import plot_products
+from assets.plots.rides import plot_rides
+from assets.plots.runs import plot_runs
+from assets.plots.weather import plot_averages
+from spark_jobs.jobs import find_job
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.codec import empty
+from spark_jobs.lakehouse import Lakehouse, write_json
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOURS = [START + timedelta(hours=hour) for hour in range(48)]
+
+
+def put(lakehouse: Lakehouse, job: str, **tables: pl.DataFrame) -> None:
+    """A generation of a job with tables; those not given are empty."""
+    folder = lakehouse.job(job) / "generation-0001"
+    write_json(folder / "generation.json", {"job": job})
+    write_json(lakehouse.job(job) / "current.json", {"generation": "generation-0001"})
+    for table in build_job(find_job(job)).tables:
+        (folder / "tables").mkdir(exist_ok=True)
+        rows = tables.get(table.name, empty(table.schema))
+        rows.select(table.schema.names).write_delta(str(folder / "tables" / table.name))
+
+
+def pixels(value: Any) -> np.ndarray:
+    """The picture inside a Markdown value."""
+    encoded = value.value.split("base64,")[1].rstrip(")")
+    return imread(io.BytesIO(base64.b64decode(encoded)), format="png")
+
+
+def is_drawn(value: Any) -> bool:
+    return len(np.unique(pixels(value).reshape(-1, 4), axis=0)) > 10
+
+
+def ride_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
+    rides = pl.DataFrame({"ride_id": ["a", "b"], "reason": ["DROPOFF_SEEN", "GARBAGE_COLLECTION"]}).with_columns(
+        start_time=pl.lit(START), end_time=pl.lit(HOURS[1]), ride_duration_in_secs=pl.Series([3600.0, 1800.0]),
+        start_status=pl.lit("pickup"), end_status=pl.lit("enroute"), n_points=pl.lit(48, pl.Int64),
+        distance_in_metres=pl.lit(10.0), fare=pl.lit(5.0),
+    )  # fmt: skip
+    points = pl.concat(
+        pl.DataFrame(
+            {
+                "ride_id": [ride] * 48,
+                "timestamp": [START + timedelta(minutes=minute) for minute in range(48)],
+                "latitude": [40.7 + 0.001 * at for at in range(48)],
+                "longitude": [-73.9 - 0.001 * at for at in range(48)],
+            }
+        )
+        for ride in ("a", "b", "elsewhere")
+    )
+    return rides, points
+
+
+def test_rides_are_drawn_as_durations_and_as_a_map(lakehouse):
+    rides, points = ride_tables()
+    put(lakehouse, "ride_summaries", ride_summaries=rides)
+    lakehouse.events("ride_points").parent.mkdir(parents=True)
+    points.write_delta(str(lakehouse.events("ride_points")))
+    drawn = plot_rides(lakehouse)
+    assert set(drawn) == {"durations", "map"}
+    assert all(is_drawn(value) for value in drawn.values())
+
+
+def test_averages_are_drawn_against_their_readings(lakehouse):
+    averages = pl.DataFrame({"station_id": ["EWR"] * 48, "end_time": HOURS}).with_columns(
+        start_time=pl.col("end_time") - timedelta(hours=9), pressure_avg=pl.lit(1000.0), temp_avg=pl.lit(40.0),
+        n_readings=pl.lit(10, pl.Int64), reason=pl.lit("WINDOW_FULL"),
+    )  # fmt: skip
+    put(lakehouse, "moving_averages", moving_averages=averages, latest_moving_averages=averages.tail(1))
+    lakehouse.events("weather").parent.mkdir(parents=True)
+    readings = pl.DataFrame({"station_id": ["EWR"] * 48, "time": HOURS, "temp": np.linspace(30, 50, 48)})
+    readings.write_delta(str(lakehouse.events("weather")))
+    assert is_drawn(plot_averages(lakehouse)["readings_and_averages"])
+
+
+def test_products_are_drawn_for_the_newest_window_that_is_over(lakehouse):
+    windows = pl.DataFrame({"window_start": HOURS}).with_columns(
+        window_end=pl.col("window_start") + timedelta(hours=1), n_sales=pl.lit(3, pl.Int64),
+        n_products=pl.lit(2, pl.Int64), quantity=pl.lit(9, pl.Int64), revenue=pl.Series(np.arange(48.0)),
+    )  # fmt: skip
+    ranked = pl.DataFrame({"window_start": [HOURS[-1]] * 2, "rank": [1, 2], "product": ["tea", "cup"]}).with_columns(
+        window_end=pl.col("window_start") + timedelta(hours=1), quantity=pl.Series([6, 3]), revenue=pl.lit(1.0)
+    )
+    put(lakehouse, "top_products", top_products=ranked, sales_windows=windows)
+    assert is_drawn(plot_products(lakehouse)["best_sold"])
+
+
+@pytest.mark.parametrize(
+    ("job", "plot"),
+    [("ride_summaries", plot_rides), ("moving_averages", plot_averages), ("top_products", plot_products)],
+)
+def test_empty_tables_give_no_plot(lakehouse, job, plot):
+    put(lakehouse, job)
+    assert plot(lakehouse) == {}
+
+
+def test_throughput_and_state_are_drawn_of_the_batches_there_were(lakehouse):
+    assert plot_runs(lakehouse, "ride_summaries") == {}
+    put(lakehouse, "ride_summaries")
+    batches = lakehouse.job("ride_summaries") / "generation-0001" / "batches"
+    for batch in range(9, 12):
+        counts = {"events": 10 * batch, "rows": {}, "open_events": batch}
+        record = {"batch": counts, "totals": counts, "written_at": START.isoformat()}
+        write_json(batches / f"{batch:09d}.json", record)
+    assert is_drawn(plot_runs(lakehouse, "ride_summaries")["throughput_and_state"])
