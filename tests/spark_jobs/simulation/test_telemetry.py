@@ -1,0 +1,110 @@
+"""Vehicles move as fast as they say, stop, fill up, fall silent, and begin where they ended."""
+
+import math
+from datetime import timedelta
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+from spark_jobs.simulation.contract import SECOND, microseconds
+from spark_jobs.simulation.telemetry import telemetry_table
+from spark_jobs.streams import TELEMETRY
+from tests.spark_jobs.simulation.conftest import START
+from tests.spark_jobs.simulation.reading import HOUR, MINUTE
+
+
+def test_reports_come_every_ten_seconds_on_the_way_and_every_minute_at_rest(calls):
+    for call in calls("telemetry"):
+        for vehicle in call.found.keys:
+            for before, after in pairwise(call.found.of(vehicle)):
+                seconds = (after["time"] - before["time"]).total_seconds()
+                assert 5 < seconds < 65
+                if before["speed"] > 0:
+                    assert seconds < 15
+
+
+def test_vehicles_are_where_their_speed_takes_them(calls):
+    for vehicle in (found := calls("telemetry")[0].found).keys:
+        for before, after in pairwise(found.of(vehicle)):
+            seconds = (after["time"] - before["time"]).total_seconds()
+            # The report says the speed of the ten seconds before it, give or take what its clock is off.
+            assert metres_between(before, after) == pytest.approx(after["speed"] / 3.6 * 10, rel=0.02, abs=1)
+            assert metres_between(before, after) / seconds < 40
+
+
+def test_every_vehicle_drives_waits_and_parks(calls):
+    found = calls("telemetry")[0].found
+    rests = []
+    for vehicle in found.keys:
+        reports = found.of(vehicle)
+        assert {report["speed"] > 0 for report in reports} == {True, False}
+        assert max(report["speed"] for report in reports) < 90
+        stood = reports[0]["time"]
+        for before, after in pairwise(reports):
+            if after["speed"] > 0 and before["speed"] == 0:
+                rests.append(after["time"] - stood)
+            if after["speed"] == 0 and before["speed"] > 0:
+                stood = after["time"]
+    assert sum(rest < 2 * MINUTE for rest in rests) > 100
+    assert sum(rest > 5 * MINUTE for rest in rests) > 50
+
+
+def test_fuel_goes_down_on_the_way_and_up_only_where_a_vehicle_stands(calls):
+    call, _ = calls("telemetry")
+    filled, without_gauge = 0, 0
+    for vehicle in call.found.keys:
+        reports = call.found.of(vehicle)
+        levels = [report["fuel_level"] for report in reports]
+        if levels[0] is None:
+            assert set(levels) == {None}
+            without_gauge += 1
+            continue
+        assert 0 < min(levels) < max(levels) <= 60
+        for before, after in pairwise(reports):
+            if after["fuel_level"] > before["fuel_level"]:
+                assert after["fuel_level"] - before["fuel_level"] > 20
+                assert after["speed"] == 0
+                filled += 1
+    assert (filled, without_gauge) == (call.summary.refuelled, call.summary.without_gauge)
+    assert filled > 0 < without_gauge
+
+
+def test_some_vehicles_fall_silent_on_the_way_and_no_others(calls):
+    call, _ = calls("telemetry")
+    assert len(call.summary.silent) == 2
+    for vehicle in call.found.keys:
+        last = call.found.of(vehicle)[-1]
+        silent = call.summary.end - last["time"] > 2 * MINUTE
+        assert silent == (vehicle in call.summary.silent)
+        assert not silent or last["speed"] > 0
+
+
+def test_a_vehicle_begins_and_ends_at_its_depot_in_every_call(calls):
+    first, further = (call.found for call in calls("telemetry"))
+    silent = {vehicle for call in calls("telemetry") for vehicle in call.summary.silent}
+    assert first.keys == further.keys
+    for vehicle in set(first.keys) - silent:
+        assert metres_between(first.of(vehicle)[-1], further.of(vehicle)[0]) < 500
+    apart = [
+        max(metres_between(first.of(vehicle)[0], report) for report in first.of(vehicle)) for vehicle in first.keys
+    ]
+    assert min(apart) > 1000
+
+
+def test_the_bulk_table_has_the_stream_s_schema_and_grows_with_the_vehicles():
+    ticks = np.arange(1080) * 10 * SECOND + microseconds(START)
+    table = telemetry_table(np.random.default_rng(1), 300, ticks)
+    assert table.schema == pl.DataFrame(TELEMETRY.schema.empty_table()).schema
+    assert table["vehicle_id"].n_unique() == 300
+    assert table.select("vehicle_id", "time").is_duplicated().sum() == 0
+    assert START <= table["time"].min() < table["time"].max() < START + 3 * HOUR + timedelta(seconds=2)  # type: ignore[operator]
+    assert 300 * 250 < len(table) < 300 * 900
+
+
+def metres_between(one: dict, other: dict) -> float:
+    """Great-circle distance."""
+    (a, b), (c, d) = ((math.radians(p["latitude"]), math.radians(p["longitude"])) for p in (one, other))
+    h = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+    return 2 * 6_371_000 * math.asin(math.sqrt(h))
