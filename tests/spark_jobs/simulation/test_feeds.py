@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -155,12 +156,13 @@ def test_a_reader_never_sees_a_temporary_file(calls, stream):
 
 @EVERY
 def test_arguments_out_of_range_are_named(tmp_path, stream):
-    for arguments, told in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"size": 0}, f"{SIMULATORS[stream].counted} is 0"),
-        ({"hours": 0.5}, "hours is 0.5"),
+        ({"hours": 0.5}, r"hours is 0\.5"),
         ({"files": 3}, "files is 3"),
         ({"start": datetime(2026, 1, 1)}, "no offset"),  # noqa: DTZ001
-    ):
+    ]
+    for arguments, told in wrong:
         with pytest.raises(KeyfoldError, match=told):
             simulate(stream, tmp_path, **arguments)
     assert not list(tmp_path.iterdir())
