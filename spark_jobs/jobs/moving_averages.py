@@ -1,0 +1,274 @@
+"""Moving averages: with each reading of a station, the averages of its last N, and silence until N are there.
+
+The window is the last N readings of a station in event time, in whatever order they came: a reading waits in state
+until the watermark has passed it, and takes its place then. A missing value (NULL or NaN) is left out of its column's
+average, which is NULL where all of the window's are missing.
+
+Readings no further apart than `timeout` make a session; a longer silence between two readings ends it, and the next
+one begins with an empty window. State holds the last N - 1 passed readings of each open session, with how many it has
+had in all, and the readings that wait. A session leaves the state once the watermark has reached its last reading plus
+`timeout`, with a row in `station_sessions`; if it never had enough readings for a row of averages, it gives one of what
+it held (`TIMEOUT`).
+
+A reading at or behind the watermark is late, whatever state its station has. All else follows from event time alone, so
+that any order of arrival within `watermark_delay` and any split into micro-batches give the same rows, to the last bit.
+"""
+
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from spark_jobs.jobs.parameters import Duration, JobParameters, Names
+from spark_jobs.jobs.time_order import in_time_order
+from spark_jobs.jobs.trailing_windows import trailing_means
+from spark_jobs.keyed.codec import empty
+from spark_jobs.keyed.contract import EPOCH, Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.streams import TIMESTAMP, WEATHER
+
+STATION_SESSION = pa.schema(
+    [
+        pa.field("station_id", pa.string(), nullable=False),
+        pa.field("start_time", TIMESTAMP, nullable=False),
+        pa.field("end_time", TIMESTAMP, nullable=False),
+        pa.field("n_readings", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+NUMERIC_COLUMNS = tuple(
+    field.name for field in WEATHER.schema if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
+)
+
+
+class MovingAverageParameters(JobParameters):
+    """Parameters of `moving_averages`."""
+
+    n_readings: int = Field(10, ge=1, description="Readings in a full window")
+    columns: Names = Field(("pressure", "temp"), description="Numeric columns of the stream to average")
+    min_readings: int | None = Field(
+        None, ge=1, description="Readings from which rows are given, up to n_readings, which None stands for"
+    )
+    timeout: Duration = Field(timedelta(hours=24), description="Event time of silence that ends a station's session")
+    watermark_delay: Duration = Field(
+        timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
+    )
+    idle_after: Duration = Field(
+        timedelta(hours=2),
+        description="Processing time without new readings after which runs advance event time; more than lies between "
+        "two readings",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _are_numeric(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [column for column in columns if column not in NUMERIC_COLUMNS]:
+            raise ValueError(
+                f"{', '.join(unknown)} is no numeric column of {WEATHER.name}, which has {', '.join(NUMERIC_COLUMNS)}"
+            )
+        if len(set(columns)) != len(columns):
+            raise ValueError("a column is named twice")
+        return columns
+
+    @model_validator(mode="after")
+    def _fit_the_window(self) -> "MovingAverageParameters":
+        if self.first_row_at > self.n_readings:
+            raise ValueError(f"min_readings is {self.min_readings}; it must be at most n_readings, {self.n_readings}")
+        return self
+
+    @property
+    def first_row_at(self) -> int:
+        """How many readings a session has when it gives its first row."""
+        return self.n_readings if self.min_readings is None else self.min_readings
+
+
+def build(parameters: MovingAverageParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+    values = [WEATHER.schema.field(column) for column in parameters.columns]
+    reading = pa.schema([WEATHER.schema.field("station_id"), WEATHER.schema.field("time"), *values])
+    averages = _averages(parameters.columns)
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        return move_windows(state, events, clock, parameters)
+
+    return KeyedJob(
+        name="moving_averages",
+        stream=WEATHER.name,
+        key=("station_id",),
+        event_time="time",
+        watermark_delay=parameters.watermark_delay,
+        events=reading,
+        state=_state(reading),
+        output=averages,
+        step=step,
+        step_decides_late=True,
+        side_outputs=(
+            OutputTable("latest_moving_averages", averages, "upsert", ("station_id",)),
+            OutputTable("station_sessions", STATION_SESSION, events=pl.col("n_readings").sum()),
+        ),
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        output_events=pl.lit(0),
+        state_events=pl.col("n_events").sum(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+MOVING_AVERAGES = JobTemplate(
+    name="moving_averages",
+    description="With each reading of a station: the averages of its last N readings and the time they span.",
+    parameters=MovingAverageParameters,
+    build=build,
+)
+
+
+def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> Step:
+    """The step: see the module's text. Every reading waits, is counted in an open session, has left in one, or is late."""
+    is_late = events["time"] <= clock.watermark
+    late = events.filter(is_late)
+    on_time = events.filter(~is_late) if late.height else events
+    coming = on_time.with_columns(
+        session_start=pl.lit(None, state.schema["session_start"]), n_events=pl.lit(1, pl.Int64), deadline=pl.col("time")
+    )
+    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
+    if not is_due.any():
+        return Step(pl.concat([state, coming]), empty(_averages(parameters.columns)), late)
+    waits = state["session_start"].is_null() & ~is_due
+    stations = _Stations(state.filter(~waits), clock, parameters)
+    averages = stations.averages()
+    return Step(
+        state=pl.concat([stations.state(), state.filter(waits), coming]),
+        output=averages,
+        late=late,
+        side={
+            "latest_moving_averages": averages.filter(_IS_LAST_OF_STATION),
+            "station_sessions": stations.closed_sessions(),
+        },
+    )
+
+
+class _Stations:
+    """All readings in hand that the watermark has passed, station by station in time order, cut into sessions.
+
+    Arrays named by the row have one value a reading; `session` leads from a reading to its session, whose arrays are
+    `first` and `last` (its readings in hand), `n_events` (its readings so far) and `closed`.
+    """
+
+    def __init__(self, passed: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> None:
+        self._parameters = parameters
+        self._readings, begins = in_time_order(passed, "station_id", "time", parameters.columns)
+        self._times = self._readings["time"].to_physical().to_numpy()
+        timeout, watermark = _micros(parameters.timeout), _micros(clock.watermark - EPOCH)
+        begins_session = begins.copy()
+        begins_session[1:] |= np.diff(self._times) > timeout
+        self._first = np.flatnonzero(begins_session)
+        self._last = np.append(self._first[1:] - 1, len(self._times) - 1)
+        self._n_events = np.add.reduceat(self._readings["n_events"].to_numpy(), self._first)
+        self._deadline = self._times[self._last] + timeout
+        followed = np.append(~begins[self._first[1:]], False)
+        self._closed = followed | (self._deadline <= watermark)
+        self._never_filled = self._closed & (self._n_events < parameters.first_row_at)
+
+    def averages(self) -> pl.DataFrame:
+        """One row a reading that has just passed, where its session has enough; of sessions that never had, one row."""
+        session, position = self._positions()
+        count = position + (self._n_events - (self._last - self._first))[session]
+        gives_row = self._readings["session_start"].is_null().to_numpy() & (count >= self._parameters.first_row_at)
+        gives_row[self._last[self._never_filled]] = True
+        rows = np.flatnonzero(gives_row)
+        n_readings = np.minimum(count[rows], self._parameters.n_readings)
+        return pl.DataFrame(
+            {
+                "station_id": self._readings["station_id"].gather(rows),
+                "start_time": _times(self._times[rows - n_readings + 1]),
+                "end_time": _times(self._times[rows]),
+                **{f"{column}_avg": self._average(column, position, rows) for column in self._parameters.columns},
+                "n_readings": n_readings,
+            }
+        ).with_columns(
+            reason=pl.when(pl.col("n_readings") == self._parameters.n_readings)
+            .then(pl.lit("WINDOW_FULL"))
+            .when(pl.col("n_readings") >= self._parameters.first_row_at)
+            .then(pl.lit("WINDOW_FILLING"))
+            .otherwise(pl.lit("TIMEOUT"))
+        )
+
+    def state(self) -> pl.DataFrame:
+        """What open sessions need for the readings to come."""
+        session, _ = self._positions()
+        from_end = self._last[session] - np.arange(len(session))
+        rows = np.flatnonzero(~self._closed[session] & (from_end < max(self._parameters.n_readings - 1, 1)))
+        session, is_last = session[rows], pl.Series(from_end[rows] == 0)
+        return self._readings[rows].with_columns(
+            session_start=_times(self._starts()[session]),
+            n_events=pl.when(is_last).then(pl.Series(self._n_events[session])).otherwise(0),
+            deadline=pl.when(is_last).then(_times(self._deadline[session])),
+        )
+
+    def closed_sessions(self) -> pl.DataFrame:
+        closed = self._last[self._closed]
+        return pl.DataFrame(
+            {
+                "station_id": self._readings["station_id"].gather(closed),
+                "start_time": _times(self._starts()[self._closed]),
+                "end_time": _times(self._times[closed]),
+                "n_readings": self._n_events[self._closed],
+            }
+        ).with_columns(reason=pl.lit("TIMEOUT"))
+
+    def _positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Each reading's session, and its place among the session's readings in hand."""
+        session = np.repeat(np.arange(len(self._first)), self._last - self._first + 1)
+        return session, np.arange(len(session)) - self._first[session]
+
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """When each session's first reading was, in hand or not."""
+        known = self._readings["session_start"].gather(self._first)
+        return known.fill_null(_times(self._times[self._first])).to_physical().to_numpy()
+
+    def _average(self, column: str, position: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> pl.Series:
+        values = self._readings[column].cast(pl.Float64).to_numpy()
+        means = trailing_means(values, position, self._parameters.n_readings)
+        return pl.Series(means[rows]).fill_nan(None)
+
+
+def _averages(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("station_id", pa.string(), nullable=False),
+            pa.field("start_time", TIMESTAMP, nullable=False),
+            pa.field("end_time", TIMESTAMP, nullable=False),
+            *(pa.field(f"{column}_avg", pa.float64()) for column in columns),
+            pa.field("n_readings", pa.int64(), nullable=False),
+            pa.field("reason", pa.string(), nullable=False),
+        ]
+    )
+
+
+def _state(reading: pa.Schema) -> pa.Schema:
+    """A passed reading of an open session (with the session's start), or one that waits (without).
+
+    `n_events` is how many readings a row stands for: 1 where it waits, all of its session's at the session's last.
+    """
+    return pa.schema(
+        [
+            *reading,
+            pa.field("session_start", TIMESTAMP),
+            pa.field("n_events", pa.int64(), nullable=False),
+            pa.field("deadline", TIMESTAMP),
+        ]
+    )
+
+
+_IS_LAST_OF_STATION = (pl.col("station_id") != pl.col("station_id").shift(-1)).fill_null(value=True)
+
+
+def _micros(span: timedelta) -> int:
+    return span // timedelta(microseconds=1)
+
+
+def _times(micros: npt.NDArray[np.int64]) -> pl.Series:
+    return pl.Series(micros).cast(pl.Datetime("us", "UTC"))

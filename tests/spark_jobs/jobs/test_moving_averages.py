@@ -1,0 +1,394 @@
+"""Moving averages, without Spark but for one test, against plain Python and, on real weather, against DuckDB."""
+
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.trailing_windows import trailing_means
+from spark_jobs.keyed.codec import decode, encode, polars_schema
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.streams import WEATHER
+from tests.spark_jobs.jobs import moving_average_oracle
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_PAST_ALL = NOON + timedelta(days=300)
+TABLES = ("moving_averages", "latest_moving_averages", "station_sessions")
+
+
+def averages_job(**parameters):
+    return build_job(MOVING_AVERAGES, parameters)
+
+
+def reading(hours, pressure: float | None = 1000.0, temp: float | None = 50.0, station="JFK"):
+    return {
+        "station_id": station,
+        "time": NOON + timedelta(hours=hours),
+        "pressure": pressure,
+        "temp": temp,
+    }
+
+
+def play(job, batches, end=LONG_PAST_ALL):
+    """Play the batches, with the state encoded and decoded in between as in Spark, then let time go on to `end`."""
+    rehearsal = Rehearsal(job)
+    played = 0
+
+    def one(events=None):
+        nonlocal played
+        rehearsal.state = decode(encode(rehearsal.state))
+        step = rehearsal.batch(events)
+        played += 0 if events is None else events.height
+        assert balance(job, rehearsal) == played
+        assert step.side.get("latest_moving_averages", pl.DataFrame({"station_id": []}))["station_id"].is_unique().all()
+
+    for batch in batches:
+        one(pl.DataFrame(batch, schema=polars_schema(job.events)))
+    one()
+    rehearsal.advance_to(end)
+    one()
+    return rehearsal
+
+
+def balance(job, rehearsal):
+    """How many events all tables and the state account for."""
+    counted = sum(rehearsal.written[table.name].select(table.events).item() or 0 for table in job.tables)
+    return counted + rehearsal.state.select(job.state_events).item()
+
+
+def averages(rehearsal):
+    return rehearsal.written["moving_averages"].to_dicts()
+
+
+def test_the_default_columns_are_these_in_this_order():
+    assert averages_job().output.names == [
+        "station_id",
+        "start_time",
+        "end_time",
+        "pressure_avg",
+        "temp_avg",
+        "n_readings",
+        "reason",
+    ]
+
+
+def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading():
+    rehearsal = play(
+        averages_job(n_readings=3, watermark_delay="2h"), [[reading(n, 1000 + n, 10 * n) for n in range(4)]], NOON
+    )
+    assert averages(rehearsal) == []
+    rehearsal.advance_to(NOON + timedelta(hours=3))
+    rehearsal.batch()
+    assert averages(rehearsal) == [
+        {
+            "station_id": "JFK",
+            "start_time": NOON + timedelta(hours=n),
+            "end_time": NOON + timedelta(hours=n + 2),
+            "pressure_avg": 1001.0 + n,
+            "temp_avg": 10.0 + 10 * n,
+            "n_readings": 3,
+            "reason": "WINDOW_FULL",
+        }
+        for n in (0, 1)
+    ]
+
+
+def test_a_reading_counts_when_the_watermark_has_reached_it_and_not_before():
+    job = averages_job(n_readings=1)
+    just_before = play(job, [[reading(2)]], NOON + timedelta(hours=2) - timedelta(microseconds=1))
+    assert averages(just_before) == []
+    assert len(averages(play(job, [[reading(2)]], NOON + timedelta(hours=2)))) == 1
+
+
+def test_a_reading_that_came_out_of_order_takes_its_place():
+    job = averages_job(n_readings=2, watermark_delay="3h")
+    ordered = play(job, [[reading(0, 1), reading(1, 2), reading(2, 4)]])
+    shuffled = play(job, [[reading(2, 4)], [reading(0, 1)], [reading(1, 2)]])
+    assert averages(shuffled) == averages(ordered)
+    assert [row["pressure_avg"] for row in averages(ordered)] == [1.5, 3.0]
+
+
+def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
+    job = averages_job(n_readings=1, watermark_delay="1h")
+    after = NOON + timedelta(microseconds=1)
+    rehearsal = play(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
+    assert rehearsal.written["late.moving_averages"]["time"].to_list() == [NOON]
+    assert [row["end_time"] for row in averages(rehearsal)] == [after, NOON + timedelta(hours=1)]
+
+
+def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
+    values = [(None, 1.0), (float("nan"), None), (1010.0, 4.0)]
+    batch = [reading(n, pressure, temp) for n, (pressure, temp) in enumerate(values)]
+    filling = play(averages_job(n_readings=3, min_readings=2), [batch])
+    assert [(row["pressure_avg"], row["temp_avg"]) for row in averages(filling)] == [(None, 1.0), (1010.0, 2.5)]
+    assert [(row["n_readings"], row["reason"]) for row in averages(filling)] == [
+        (2, "WINDOW_FILLING"),
+        (3, "WINDOW_FULL"),
+    ]
+
+
+def test_a_session_that_never_filled_gives_what_it_held_once():
+    job = averages_job(n_readings=5, timeout="6h")
+    before = play(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7) - timedelta(seconds=1))
+    assert averages(before) == []
+    assert before.state.height == 2
+    due = play(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7))
+    (row,) = averages(due)
+    assert (row["start_time"], row["end_time"]) == (NOON, NOON + timedelta(hours=1))
+    assert (row["pressure_avg"], row["n_readings"], row["reason"]) == (1002.0, 2, "TIMEOUT")
+    assert due.state.height == 0
+    (session,) = due.written["station_sessions"].to_dicts()
+    assert (session["n_readings"], session["reason"]) == (2, "TIMEOUT")
+
+
+def test_a_session_that_has_filled_leaves_without_another_row():
+    rehearsal = play(averages_job(n_readings=2), [[reading(n) for n in range(4)]])
+    assert {row["reason"] for row in averages(rehearsal)} == {"WINDOW_FULL"}
+    assert rehearsal.written["station_sessions"]["n_readings"].to_list() == [4]
+    assert rehearsal.state.height == 0
+
+
+@pytest.mark.parametrize("batches", [[[0, 1, 8, 9]], [[0, 1], [8, 9]], [[0], [1], [8], [9]]])
+def test_a_window_never_spans_a_silence_whether_or_not_a_timer_fired_in_it(batches):
+    job = averages_job(n_readings=2, timeout="6h")
+    rehearsal = play(job, [[reading(hour, hour) for hour in batch] for batch in batches])
+    assert [row["pressure_avg"] for row in averages(rehearsal)] == [0.5, 8.5]
+    assert rehearsal.written["station_sessions"]["n_readings"].to_list() == [2, 2]
+
+
+def test_a_silence_of_just_the_timeout_does_not_end_a_session():
+    rehearsal = play(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
+    assert [row["pressure_avg"] for row in averages(rehearsal)] == [1.5]
+
+
+def test_the_state_of_a_station_is_bounded_by_the_window():
+    rehearsal = play(averages_job(n_readings=4), [[reading(n)] for n in range(50)], NOON)
+    assert rehearsal.state["session_start"].count() == 3
+    assert rehearsal.state.height == 4
+
+
+def test_any_numeric_columns_may_be_averaged():
+    job = averages_job(columns="humid", n_readings=1)
+    rehearsal = Rehearsal(job)
+    rehearsal.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.events), orient="row"))
+    rehearsal.advance_to(NOON)
+    rehearsal.batch()
+    assert rehearsal.written["moving_averages"]["humid_avg"].to_list() == [44.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"columns": "pressure,tmep"}, "tmep is no numeric column of weather, which has temp"),
+        ({"columns": "station_id"}, "station_id is no numeric column"),
+        ({"columns": "temp,temp"}, "named twice"),
+        ({"columns": []}, "columns"),
+        ({"n_readings": 0}, "n_readings"),
+        ({"n_readings": 3, "min_readings": 4}, "at most n_readings, 3"),
+        ({"min_readings": 0}, "min_readings"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused_with_the_reason(given, message):
+    with pytest.raises(KeyfoldError, match=message):
+        averages_job(**given)
+
+
+def test_sums_are_of_the_window_alone_even_beside_infinities():
+    values = np.array([np.inf, 1.0, 2.0, 3.0, -np.inf, np.nan, 1e300, 1.0, 1.0])
+    position = np.array([0, 1, 2, 3, 4, 0, 1, 2, 3])
+    means = trailing_means(values, position, 2)
+    np.testing.assert_array_equal(means, [np.inf, np.inf, 1.5, 2.5, -np.inf, np.nan, 1e300, 5e299, 1.0])
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 100, 10_000])
+def test_long_windows_agree_with_exact_sums_across_chunks(length):
+    chance = np.random.default_rng(3)
+    values = np.where(chance.random(100_000) < 0.1, np.nan, chance.normal(1000, 10, 100_000))
+    position = np.arange(100_000) - 30_000 * (np.arange(100_000) // 30_000)
+    means = trailing_means(values, position, length)
+    for row in [0, 29_999, 30_000, 32_767, 32_768, 65_536, 70_001, 99_999]:
+        window = values[row - min(position[row], length - 1) : row + 1]
+        window = window[~np.isnan(window)]
+        assert means[row] == pytest.approx(np.mean(window), rel=1e-14) if len(window) else np.isnan(means[row])
+
+
+VALUES = st.none() | st.floats(-100, 1100)
+READINGS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 60), VALUES, VALUES, st.floats(0, 0.999)), min_size=1, max_size=40
+)
+CUTS = st.lists(st.integers(0, 40), max_size=6)
+
+
+def in_batches(readings, cuts):
+    cuts = sorted(min(cut, len(readings)) for cut in cuts)
+    return [readings[a:b] for a, b in zip([0, *cuts], [*cuts, len(readings)], strict=True)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), st.integers(1, 20), st.integers(0, 90))
+def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definition(
+    drawn, cuts, length, at_least, timeout, delay, end
+):
+    at_least = min(at_least, length)
+    arriving = sorted(drawn, key=lambda one: one[1] + one[4] * delay)
+    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in arriving]
+    job = averages_job(
+        n_readings=length,
+        min_readings=at_least,
+        timeout=timedelta(hours=timeout),
+        watermark_delay=timedelta(hours=delay),
+    )
+    end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.watermark_delay)
+    split, whole = play(job, in_batches(readings, cuts), end), play(job, [readings[::-1]], end)
+    assert split.written["late.moving_averages"].is_empty()
+    for table in ("moving_averages", "station_sessions"):
+        # To the last bit.
+        assert_frame_equal(split.written[table], whole.written[table], check_row_order=False, check_exact=True)
+    answer = moving_average_oracle.move(readings, end, length, at_least, timedelta(hours=timeout))
+    same_rows(averages(split), answer.averages)
+    same_rows(split.written["station_sessions"].to_dicts(), answer.sessions)
+    assert split.state.select(job.state_events).item() == answer.open_readings
+    same_latest(split)
+
+
+@settings(deadline=None, max_examples=100)
+@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 12))
+def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, delay):
+    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
+    job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
+    batches = in_batches(readings, cuts)
+    rehearsal = play(job, batches)
+    watermark, late, on_time = NOON - timedelta(days=99), [], []
+    for batch in batches:
+        for one in batch:
+            (late if one["time"] <= watermark else on_time).append(one)
+        watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
+    assert rehearsal.written["late.moving_averages"].height == len(late)
+    answer = moving_average_oracle.move(on_time, LONG_PAST_ALL, length, length, timedelta(hours=9))
+    same_rows(averages(rehearsal), answer.averages)
+    assert rehearsal.state.height == 0
+    same_latest(rehearsal)
+
+
+def same_rows(rows, expected):
+    def order(row):
+        return row["station_id"], row["start_time"], row["end_time"], row["n_readings"], str(row)
+
+    rows, expected = sorted(rows, key=order), sorted(expected, key=order)
+    assert len(rows) == len(expected)
+    for row, other in zip(rows, expected, strict=True):
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            assert value == (
+                pytest.approx(other[name], rel=1e-12, abs=1e-12) if isinstance(value, float) else other[name]
+            )
+
+
+def same_latest(rehearsal):
+    """The upserted table, merged batch by batch, holds the last row of each station."""
+    merged = {row["station_id"]: row for row in rehearsal.written["latest_moving_averages"].to_dicts()}
+    last = {row["station_id"]: row for row in averages(rehearsal)}
+    assert merged == last
+
+
+WEATHER_FILE = "weather/weather-2013-h1.csv.gz"
+
+
+def real_readings(shared_data):
+    raw = pl.read_csv(shared_data / WEATHER_FILE, null_values="NA", infer_schema_length=None)
+    return raw.select(
+        station_id="origin",
+        time=pl.col("time_hour").str.to_datetime("%+", time_unit="us").dt.replace_time_zone("UTC"),
+        pressure=pl.col("pressure").cast(pl.Float64),
+        temp=pl.col("temp").cast(pl.Float64),
+    )
+
+
+def duckdb_answer(shared_data, length, timeout_hours):
+    """Window functions over the raw file; sessions end where the reading before is longer ago than the timeout."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(
+            f"""
+            WITH readings AS (
+                SELECT origin AS station_id, CAST(time_hour AS TIMESTAMPTZ) AS time, pressure, temp
+                FROM read_csv(?, nullstr = 'NA', types = {{'pressure': 'DOUBLE', 'temp': 'DOUBLE'}})
+            ), gaps AS (
+                SELECT *, time - lag(time) OVER (PARTITION BY station_id ORDER BY time)
+                    > INTERVAL {timeout_hours} HOUR AS breaks FROM readings
+            ), sessions AS (
+                SELECT *, count(*) FILTER (breaks) OVER (PARTITION BY station_id ORDER BY time) AS session FROM gaps
+            ), windows AS (
+                SELECT station_id, first(time) OVER last_ones AS start_time, time AS end_time,
+                    avg(pressure) OVER last_ones AS pressure_avg, avg(temp) OVER last_ones AS temp_avg,
+                    count(*) OVER last_ones AS n_readings,
+                    count(*) OVER (PARTITION BY station_id, session) AS of_session,
+                    row_number() OVER (PARTITION BY station_id, session ORDER BY time DESC) AS from_end
+                FROM sessions
+                WINDOW last_ones AS (
+                    PARTITION BY station_id, session ORDER BY time ROWS {length - 1} PRECEDING
+                )
+            )
+            SELECT station_id, start_time, end_time, pressure_avg, temp_avg, n_readings,
+                CASE WHEN n_readings = {length} THEN 'WINDOW_FULL' ELSE 'TIMEOUT' END AS reason
+            FROM windows WHERE n_readings = {length} OR (of_session < {length} AND from_end = 1)
+            ORDER BY station_id, end_time
+            """,  # noqa: S608 - of two numbers of the test
+            params=[str(shared_data / WEATHER_FILE)],
+        )
+        return pl.DataFrame(found.to_arrow_table())
+
+
+@pytest.mark.parametrize(("length", "timeout"), [(10, 24), (48, 1)])
+@pytest.mark.parametrize("readings_in_a_batch", [10_000_000, 217])
+def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(shared_data, length, timeout, readings_in_a_batch):
+    readings = real_readings(shared_data)
+    if readings_in_a_batch < readings.height:
+        # Up to two hours out of order.
+        shift = pl.Series(np.random.default_rng(5).integers(0, 120, readings.height)) * timedelta(minutes=1)
+        readings = readings.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
+    job = averages_job(n_readings=length, timeout=timedelta(hours=timeout), watermark_delay="2h")
+    rehearsal = Rehearsal(job)
+    for batch in readings.iter_slices(readings_in_a_batch):
+        rehearsal.batch(batch)
+    rehearsal.advance_to(datetime(2014, 1, 1, tzinfo=UTC))
+    rehearsal.batch()
+    found = rehearsal.written["moving_averages"].sort("station_id", "end_time")
+    expected = duckdb_answer(shared_data, length, timeout).cast(dict(found.schema))  # type: ignore[arg-type]
+    assert found.height > 10_000
+    assert (timeout == 24) == (expected["reason"].n_unique() == 1)
+    assert_frame_equal(found, expected, rel_tol=0, abs_tol=1e-9)
+    assert rehearsal.written["station_sessions"]["n_readings"].sum() == readings.height
+
+
+def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, shared_data):
+    readings = real_readings(shared_data).filter(pl.col("time") < datetime(2013, 2, 1, tzinfo=UTC)).sort("time")
+    rest = [column.name for column in WEATHER.schema if column.name not in readings.columns]
+    events = readings.with_columns(pl.lit(None, pl.Float64).alias(name) for name in rest).select(WEATHER.schema.names)
+    parts = list(events.iter_slices(1000))
+    lakehouse.events("weather").parent.mkdir(parents=True)
+    job, end = averages_job(key_groups=2), datetime(2013, 3, 1, tzinfo=UTC)
+    for run, advance_to in ((parts[:2], None), (parts[2:], end)):
+        for part in run:
+            part.write_delta(str(lakehouse.events("weather")), mode="append")
+        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch="1b"))
+        assert done.counts.events == sum(part.height for part in run)
+    whole = play(job, [readings.to_dicts()], end)
+    for table in TABLES:
+        found = pl.read_delta(str(lakehouse.table(table)))
+        expected = whole.written[table]
+        if table == "latest_moving_averages":
+            expected = expected.unique("station_id", keep="last", maintain_order=True)
+        assert_frame_equal(found, expected.select(found.columns), check_row_order=False, check_exact=True)
+    balance = check_conservation(spark, lakehouse, job)
+    assert (balance.events_read, balance.in_outputs, balance.late) == (events.height, events.height, 0)
