@@ -1,0 +1,74 @@
+"""What holds for `batched_enrichment`, whatever stream it enriches, by check name.
+
+`critical` holds back whatever is built on the table; `warning` and `info` are shown and hold nothing back.
+"""
+
+from great_expectations.expectations import (
+    Expectation,
+    ExpectColumnValuesToMatchRegex,
+    ExpectColumnValuesToNotBeInSet,
+    ExpectColumnValuesToNotBeNull,
+    UnexpectedRowsExpectation,
+)
+from great_expectations.expectations.metadata_types import FailureSeverity
+
+SHA_256 = "^[0-9a-f]{64}$"
+JSON = r'(?s)^(\{.*\}|\[.*\]|".*"|-?[0-9].*|true|false|null)$'
+EMPTY = ["{}", "[]", '""', "null"]
+MAX_EVENTS = 10_000
+
+EXPECTATIONS: dict[str, Expectation] = {
+    "enrichment_is_there": ExpectColumnValuesToNotBeNull(
+        column="enrichment",
+        severity=FailureSeverity.CRITICAL,
+        description="Every event has an answer; one without is a dead letter.",
+    ),
+    "enrichment_is_json": ExpectColumnValuesToMatchRegex(
+        column="enrichment",
+        regex=JSON,
+        severity=FailureSeverity.CRITICAL,
+        description="Answers are JSON, so that those who read them can take them apart.",
+    ),
+    "idempotency_key_is_there": ExpectColumnValuesToNotBeNull(
+        column="idempotency_key",
+        severity=FailureSeverity.CRITICAL,
+        description="Every event says in which batch it was.",
+    ),
+    "idempotency_key_is_a_hash": ExpectColumnValuesToMatchRegex(
+        column="idempotency_key",
+        regex=SHA_256,
+        severity=FailureSeverity.CRITICAL,
+        description="Keys are SHA-256 in hexadecimal, the same again for the same events.",
+    ),
+    "no_batch_is_too_large": UnexpectedRowsExpectation(
+        unexpected_rows_query=(
+            "SELECT idempotency_key, count(*) AS events FROM {batch} "
+            f"GROUP BY idempotency_key HAVING count(*) > {MAX_EVENTS}"  # noqa: S608 - a number of ours
+        ),
+        severity=FailureSeverity.CRITICAL,
+        description=f"No key is of more than {MAX_EVENTS:,} events, the most that a call takes: batches have run together.",
+    ),
+    "no_event_is_enriched_twice": UnexpectedRowsExpectation(
+        unexpected_rows_query=(
+            "SELECT * EXCEPT (idempotency_key), count(*) AS times FROM {batch} GROUP BY ALL HAVING count(*) > 1"
+        ),
+        severity=FailureSeverity.WARNING,
+        description="No event is there twice. (Of a stream without event ids, two events may well be alike.)",
+    ),
+    "few_answers_are_empty": ExpectColumnValuesToNotBeInSet(
+        column="enrichment",
+        value_set=EMPTY,
+        mostly=0.95,
+        severity=FailureSeverity.WARNING,
+        description="Of twenty answers nineteen say something; else the service knows nothing of these events.",
+    ),
+    "batches_are_worth_their_calls": UnexpectedRowsExpectation(
+        unexpected_rows_query=(
+            "SELECT * FROM (SELECT count(*) AS events, count(DISTINCT idempotency_key) AS batches FROM {batch}) "
+            "WHERE events < 10 * batches"
+        ),
+        severity=FailureSeverity.INFO,
+        description="A batch has ten events on average at least; fewer, and max_wait or stale_after is too short, or "
+        "there are too many shards for so quiet a stream.",
+    ),
+}
