@@ -1,0 +1,315 @@
+"""Vehicle trips, without Spark but for one test, against a state machine in plain Python."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
+from spark_jobs.keyed.codec import decode, encode, polars_schema
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.streams import TELEMETRY
+from tests.spark_jobs.jobs import trip_oracle
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+LONG_PAST_ALL = NOON + timedelta(days=30)
+
+
+def trips_job(**parameters):
+    return build_job(VEHICLE_TRIPS, parameters)
+
+
+def point(minutes, speed, fuel: float | None = None, latitude=0.0, longitude=10.0, vehicle="bus-7"):
+    return {
+        "vehicle_id": vehicle,
+        "time": NOON + minutes * MINUTE,
+        "latitude": latitude,
+        "longitude": longitude,
+        "speed": float(speed),
+        "fuel_level": fuel,
+    }
+
+
+def frame(points):
+    return points if isinstance(points, pl.DataFrame) else pl.DataFrame(points, schema=polars_schema(TELEMETRY.schema))
+
+
+def play(job, batches, end=LONG_PAST_ALL):
+    """Play the batches, with the state encoded and decoded in between as in Spark, then let time go on to `end`."""
+    rehearsal = Rehearsal(job)
+    played = 0
+    for batch in [*batches, None, end]:
+        rehearsal.state = decode(encode(rehearsal.state))
+        if isinstance(batch, datetime):
+            rehearsal.advance_to(batch)
+        events = frame([] if batch is None or isinstance(batch, datetime) else batch)
+        rehearsal.batch(events)
+        played += events.height
+        counted = sum(rehearsal.written[table.name].select(table.events).item() or 0 for table in job.tables)
+        assert counted + rehearsal.state.select(job.state_events).item() == played
+    return rehearsal
+
+
+def trips(rehearsal):
+    return rehearsal.written["vehicle_trips"].sort("vehicle_id", "start_time").to_dicts()
+
+
+def stops(rehearsal):
+    return rehearsal.written["vehicle_stops"].sort("vehicle_id", "start_time").to_dicts()
+
+
+A_DRIVE = [
+    point(0, 0, 40.0),
+    point(1, 30, 39.5),
+    point(2, 60, 39.0, latitude=0.01),
+    point(3, 0, 38.75, latitude=0.02),
+    point(4, 0, 50.0, latitude=0.02),
+    point(20, 40, 49.0, latitude=0.02),
+]
+
+
+def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehicle_stays():
+    (trip, second) = trips(play(trips_job(), [A_DRIVE]))
+    assert trip.pop("distance_in_metres") == pytest.approx(2223.9, abs=0.1)
+    assert trip.pop("average_speed") == pytest.approx(66.72, abs=0.01)
+    assert trip == {
+        "trip_id": "bus-7@2026-01-01T12:01:00.000000Z",
+        "vehicle_id": "bus-7",
+        "start_time": NOON + MINUTE,
+        "end_time": NOON + 3 * MINUTE,
+        "start_latitude": 0.0,
+        "start_longitude": 10.0,
+        "end_latitude": 0.02,
+        "end_longitude": 10.0,
+        "moving_seconds": 120.0,
+        "idle_seconds": 0.0,
+        "top_speed": 60.0,
+        "fuel_used": 0.75,
+        "n_points": 2,
+        "reason": "STOPPED",
+    }
+    assert (second["n_points"], second["reason"], second["average_speed"]) == (1, "FELL_SILENT", None)
+
+
+def test_stops_run_from_arrival_to_departure_and_each_point_is_in_one_trip_or_stop():
+    rehearsal = play(trips_job(), [A_DRIVE])
+    assert [(stop["start_time"], stop["end_time"], stop["n_points"], stop["reason"]) for stop in stops(rehearsal)] == [
+        (NOON, NOON + MINUTE, 1, "MOVED_ON"),
+        (NOON + 3 * MINUTE, NOON + 20 * MINUTE, 2, "MOVED_ON"),
+    ]
+    assert stops(rehearsal)[1]["latitude"] == 0.02
+
+
+def test_a_stand_shorter_than_stop_after_is_idle_time_of_one_trip():
+    drive = [point(0, 50), point(1, 0), point(3, 3), point(5.99, 50), point(7, 0)]
+    (trip,) = trips(play(trips_job(), [drive]))
+    assert (trip["end_time"], trip["n_points"]) == (NOON + 7 * MINUTE, 4)
+    assert trip["moving_seconds"] == pytest.approx(60 + 60.6)
+    assert trip["idle_seconds"] == pytest.approx(299.4)
+
+
+def test_a_stand_of_just_stop_after_ends_the_trip_and_so_do_points_that_only_stand():
+    assert len(trips(play(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
+    ended = play(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
+    assert [trip["end_time"] for trip in trips(ended)] == [NOON + MINUTE]
+    assert ended.state["n_points"].to_list() == [2]
+
+
+def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before():
+    drive = [point(0, 50), point(1, 0)]
+    assert trips(play(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
+    assert len(trips(play(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_vehicle_that_falls_silent_on_its_way_ends_its_trip_at_its_last_point(split):
+    drive = [point(0, 50, latitude=1.0), point(10, 50, latitude=1.01), point(40.5, 50, latitude=2.0), point(70.5, 50)]
+    rehearsal = play(trips_job(), [[one] for one in drive] if split else [drive])
+    first, second = trips(rehearsal)
+    assert (first["end_time"], first["end_latitude"], first["reason"]) == (NOON + 10 * MINUTE, 1.01, "FELL_SILENT")
+    assert (second["start_time"], second["n_points"]) == (NOON + 40.5 * MINUTE, 2)
+    assert rehearsal.state.height == 0
+
+
+def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
+    fuels = [40.0, None, 39.4, 60.0, None, 59.9]
+    drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]
+    (trip,) = trips(play(trips_job(), [drive]))
+    assert trip["fuel_used"] == 0.7
+    (unread,) = trips(play(trips_job(), [[point(0, 50), point(1, 50, math.nan)]]))
+    assert unread["fuel_used"] is None
+
+
+def test_fuel_burnt_on_the_way_to_the_arrival_counts_and_fuel_burnt_while_standing_does_not():
+    drive = [point(0, 50, 40.0), point(1, 0, None), point(2, 0, 39.0), point(20, 0, 38.0)]
+    (unread_there,) = trips(play(trips_job(), [drive]))
+    assert unread_there["fuel_used"] == 0.0
+    drive[1]["fuel_level"] = 39.75
+    (read_there,) = trips(play(trips_job(), [drive]))
+    assert read_there["fuel_used"] == 0.25
+
+
+def test_a_point_at_the_watermark_is_late_and_one_after_it_is_not():
+    after = {**point(0, 50), "time": NOON + timedelta(microseconds=1)}
+    rehearsal = play(trips_job(), [[point(10, 50)], [point(0, 50), after]])
+    assert rehearsal.written["late.vehicle_trips"]["time"].to_list() == [NOON]
+    assert [trip["n_points"] for trip in trips(rehearsal)] == [2]
+
+
+def test_state_keeps_sums_and_not_the_points_that_have_passed():
+    hours = [[point(minute, minute % 7 * 10) for minute in range(start, start + 60)] for start in range(0, 600, 60)]
+    rehearsal = play(trips_job(), hours, NOON)
+    assert rehearsal.state["end_time"].count() <= 2
+    assert rehearsal.state["end_time"].null_count() == 10
+
+
+def test_a_vehicle_that_jumps_to_the_other_side_of_the_earth_has_a_distance():
+    jump = [point(0, 50, latitude=90.0, longitude=0.0), point(1, 50, latitude=-90.0, longitude=180.0)]
+    (trip,) = trips(play(trips_job(), [jump]))
+    assert trip["distance_in_metres"] == pytest.approx(math.pi * 6_371_008.8)
+
+
+@pytest.mark.parametrize("given", [{"moving_speed": -1}, {"stop_after": "0s"}, {"silence": "x"}, {"stopafter": "1m"}])
+def test_parameters_that_cannot_be_are_refused(given):
+    with pytest.raises(KeyfoldError, match=next(iter(given))):
+        trips_job(**given)
+
+
+SPEEDS = st.sampled_from([0.0, 0.0, 3.0, 3.1, 50.0, 80.0])
+FUELS = st.none() | st.integers(0, 600).map(lambda decilitres: decilitres / 10)
+POINTS = st.lists(
+    st.tuples(
+        st.sampled_from("aab"),
+        st.integers(0, 120),
+        SPEEDS,
+        FUELS,
+        st.floats(-80, 80),
+        st.floats(-180, 180),
+        st.floats(0, 0.999),
+    ),
+    min_size=1,
+    max_size=40,
+)
+CUTS = st.lists(st.integers(0, 40), max_size=6)
+MINUTES = st.integers(1, 40)
+
+
+def in_batches(points, cuts):
+    cuts = sorted(min(cut, len(points)) for cut in cuts)
+    return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, st.integers(0, 200))
+def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definition(
+    drawn, cuts, stop_after, silence, delay, end
+):
+    arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
+    points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
+    job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
+    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
+    split, whole = play(job, in_batches(points, cuts), end), play(job, [points[::-1]], end)
+    assert split.written["late.vehicle_trips"].is_empty()
+    for table in ("vehicle_trips", "vehicle_stops"):
+        # To the last bit.
+        assert_frame_equal(split.written[table], whole.written[table], check_row_order=False, check_exact=True)
+    answer = trip_oracle.follow(points, end, 3.0, stop_after * MINUTE, silence * MINUTE)
+    same_rows(trips(split), answer.trips)
+    same_rows(stops(split), answer.stops)
+    assert split.state["n_points"].sum() == answer.open_points
+
+
+@settings(deadline=None, max_examples=100)
+@given(POINTS, CUTS, MINUTES)
+def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
+    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
+    job = trips_job(watermark_delay=delay * MINUTE)
+    batches = in_batches(points, cuts)
+    rehearsal = play(job, batches)
+    watermark, late, on_time = NOON - timedelta(days=1), [], []
+    for batch in batches:
+        for one in batch:
+            (late if one["time"] <= watermark else on_time).append(one)
+        watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
+    assert rehearsal.written["late.vehicle_trips"].height == len(late)
+    answer = trip_oracle.follow(on_time, LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
+    same_rows(trips(rehearsal), answer.trips)
+    same_rows(stops(rehearsal), answer.stops)
+    assert rehearsal.state.height == 0
+
+
+def same_rows(rows, expected):
+    def order(row):
+        return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"]
+
+    rows, expected = sorted(rows, key=order), sorted(expected, key=order)
+    assert len(rows) == len(expected)
+    for row, other in zip(rows, expected, strict=True):
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            assert value == (pytest.approx(other[name], rel=1e-7, abs=1e-3) if isinstance(value, float) else other[name])
+
+
+def tracks(vehicles, points, seed):
+    """Vehicles that drive, pause, park and fall silent, a point some ten seconds; fuel burns, is filled, goes unread."""
+    chance = np.random.default_rng(seed)
+    frames = []
+    for vehicle in range(vehicles):
+        driving = np.repeat(chance.random(points // 40 + 1) < 0.6, 40)[:points]
+        speed = np.where(driving, chance.uniform(0, 90, points), chance.uniform(0, 2.5, points))
+        seconds = np.cumsum(chance.integers(1, 20, points) + (chance.random(points) < 0.003) * 3_000)
+        metres = np.cumsum(speed / 3.6 * 10)
+        fuel = 60 - np.cumsum(speed) * 2e-4 % 50
+        frames.append(
+            pl.DataFrame(
+                {
+                    "vehicle_id": f"truck-{vehicle}",
+                    "time": pl.Series(seconds * 1_000_000).cast(pl.Duration("us")) + NOON,
+                    "latitude": 48 + metres / 111_000 * 0.6,
+                    "longitude": 11 + metres / 111_000 * 0.5,
+                    "speed": speed,
+                    "fuel_level": pl.Series(fuel).set(pl.Series(chance.random(points) < 0.3), None),
+                }
+            ).select(TELEMETRY.schema.names)
+        )
+    return pl.concat(frames)
+
+
+def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batches():
+    fleet = tracks(20, 1000, seed=1)
+    shift = pl.Series(np.random.default_rng(2).uniform(0, 599, fleet.height) * 1e6).cast(pl.Duration("us"))
+    arriving = fleet.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
+    rehearsal = play(trips_job(), arriving.iter_slices(1500))
+    answer = trip_oracle.follow(fleet.to_dicts(), LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
+    assert len(answer.trips) > 100
+    assert {trip["reason"] for trip in answer.trips} == {"STOPPED", "FELL_SILENT"}
+    same_rows(trips(rehearsal), answer.trips)
+    same_rows(stops(rehearsal), answer.stops)
+
+
+def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse):
+    fleet = tracks(6, 400, seed=3).sort("time")
+    parts = list(fleet.iter_slices(800))
+    lakehouse.events("telemetry").parent.mkdir(parents=True)
+    job, end = trips_job(key_groups=2), NOON + timedelta(days=2)
+    for run, advance_to in ((parts[:2], None), (parts[2:], end)):
+        for part in run:
+            part.write_delta(str(lakehouse.events("telemetry")), mode="append")
+        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch="1b"))
+        assert done.counts.events == sum(part.height for part in run)
+    whole = play(job, [fleet], end)
+    for table in ("vehicle_trips", "vehicle_stops"):
+        found = pl.read_delta(str(lakehouse.table(table)))
+        assert_frame_equal(found, whole.written[table], check_row_order=False, check_exact=True)
+    balance = check_conservation(spark, lakehouse, job)
+    assert (balance.events_read, balance.in_outputs, balance.late) == (fleet.height, fleet.height, 0)
