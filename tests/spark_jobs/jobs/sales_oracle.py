@@ -77,4 +77,7 @@ def _models(purchase: Sale) -> list[str]:
 
 
 def _order(purchase: Sale) -> tuple:
-    return purchase["time"], purchase["quantity"], _models(purchase)
+    """By time, quantity, and models as they came, where what is not there is before what is."""
+    models = purchase.get("models")
+    told = [(model is not None, model or "") for model in models or []]
+    return purchase["time"], purchase["quantity"], models is not None, told

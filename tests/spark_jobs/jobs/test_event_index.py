@@ -1,0 +1,221 @@
+"""The step of the event index, without Spark, against a sort and a count in plain Python."""
+
+import random
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
+from tests.spark_jobs.jobs.playing import play
+from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
+
+LONG_PAST_ALL = NOON + timedelta(days=30)
+
+
+def index_job(**parameters):
+    return build_job(EVENT_INDEX, parameters)
+
+
+def sales_index(**parameters):
+    return index_job(stream="sales", key="item", **parameters)
+
+
+def point(ride, index, minutes, status="enroute"):
+    return {
+        "ride_id": ride,
+        "point_idx": index,
+        "latitude": 40.7,
+        "longitude": -74.0,
+        "timestamp": NOON + timedelta(minutes=minutes),
+        "ride_status": status,
+    }
+
+
+def points_frame(points):
+    return pl.DataFrame(points, schema=polars_schema(RIDE_POINTS.schema), orient="row")
+
+
+def indexes(rehearsal, *columns):
+    return rehearsal.written["event_index"].select(*columns, "event_index").rows()
+
+
+def play_points(job, batches, end: datetime | None = LONG_PAST_ALL):
+    return play(job, [points_frame(batch) for batch in batches], end)
+
+
+def test_events_of_a_key_are_numbered_from_nought_in_order_of_time():
+    points = [point("a", 2, 9), point("b", 0, 4), point("a", 1, 5), point("a", 0, 0)]
+    assert indexes(play_points(index_job(), [points]), "ride_id", "point_idx") == [
+        ("a", 0, 0),
+        ("a", 1, 1),
+        ("a", 2, 2),
+        ("b", 0, 0),
+    ]
+
+
+def test_all_columns_of_the_stream_are_in_the_output():
+    for name, stream in STREAMS.items():
+        key = stream.schema.names[0]
+        assert index_job(stream=name, key=key).output.names == [*stream.schema.names, "event_index"]
+
+
+def test_numbers_go_on_where_they_stopped_in_the_next_batch_and_after_a_restart():
+    batches = [[point("a", 0, 0), point("a", 1, 20)], [point("a", 2, 40)], [point("a", 3, 60)]]
+    assert indexes(play_points(index_job(), batches), "point_idx") == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
+def test_an_event_waits_until_the_watermark_has_passed_it():
+    batch = [[point("a", 0, 0), point("a", 1, 5)]]
+    assert play_points(index_job(), batch, end=NOON - timedelta(seconds=1)).written["event_index"].height == 0
+    at_its_time = play_points(index_job(), batch, end=NOON)
+    assert indexes(at_its_time, "point_idx") == [(0, 0)]
+    assert at_its_time.state["deadline"].to_list() == [None, NOON + timedelta(minutes=5)]
+
+
+def test_an_event_behind_the_watermark_takes_the_next_number_at_once():
+    batches = [[point("a", 0, 0), point("a", 1, 60)], [point("a", 2, 61)], [point("a", 3, 1), point("b", 0, 1)]]
+    rehearsal = play_points(index_job(), batches, end=None)
+    assert indexes(rehearsal, "ride_id", "point_idx") == [("a", 0, 0), ("a", 3, 1), ("b", 0, 0)]
+    assert rehearsal.written["late.event_index"].height == 0
+
+
+def test_ties_are_broken_by_all_other_columns_with_what_is_missing_first():
+    tied = [
+        sale("cup", 2, models=["b"]),
+        sale("cup", 2, models=["a", "c"]),
+        sale("cup", 2, price=1.0),
+        sale("cup", 2),
+        sale("cup", 1, country="Wales"),
+    ]
+    orders = []
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(tied, len(tied))
+        orders.append(
+            indexes(play(sales_index(), [sales_frame(shuffled)], LONG_PAST_ALL), "quantity", "price", "models")
+        )
+    assert orders == [orders[0]] * 5
+    assert [row[:3] for row in orders[0]] == [
+        (1, None, None),
+        (2, None, None),
+        (2, 1.0, None),
+        (2, None, ["a", "c"]),
+        (2, None, ["b"]),
+    ]
+
+
+def test_events_that_are_the_same_each_have_a_number():
+    rehearsal = play(sales_index(), [sales_frame([sale()] * 3), sales_frame([sale()] * 2)], LONG_PAST_ALL)
+    assert indexes(rehearsal) == [(0,), (1,), (2,), (3,), (4,)]
+
+
+def test_a_key_may_have_many_columns():
+    sales = [sale("cup", quantity, minutes) for minutes, quantity in enumerate([1, 2, 1, 2, 1])]
+    rehearsal = play(index_job(stream="sales", key="item, quantity"), [sales_frame(sales)], LONG_PAST_ALL)
+    assert sorted(indexes(rehearsal, "quantity")) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+
+
+def test_counters_stay_for_ever_without_a_timer():
+    state = play_points(index_job(), [[point("a", 0, 0), point("b", 0, 0), point("a", 1, 1)]]).state
+    assert state.select("ride_id", "next_index", "deadline").sort("ride_id").rows() == [("a", 2, None), ("b", 1, None)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"stream": "sails"}, "no stream 'sails'; streams there: ride_points"),
+        ({"key": "ride"}, "no ride to number its events by.*ride_id, point_idx"),
+        ({"stream": "sales", "key": "item,invoice"}, "no invoice to number.*every event has"),
+        ({"key": "timestamp"}, "no timestamp to number"),
+        ({"key": "ride_id,ride_id"}, "no ride_id to number.*each once"),
+        ({"key": []}, "key="),
+    ],
+)
+def test_a_stream_or_key_that_cannot_be_is_refused_with_what_can(parameters, told):
+    with pytest.raises(KeyfoldError, match=told):
+        index_job(**parameters)
+
+
+@st.composite
+def sales_in_batches(draw):
+    """Sales of a few items, with many ties and many that are the same, in any order and any split."""
+    one = st.tuples(
+        st.sampled_from(["cup", "hat"]),
+        st.integers(0, 2),
+        st.integers(0, 30),
+        st.sampled_from([None, 0.5, 1.0]),
+        st.sampled_from([None, [], ["a"], ["a", "b"]]),
+    )
+    drawn = draw(st.lists(one, min_size=1, max_size=25))
+    sales = [
+        sale(item, quantity, minutes, price=price, models=models) for item, quantity, minutes, price, models in drawn
+    ]
+    cuts = sorted(draw(st.lists(st.integers(0, len(sales)), max_size=5)))
+    return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
+
+
+def numbered(sales, counters=None):
+    """Each item's sales in order of time and of all that they say, and the number of each, by plain Python."""
+    counters = defaultdict(int) if counters is None else counters
+    rows = []
+    for one in sorted(sales, key=order):
+        rows.append((*order(one), counters[one["item"]]))
+        counters[one["item"]] += 1
+    return sorted(rows)
+
+
+def order(one):
+    """All that a sale says, by which it is sorted: what is missing is before what is there."""
+    price, models = one.get("price"), one.get("models")
+    return (
+        one["item"], one["time"], one["quantity"], models is not None, models or [], price is not None, price or 0.0
+    )  # fmt: skip
+
+
+def found(rehearsal):
+    return sorted((*order(row), row["event_index"]) for row in rehearsal.written["event_index"].to_dicts())
+
+
+@settings(deadline=None, max_examples=120)
+@given(sales_in_batches())
+def test_every_order_and_split_within_the_delay_gives_the_same_numbers(batches):
+    rehearsal = play(sales_index(watermark_delay="1h"), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
+    assert found(rehearsal) == numbered(list(chain(*batches)))
+
+
+@settings(deadline=None, max_examples=120)
+@given(sales_in_batches(), st.integers(1, 20))
+def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
+    delay = timedelta(minutes=delay)
+    rehearsal = play(sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
+    watermark, waiting, counters, expected = datetime(1970, 1, 1, tzinfo=UTC), [], defaultdict(int), []
+    for batch in [*batches, []]:
+        waiting += batch
+        expected += numbered([one for one in waiting if one["time"] <= watermark], counters)
+        waiting = [one for one in waiting if one["time"] > watermark]
+        watermark = max([watermark, *(one["time"] - delay for one in batch)])
+    expected += numbered(waiting, counters)
+    assert found(rehearsal) == sorted(expected)
+    assert rehearsal.written["late.event_index"].height == 0
+
+
+def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(shared_data):
+    database = retail(shared_data)
+    expected = database.sql(
+        "SELECT *, row_number() OVER (PARTITION BY item ORDER BY time, quantity, models NULLS FIRST, price, "
+        "invoice, customer NULLS FIRST, country) - 1 AS event_index FROM sales"
+    ).pl().cast(pl.Schema(polars_schema(sales_index().output))).select(*SALES.schema.names, "event_index")  # fmt: skip
+    days = retail_days(database)
+    for batches in ([*days[:1], pl.concat(days[1:])], [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
+        rehearsal = play(sales_index(), batches, datetime(2011, 12, 31, tzinfo=UTC))
+        table = rehearsal.written["event_index"]
+        assert table.height == 209_029
+        assert table.sort("item", "event_index").equals(expected.sort("item", "event_index"))

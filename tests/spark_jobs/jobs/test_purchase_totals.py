@@ -1,0 +1,194 @@
+"""The step of purchase totals, without Spark, against a dictionary of sets in plain Python."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.rehearsal import Rehearsal
+from tests.spark_jobs.jobs.playing import merged, play, restart
+from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
+from tests.spark_jobs.jobs.sales_oracle import Totals
+
+LONG_PAST_ALL = NOON + timedelta(days=30)
+BOTH = pytest.mark.parametrize("order", ["arrival", "event_time"])
+
+
+def totals_job(**parameters):
+    return build_job(PURCHASE_TOTALS, parameters)
+
+
+def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL):
+    return play(job, [sales_frame(batch).select(PURCHASE.names) for batch in batches], end)
+
+
+def changes(rehearsal):
+    return rehearsal.written["purchase_totals"].rows()
+
+
+def latest(rehearsal, job):
+    return merged(rehearsal, job, "latest_purchase_totals").rows()
+
+
+def as_written(rows):
+    """Rows in the columns of the table, in an order of their own."""
+    return pl.DataFrame(rows, schema=polars_schema(PURCHASE_TOTAL), orient="row").sort(PURCHASE_TOTAL.names)
+
+
+def assert_same_changes(rehearsal, expected):
+    found = rehearsal.written["purchase_totals"].sort(PURCHASE_TOTAL.names)
+    assert found.equals(expected), f"{found}\n{expected}"
+
+
+WATCHES = [
+    sale("Watch", 2, 0, models=["Series 7", "Series 8"]),
+    sale("Phone", 1, 1, models=["14"]),
+    sale("Watch", 3, 2, models=["Series 8", "Series 6"]),
+    sale("Watch", -1, 3),
+]
+
+
+def test_the_columns_are_those_that_were_asked_for():
+    assert PURCHASE_TOTAL.names == ["item", "delta_quantity", "cumulative_quantity", "models", "event_time"]
+
+
+@BOTH
+def test_each_purchase_says_what_its_item_has_come_to(order):
+    rows = play_sales(totals_job(order=order), [WATCHES]).written["purchase_totals"].filter(item="Watch").rows()
+    assert rows == [
+        ("Watch", 2, 2, ["Series 7", "Series 8"], NOON),
+        ("Watch", 3, 5, ["Series 6", "Series 7", "Series 8"], NOON + timedelta(minutes=2)),
+        ("Watch", -1, 4, ["Series 6", "Series 7", "Series 8"], NOON + timedelta(minutes=3)),
+    ]
+
+
+@BOTH
+def test_the_latest_totals_are_one_row_an_item(order):
+    job = totals_job(order=order)
+    assert latest(play_sales(job, [WATCHES[:1], WATCHES[1:]], end=None), job) == [
+        ("Phone", 1, ["14"]),
+        ("Watch", 4, ["Series 6", "Series 7", "Series 8"]),
+    ]
+
+
+def test_an_item_of_which_no_model_was_told_has_an_empty_set():
+    untold = [sale(models=None), sale(models=[]), sale(models=[""]), sale(models=[None])]
+    assert [row[3] for row in changes(play_sales(totals_job(), [untold]))] == [[]] * 4
+
+
+def test_within_a_batch_purchases_are_added_in_order_of_event_time():
+    batch = [sale("cup", 5, 9, models=["b"]), sale("cup", 1, 1, models=["a"])]
+    assert [row[1:4] for row in changes(play_sales(totals_job(), [batch]))] == [(1, 1, ["a"]), (5, 6, ["a", "b"])]
+
+
+def test_by_arrival_rows_come_out_at_once_and_by_event_time_when_the_watermark_has_passed():
+    batch = [sale("cup", 1, 0), sale("cup", 2, 30)]
+    assert len(changes(play_sales(totals_job(), [batch], end=None))) == 2
+    waits = play_sales(totals_job(order="event_time"), [batch], end=None)
+    assert [row[1] for row in changes(waits)] == [1]
+    assert waits.state["deadline"].to_list() == [None, NOON + timedelta(minutes=30)]
+
+
+@BOTH
+def test_a_purchase_behind_the_watermark_is_counted_and_comes_out_at_once(order):
+    rehearsal = play_sales(totals_job(order=order), [[sale("cup", 1, 100)], [sale("cup", 2, 0)]], end=None)
+    expected = [(1, 1), (2, 3)] if order == "arrival" else [(2, 2)]
+    assert [row[1:3] for row in changes(rehearsal)] == expected
+    assert rehearsal.written["late.purchase_totals"].height == 0
+
+
+def test_the_latest_totals_count_what_still_waits():
+    job = totals_job(order="event_time")
+    rehearsal = play_sales(job, [[sale("cup", 1, models=["a"])], [sale("cup", 2, models=["b"])]], end=None)
+    assert changes(rehearsal) == []
+    assert latest(rehearsal, job) == [("cup", 3, ["a", "b"])]
+
+
+@BOTH
+def test_totals_stay_for_ever_and_without_waiting_purchases_no_timer_does(order):
+    state = play_sales(totals_job(order=order), [WATCHES]).state
+    assert sorted(state["item"]) == ["Phone", "Watch"]
+    assert state["deadline"].is_null().all()
+
+
+def test_an_order_that_is_none_is_refused():
+    with pytest.raises(KeyfoldError, match="order='random'"):
+        totals_job(order="random")
+
+
+MODELS = st.one_of(st.none(), st.lists(st.one_of(st.none(), st.sampled_from(["", "a", "b", "Ü", "\0"])), max_size=3))
+
+
+@st.composite
+def purchases_in_batches(draw):
+    """Purchases of a few items, with many ties, in any order and any split."""
+    one = st.tuples(st.sampled_from(["cup", "hat", "pot"]), st.integers(-3, 3), st.integers(0, 40), MODELS)
+    drawn = draw(st.lists(one, min_size=1, max_size=25))
+    purchases = [sale(item, quantity, minutes, models=models) for item, quantity, minutes, models in drawn]
+    cuts = sorted(draw(st.lists(st.integers(0, len(purchases)), max_size=5)))
+    return [purchases[a:b] for a, b in zip([0, *cuts], [*cuts, len(purchases)], strict=True)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(purchases_in_batches(), st.integers(1, 30))
+def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay):
+    job, oracle = totals_job(watermark_delay=timedelta(minutes=delay)), Totals()
+    expected = [row for batch in batches for row in oracle.add(batch)]
+    rehearsal = play_sales(job, batches)
+    assert_same_changes(rehearsal, as_written(expected))
+    assert latest(rehearsal, job) == oracle.latest()
+
+
+@settings(deadline=None, max_examples=100)
+@given(purchases_in_batches())
+def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of_changes(batches):
+    job, oracle = totals_job(order="event_time", watermark_delay="1h"), Totals()
+    expected = oracle.add(list(chain(*batches)))
+    rehearsal = play_sales(job, batches)
+    assert_same_changes(rehearsal, as_written(expected))
+    assert latest(rehearsal, job) == oracle.latest()
+
+
+@settings(deadline=None, max_examples=100)
+@given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]))
+def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batches, delay, order):
+    job, oracle = totals_job(order=order, watermark_delay=timedelta(minutes=delay)), Totals()
+    rehearsal = Rehearsal(job)
+    for batch in batches:
+        oracle.add(batch)
+        rehearsal.batch(sales_frame(batch).select(PURCHASE.names))
+        restart(rehearsal)
+        assert latest(rehearsal, job) == oracle.latest()
+        assert rehearsal.written["late.purchase_totals"].height == 0
+
+
+@pytest.fixture(scope="module")
+def days(shared_data):
+    return [day.select(PURCHASE.names) for day in retail_days(retail(shared_data))]
+
+
+@pytest.fixture(scope="module")
+def answer(days):
+    """Days follow one another: added up a day at a time or all at once, they come to the same."""
+    oracle = Totals()
+    expected = as_written([row for day in days for row in oracle.add(day.to_dicts())])
+    return expected, oracle.latest()
+
+
+@BOTH
+@pytest.mark.parametrize("split", ["a batch a day", "one batch"])
+def test_every_purchase_of_the_real_shop_agrees_with_a_dictionary_of_sets(days, answer, order, split):
+    batches = days if split == "a batch a day" else [pl.concat(days)]
+    job, (expected, latest_expected) = totals_job(order=order), answer
+    rehearsal = play(job, batches, end=datetime(2011, 12, 31, tzinfo=UTC))
+    assert expected.height == 209_029
+    assert_same_changes(rehearsal, expected)
+    assert latest(rehearsal, job) == latest_expected
+    assert rehearsal.state.height == 3_514

@@ -1,0 +1,63 @@
+"""The jobs on sales, end to end: real sales in a Delta table, Spark, restarts, one split and another, one answer."""
+
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTALS
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.lakehouse import Lakehouse
+from tests.spark_jobs.jobs.playing import merged, play
+from tests.spark_jobs.jobs.sales_data import retail, retail_days, with_window
+
+END = datetime(2011, 1, 1, tzinfo=UTC)
+A_FILE_A_BATCH = RunOptions(max_bytes_per_batch="1b")
+
+
+@pytest.fixture(scope="module")
+def days(shared_data):
+    return retail_days(retail(shared_data))[:3]
+
+
+def run_in_parts(spark, home, job, parts, options=None):
+    """Run the job once for each part of the sales, as they come, and at last let event time reach the end."""
+    lakehouse = Lakehouse(home)
+    lakehouse.events("sales").parent.mkdir(parents=True)
+    for number, part in enumerate(parts, start=1):
+        for day in part:
+            day.write_delta(str(lakehouse.events("sales")), mode="append")
+        run_job(spark, lakehouse, job, options=options, advance_to=END if number == len(parts) else None)
+    balance = check_conservation(spark, lakehouse, job)
+    assert balance.balanced
+    assert balance.events_read == sum(day.height for part in parts for day in part)
+    assert (balance.open_events, balance.late) == (0, 0)
+    return {table.name: pl.read_delta(str(lakehouse.table(table.name))) for table in job.tables[:-1]}
+
+
+@pytest.mark.parametrize(
+    ("template", "parameters", "events"),
+    [
+        (TOP_PRODUCTS, {"k": 5}, with_window),
+        (PURCHASE_TOTALS, {"order": "event_time"}, lambda sales: sales.select(PURCHASE.names)),
+        (EVENT_INDEX, {"stream": "sales", "key": ["item"]}, lambda sales: sales),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_real_sales_give_one_answer_in_one_batch_in_many_and_over_restarts(
+    spark, tmp_path, days, template, parameters, events
+):
+    job = build_job(template, {"key_groups": 4, **parameters})
+    at_once = run_in_parts(spark, tmp_path / "at_once", job, [[pl.concat(days)]])
+    in_parts = run_in_parts(spark, tmp_path / "in_parts", job, [days[:1], days[1:]], A_FILE_A_BATCH)
+    rehearsal = play(job, [events(pl.concat(days))], END)
+    for table in job.tables[:-1]:
+        rows = merged(rehearsal, job, table.name) if table.key else rehearsal.written[table.name]
+        expected = rows.sort(rows.columns)
+        assert expected.height > 0
+        for found in (at_once, in_parts):
+            assert found[table.name].select(rows.columns).sort(rows.columns).equals(expected)
