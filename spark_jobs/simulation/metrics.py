@@ -98,7 +98,7 @@ def metrics_table(
     character = np.random.default_rng(_CHARACTERS).random((series, 5)).T[:, :, None]
     level = 20 + 60 * character[0]
     period = (40 + 50 * character[3]) * 60 * SECOND
-    fast = 0.05 * level * np.sin(2 * np.pi * times / period)
+    fast = _fast(level, period, times)
     daily = (0.1 + 0.2 * character[1]) * level * np.sin(2 * np.pi * (times / DAY + character[2]))
     values = level + daily + fast + rng.normal(0, 0.015, (series, len(times))) * level
     planted = []
@@ -107,7 +107,8 @@ def metrics_table(
         lasts = int(rng.integers(1, 3, endpoint=True)) if kind == "spike" else min(72, max(12, len(times) // 12))
         begins = int(rng.uniform(0.5, 0.8) * len(times))
         window = slice(begins, begins + lasts)
-        values[at, window] = _anomalous(kind, values[at], window, float(level[at, 0]), float(period[at, 0]), times)
+        quicker = _fast(level[at], period[at] / 3, times[window]) - fast[at, window]
+        values[at, window] = _anomalous(kind, values[at, window], float(level[at, 0]), quicker)
         begin, end = (moment(times[window][edge]) for edge in (0, -1))
         planted.append(PlantedAnomaly(keys[at], kind, begin, end))
     table = pl.DataFrame(
@@ -124,15 +125,19 @@ def _keys(count: int) -> list[str]:
     return [*SERIES[:count], *(f"servers/host-{number:05}" for number in range(len(SERIES), count))]
 
 
-def _anomalous(kind: AnomalyKind, values: Floats, window: slice, level: float, period: float, times: Ints) -> Floats:
-    """The values within the window, as the anomaly makes them."""
+def _fast(level: Floats, period: Floats, times: Ints) -> Floats:
+    return 0.08 * level * np.sin(2 * np.pi * times / period)
+
+
+def _anomalous(kind: AnomalyKind, values: Floats, level: float, quicker: Floats) -> Floats:
+    """The values of a window as the anomaly makes them; `quicker` takes the fast course to three times its pace."""
     if kind == "spike":
-        return values[window] + level
+        return values + level
     if kind == "level shift":
-        return values[window] + 0.5 * level
+        return values + 0.5 * level
     if kind == "flat line":
-        return np.full(len(values[window]), values[window][0])
-    return values[window] + 0.15 * level * np.sin(2 * np.pi * times[window] / (period / 3))
+        return np.full(len(values), values[0])
+    return values + quicker
 
 
 def _make(rng: np.random.Generator, wish: Wish) -> Made:

@@ -69,7 +69,7 @@ def simulate(
     files = simulator.files if files is None else files
     _check(simulator, size, hours, files, start)
     begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
-    end = begin + timedelta(hours=hours)
+    end = (begin + timedelta(hours=hours)).replace(microsecond=0)  # as the names of the files tell the next call
     rng = np.random.default_rng(seed)
     made = simulator.make(rng, Wish(size, microseconds(begin), microseconds(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))

@@ -76,8 +76,8 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
     driven = np.cumsum(speed * (TICK / 3.6), axis=1)
     latitude, longitude = _on_the_round(driven)
     fuel = _fuel(rng, driven, parked)
-    jitter = rng.integers(-2000, 2000, speed.shape, endpoint=True) * 1000
-    time = np.maximum(ticks[None, :] + jitter, ticks[0])
+    early = rng.integers(0, 4000, speed.shape, endpoint=True) * 1000
+    time = np.maximum(ticks[None, :] - early, ticks[0])
     # Moving, just come to stand, or every sixth tick of its own.
     moving = speed > 0
     stopped = np.diff(moving, axis=1, prepend=False) & ~moving

@@ -7,6 +7,7 @@ from statistics import mean, median
 
 import numpy as np
 import polars as pl
+import pytest
 
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.contract import microseconds
@@ -46,7 +47,7 @@ def test_each_planted_anomaly_stands_out_from_its_series_in_its_own_way(calls):
             for one in samples
             if anomaly.start - hour <= one["time"] < anomaly.start or anomaly.end < one["time"] <= anomaly.end + hour
         ]
-        outside = [one["value"] for one in samples if not anomaly.start <= one["time"] <= anomaly.end]
+        before = [one["value"] for one in samples if one["time"] < anomaly.start]
         assert anomaly.start > START + timedelta(hours=30), "there is time to learn"
         if anomaly.kind == "spike":
             assert 1 <= len(inside) <= 3
@@ -56,7 +57,8 @@ def test_each_planted_anomaly_stands_out_from_its_series_in_its_own_way(calls):
         elif anomaly.kind == "flat line":
             assert len(set(inside)) == 1 < len(inside)
         else:
-            assert restlessness(inside) > 2 * restlessness(outside)
+            assert pace(inside) == pytest.approx(3 * pace(before[-len(inside) :]), rel=0.2)
+            assert max(inside) < 1.15 * max(around), "it goes faster, and not further"
     troubled = {anomaly.key for anomaly in call.summary.anomalies}
     assert len(troubled) == len(call.summary.anomalies) == 6
 
@@ -88,5 +90,10 @@ def test_the_end_of_a_first_call_is_found_from_the_folder(tmp_path):
     assert simulate("metrics", tmp_path, size=3).start == first.end
 
 
-def restlessness(values: list[float]) -> float:
-    return mean(abs(after - before) for before, after in pairwise(values))
+def pace(values: list[float]) -> float:
+    """The strongest frequency among those of less than two hours a period, in cycles a sample."""
+    steps = np.diff(values, prepend=values[0])
+    strength = np.abs(np.fft.rfft(steps - steps.mean(), n=16 * len(steps)))
+    frequencies = np.fft.rfftfreq(16 * len(steps))
+    strength[frequencies < 1 / 24] = 0
+    return float(frequencies[strength.argmax()])

@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from spark_jobs.simulation import simulate
 from spark_jobs.simulation.contract import SECOND, microseconds
-from spark_jobs.simulation.telemetry import telemetry_table
+from spark_jobs.simulation.telemetry import TelemetrySimulation, telemetry_table
 from spark_jobs.streams import TELEMETRY
 from tests.spark_jobs.simulation.conftest import START
-from tests.spark_jobs.simulation.reading import HOUR, MINUTE
+from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
 
 
 def test_reports_come_every_ten_seconds_on_the_way_and_every_minute_at_rest(calls):
@@ -71,13 +72,15 @@ def test_fuel_goes_down_on_the_way_and_up_only_where_a_vehicle_stands(calls):
     assert filled > 0 < without_gauge
 
 
-def test_some_vehicles_fall_silent_on_the_way_and_no_others(calls):
-    call, _ = calls("telemetry")
-    assert len(call.summary.silent) == 2
-    for vehicle in call.found.keys:
-        last = call.found.of(vehicle)[-1]
-        silent = call.summary.end - last["time"] > 2 * MINUTE
-        assert silent == (vehicle in call.summary.silent)
+def test_some_vehicles_fall_silent_on_the_way_and_no_others(tmp_path):
+    made = simulate("telemetry", tmp_path, size=48, hours=2, start=START)
+    assert isinstance(made, TelemetrySimulation)
+    assert len(made.silent) == 6
+    found = read("telemetry", tmp_path, tmp_path.iterdir())
+    for vehicle in found.keys:
+        last = found.of(vehicle)[-1]
+        silent = made.end - last["time"] > 2 * MINUTE
+        assert silent == (vehicle in made.silent)
         assert not silent or last["speed"] > 0
 
 
