@@ -1,6 +1,7 @@
 """The counts of what was ingested, and the ledger that keeps them in step with the tables.
 
 SOURCE/source.json            the landing folder, the checkpoint's name in Delta, totals of earlier checkpoints
+SOURCE/admitted/              links to the files that are whole, which is what Spark lists
 SOURCE/pending.json           counts of a batch about to be committed
 SOURCE/batches/<id>.json      counts of a committed batch, and the totals up to it
 
@@ -55,6 +56,7 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
+        self.links = folder / "admitted"
         self._source = folder / "source.json"
         self._pending = folder / "pending.json"
         self._batches = folder / "batches"
@@ -82,10 +84,14 @@ class Ledger:
                 self._pending.unlink()
         if not (self.checkpoint / "metadata").exists():
             carried = asdict(self.totals())
-            source = {"landing": str(landing), "checkpoint": str(uuid.uuid4()), "carried": carried}
+            source = {"landing": str(landing), "checkpoint": str(uuid.uuid4()), "carried": carried, "admits": True}
             write_json(self._source, source)
             shutil.rmtree(self._batches, ignore_errors=True)
         return settled
+
+    def admits(self) -> bool:
+        """Whether the checkpoint knows files by their links; one made before there were any knows the files themselves."""
+        return read_json(self._source).get("admits", False)
 
     def name(self) -> str:
         """What Delta knows this source's checkpoint by."""
