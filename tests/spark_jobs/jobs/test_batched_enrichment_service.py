@@ -6,13 +6,16 @@ import socket
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import pytest
 from pyspark import cloudpickle
 
 from spark_jobs.enrichment.client import TOKEN_VARIABLE
 from spark_jobs.enrichment.service import DemoService
 from spark_jobs.enrichment.work import ServiceSettings
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed import sink
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.rehearsal import Rehearsal
@@ -178,21 +181,34 @@ def test_real_ride_points_are_enriched_each_once(shared_data):
     assert stats["events"] == 25_545
 
 
-def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_and_a_second_run_none(spark, lakehouse):
+def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(spark, lakehouse, monkeypatch):
     events = points(10_000)
     lakehouse.events("ride_points").parent.mkdir(parents=True)
     for part in events.iter_slices(5_000):
         part.write_delta(str(lakehouse.events("ride_points")), mode="append")
     end = NOON + timedelta(hours=1)
+
+    def die(*_):
+        raise RuntimeError("power cut")
+
     with demo_service() as demo:
         job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        with monkeypatch.context() as patch:
+            patch.setattr(sink, "_write_once", die)
+            with pytest.raises(KeyfoldError, match="power cut"):
+                run_job(spark, lakehouse, job, advance_to=end)
+        lost = demo.stats()
+        assert lost["calls"] >= 16
+
         ran = run_job(spark, lakehouse, job, advance_to=end)
         stats = demo.stats()
         first = pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx")
         assert (ran.counts.events, ran.counts.rows[NAME], ran.counts.rows[DEAD_LETTERS]) == (10_000, 10_000, 0)
-        assert stats["calls"] <= 20 + 4
         assert first.select(events.columns).equals(events)
-        assert first["idempotency_key"].n_unique() == stats["calls"]
+        # What was asked before the crash was asked again with the same keys, and nothing was worked on twice.
+        batches = stats["calls"] - stats["repeated_calls"]
+        assert batches == first["idempotency_key"].n_unique() <= 20 + 4
+        assert (stats["repeated_calls"], stats["events"]) == (lost["calls"], 10_000)
 
         again = run_job(spark, lakehouse, job)
         assert again.counts.rows[NAME] == 0
@@ -205,5 +221,5 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_and_a_secon
         afresh = run_job(spark, lakehouse, job, mode="full_refresh", advance_to=end, options=options)
         assert len(afresh.batch_seconds) > 2
         assert pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx").equals(first)
-        assert demo.stats()["repeated_calls"] == stats["calls"]
+        assert demo.stats()["calls"] == stats["calls"] + batches
         assert demo.stats()["events"] == 10_000
