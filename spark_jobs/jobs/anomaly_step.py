@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.anomaly_learning import Learn, period_start
-from spark_jobs.jobs.prediction_changes import NONE, Labels, emit_all, find_changes
+from spark_jobs.jobs.prediction_changes import NONE, emit_all, find_changes
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, Step
 from spark_jobs.models.protocol import Model
-from spark_jobs.models.runs import Integers, key_runs
+from spark_jobs.models.runs import Integers, in_order, key_runs
 from spark_jobs.streams import METRICS, TIMESTAMP
 
 ANOMALY_PREDICTION = pa.schema(
@@ -123,15 +123,14 @@ class AnomalyStep:
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
         waiting = waiting.with_columns(deadline=self._due())
         is_due = waiting["deadline"] <= clock.watermark
-        ready = waiting.filter(is_due).sort("key", "timestamp", "value")
-        ready = ready.select("key", "value", event_time="timestamp")
+        ready = in_order(waiting.filter(is_due).select("key", "value", event_time="timestamp"))
         waiting = waiting.filter(~is_due)
 
         kept = self._with_new(self._kept(state), ready)
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
         for life, part in self._lives(kept.models, ready):
             if life:
-                kept, gone = self._retire(kept, kept.models["key"].is_in(part["key"].implode()))
+                kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
             heard = self._hear(self._with_new(kept, part), part)
             output.append(heard.output)
@@ -162,7 +161,8 @@ class AnomalyStep:
 
     def _with_new(self, kept: _Kept, events: pl.DataFrame) -> _Kept:
         """Give each key that has none a model that has learned nothing."""
-        keys = events.select(pl.col("key").unique().sort()).join(kept.models, on="key", how="anti")["key"]
+        keys = _keys(events)
+        keys = keys.filter(~keys.is_in(kept.models["key"].implode()))
         new = self.model.initial(keys).with_columns(
             events_learned=pl.lit(0, pl.Int64),
             last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
@@ -191,7 +191,7 @@ class AnomalyStep:
 
     def _hear(self, kept: _Kept, events: pl.DataFrame) -> _Heard:
         """Predict and learn events, and find the predictions to emit."""
-        keys = events["key"].unique().implode()
+        keys = _keys(events).implode()
         is_heard, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
         models = kept.models.filter(is_heard).sort("key")
         runs = key_runs(models, events)
@@ -207,7 +207,7 @@ class AnomalyStep:
             last_score = models["score"].to_numpy()[runs.model]
             emitted = find_changes(labels, scores, runs.starts, runs.counts, last_label, last_score, self.min_change)
         rows = events.hstack(predictions).with_columns(
-            score=pl.Series(scores), label=_text(labels), previous_label=_text(emitted.label_before)
+            score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(emitted.label_before)
         )
         ends = runs.starts + runs.counts - 1
         heard = learned.models.with_columns(
@@ -216,8 +216,8 @@ class AnomalyStep:
             score=_placed(pl.Series(emitted.score), runs.model),
         )
         return _Heard(
-            output=rows.filter(pl.Series(emitted.is_emitted)).select(ANOMALY_PREDICTION.names),
-            latest=rows[ends].select(LATEST_PREDICTION.names),
+            output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
+            latest=_named(rows[ends]).select(LATEST_PREDICTION.names),
             kept=_Kept(
                 pl.concat([kept.models.filter(~is_heard), heard.select(kept.models.columns)]),
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
@@ -226,11 +226,14 @@ class AnomalyStep:
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Whether a model has been silent for long enough, and no event waits that came in time to go on."""
-        first = waiting.group_by("key").agg(pl.col("timestamp").min().alias("next"))
         silent_at = pl.col("last_event_time") + self.forget_after
+        is_silent = models.select(silent_at <= clock.watermark).to_series()
+        if not is_silent.any():
+            return is_silent
+        first = waiting.group_by("key").agg(pl.col("timestamp").min().alias("next"))
         goes_on = (pl.col("next") <= silent_at).fill_null(value=False)
         joined = models.join(first, on="key", how="left", maintain_order="left")
-        return joined.select((silent_at <= clock.watermark) & ~goes_on).to_series()
+        return is_silent & ~joined.select(goes_on).to_series()
 
     def _retire(self, kept: _Kept, where: pl.Series) -> tuple[_Kept, pl.DataFrame]:
         """Forget models; give what `retired_models` tells of them."""
@@ -251,9 +254,15 @@ class AnomalyStep:
         return pl.concat(rows, how="diagonal").select(state_schema(self.model).names)
 
 
-def _text(labels: Labels) -> pl.Series:
-    """Labels as the tables show them; NULL for none."""
-    return pl.Series(labels).replace_strict({NONE: None, 0: LABELS[0], 1: LABELS[1]}, return_dtype=pl.String)
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with labels as the tables show them; NULL for none."""
+    names = {NONE: None, 0: LABELS[0], 1: LABELS[1]}
+    return rows.with_columns(pl.col("label", "previous_label").replace_strict(names, return_dtype=pl.String))
+
+
+def _keys(events: pl.DataFrame) -> pl.Series:
+    """The keys of events that lie key by key."""
+    return events["key"].rle().struct.field("value")
 
 
 def _placed(of_runs: pl.Series, model: Integers) -> pl.Series:

@@ -1,0 +1,83 @@
+"""Anomaly predictions of a million readings beside plain Polars: `python -m benchmarks.jobs.anomaly_predictions`.
+
+Both score the same table of readings in the order of their time, keys among each other, by the model `ewma`. The job
+takes it in micro-batches, keeps its models and says which predictions differ from the one last emitted; Polars' own
+`ewm_mean` needs the table whole, in order, and once, and ends with the scores.
+"""
+
+import argparse
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from benchmarks.jobs.measure import compare
+from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.models import MODELS
+from spark_jobs.models.ewma import Ewma
+from spark_jobs.models.scoring import HALF_AT
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+MIN_EVENTS = 30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs.anomaly_predictions", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--minutes", type=int, default=1000)
+    parser.add_argument("--batches", type=int, default=1, help="micro-batches that the job takes the readings in")
+    parser.add_argument("--model", choices=list(MODELS), default="ewma", help="another has no plain counterpart")
+    arguments = parser.parse_args()
+    readings = simulate(arguments.keys, arguments.minutes)
+
+    def play(**parameters: str) -> Rehearsal:
+        job = build_job(ANOMALY_PREDICTIONS, {"min_events": MIN_EVENTS, "model": arguments.model, **parameters})
+        rehearsal = Rehearsal(job)
+        rows = -(-readings.height // arguments.batches)
+        for start in range(0, readings.height, rows):
+            rehearsal.batch(readings.slice(start, rows))
+        rehearsal.advance_to(START + MINUTE * arguments.minutes)
+        rehearsal.batch()
+        return rehearsal
+
+    if arguments.model == "ewma":  # the race is about one answer
+        ours = play(emit="all").written["anomaly_predictions"].select("key", "event_time", "score")
+        assert_frame_equal(ours, score(readings), check_row_order=False, abs_tol=1e-9)
+    name = f"anomaly_predictions, {arguments.model}, {arguments.keys} keys, {arguments.batches} micro-batches"
+    compare(name, readings.height, play, lambda: score(readings))
+
+
+def simulate(keys: int, minutes: int) -> pl.DataFrame:
+    """A reading a minute of many keys in the order of their time; one in a thousand is far off."""
+    chance = np.random.default_rng(7)
+    rows = keys * minutes
+    far_off = 40 * (chance.random(rows) < 0.001)
+    return pl.DataFrame(
+        {
+            "key": pl.Series(np.tile(np.arange(keys), minutes)).cast(pl.String).str.zfill(6),
+            "timestamp": pl.Series(np.repeat(np.arange(minutes), keys) * 60_000_000).cast(pl.Duration("us")) + START,
+            "value": np.tile(np.arange(keys), minutes) + chance.normal(0, 1, rows) + far_off,
+        }
+    )
+
+
+def score(readings: pl.DataFrame) -> pl.DataFrame:
+    """The scores of readings that already lie in the order of time, none of which comes late or after a silence."""
+    model = Ewma()
+    before = pl.col("value").ewm_mean(alpha=model.level_share).shift(1).over("key")
+    expected = readings.with_columns(expected=before, rank=pl.int_range(pl.len()).over("key"))
+    error = pl.col("value") - pl.col("expected")
+    variance = (error * error).ewm_mean(alpha=model.spread_share, ignore_nulls=True).shift(1).over("key")
+    inverse = HALF_AT * variance.sqrt() / error.abs()
+    known = pl.col("rank") >= MIN_EVENTS
+    return expected.select(
+        "key", event_time="timestamp", score=pl.when(known).then(1 / (1 + inverse**4)).otherwise(0.0)
+    )
+
+
+if __name__ == "__main__":
+    main()
