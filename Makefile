@@ -1,10 +1,11 @@
 # make demo [FROM=folder]   load, run and check everything once, then say what came out
-# make ui [PORT=3000]       Dagster's pages on 127.0.0.1
+# make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without)
 # make test                 format, lint, types, layers, then every test
 # make bench                the benchmarks behind the figures in docs/
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
-PORT ?= 3000
+export PORT ?= 3000
+export WARM ?= yes
 export KEYFOLD_HOME ?= $(CURDIR)/.keyfold
 export DAGSTER_HOME ?= $(CURDIR)/.keyfold/dagster
 export DAGSTER_DISABLE_TELEMETRY ?= yes
@@ -26,9 +27,7 @@ demo: setup
 	.venv/bin/python -m dagster_project.demo $(if $(FROM),--from "$(FROM)")
 
 ui: setup
-	@mkdir -p "$(DAGSTER_HOME)"
-	@cp dagster_project/dagster.yaml "$(DAGSTER_HOME)/dagster.yaml"
-	PATH="$(CURDIR)/.venv/bin:$$PATH" dg dev -w workspace.yaml --host 127.0.0.1 --port $(PORT)
+	@scripts/ui
 
 lint: setup
 	.venv/bin/ruff format --check .

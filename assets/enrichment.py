@@ -7,6 +7,7 @@ from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "enrichment"
 OWNERS = ("team:rides",)
+JOBS = (BATCHED_ENRICHMENT,)
 
 _POINT = STREAM_COLUMNS[RIDE_POINTS.name]
 _SAME = {name: (name,) for name in RIDE_POINTS.schema.names}

@@ -7,7 +7,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from assets.keyed_config import KeyedRunConfig, config_for
-from assets.metadata import column_schema, preview, table_key, table_metadata
+from assets.metadata import column_schema, last_materialization, preview, table_key, table_metadata
 from assets.plots.runs import plot_runs
 from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.jobs.parameters import build_job
@@ -75,6 +75,7 @@ def keyed_assets(
         moment, replay = config.moment(), config.replay()
         job = _build(template, config, lakehouse)
         options = RunOptions(on_batch=tell)
+        before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         summary = run_job(spark, lakehouse, job, mode=config.mode, replay=replay, advance_to=moment, options=options)
         if replay is not None:
             _tell_of_branch(context, lakehouse, job, summary, replay.branch)
@@ -84,7 +85,7 @@ def keyed_assets(
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
                 metadata={
-                    **table_metadata(lakehouse.table(table.name)),
+                    **table_metadata(lakehouse.table(table.name), before[table.name]),
                     **_column_lineage(job, tables.get(table.name)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
                     **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from spark_jobs.tables import count_rows, read_batches, readable
 
@@ -19,6 +20,12 @@ def table_key(table: str) -> dg.AssetKey:
     Not `late/ride_summaries`: the graph shows a key's last part alone.
     """
     return dg.AssetKey("_".join(reversed(table.split("."))))
+
+
+def last_materialization(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.AssetMaterialization | None:
+    """The asset's last materialization, None before its first."""
+    event = instance.get_latest_materialization_event(asset)
+    return event.asset_materialization if event is not None else None
 
 
 def column_schema(schema: pa.Schema, descriptions: Mapping[str, str]) -> dg.TableSchema:
@@ -42,9 +49,25 @@ def column_schema(schema: pa.Schema, descriptions: Mapping[str, str]) -> dg.Tabl
     )
 
 
-def table_metadata(path: Path) -> dict[str, dg.MetadataValue]:
-    """Row count, place and a preview of a Delta table, read from its log and at most ten of its rows."""
+TABLE_VERSION = "table_version"
+"""Metadata: the Delta version of the table once the run had written it."""
+SINCE_VERSION = "since_version"
+"""Metadata: the version before the run's rows, that of the materialization before; it is not there for the first."""
+
+
+def table_metadata(path: Path, before: dg.AssetMaterialization | None = None) -> dict[str, dg.MetadataValue]:
+    """Row count, place, version and a preview of a Delta table, read from its log and at most ten of its rows.
+
+    Args:
+        path: of the table.
+        before: the materialization before this one.
+    """
+    told = before.metadata if before is not None else {}
+    since = told.get(TABLE_VERSION)
+    is_same_table = "dagster/uri" in told and told["dagster/uri"].value == path.as_uri()
     return {
+        **({SINCE_VERSION: since} if since is not None and is_same_table else {}),
+        TABLE_VERSION: dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
         "dagster/uri": dg.MetadataValue.text(path.as_uri()),
         "preview": dg.MetadataValue.md(preview(path)),

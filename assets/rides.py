@@ -10,6 +10,8 @@ from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "rides"
 OWNERS = ("team:rides",)
+STREAM = RIDE_POINTS
+JOBS = (RIDE_SUMMARIES, EVENT_INDEX)
 
 _SUMMARY = {
     "ride_id": "The ride",

@@ -10,6 +10,8 @@ from spark_jobs.streams import SALES
 
 GROUP = "sales"
 OWNERS = ("team:sales",)
+STREAM = SALES
+JOBS = (TOP_PRODUCTS, PURCHASE_TOTALS)
 
 _WINDOW = {
     "window_start": "Start of the window (UTC)",

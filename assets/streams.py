@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from pydantic import Field
 from pyspark.sql import SparkSession
 
-from assets.metadata import column_schema, table_key, table_metadata
+from assets.metadata import column_schema, last_materialization, table_key, table_metadata
 from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, Counts, ingest, ingest_totals
@@ -104,11 +104,12 @@ def stream_assets(
             context.log.info(f"batch {batch}: {counts.rows_read:,} rows of {counts.files:,} files")
 
         landing = Path(config.landing) if config.landing else None
+        before = {key: last_materialization(context.instance, key) for key in (events.key, quarantine.key)}
         summary = ingest(spark, lakehouse, stream, landing, on_batch=tell)
         yield dg.MaterializeResult(
             asset_key=events.key,
             metadata={
-                **table_metadata(lakehouse.events(stream.name)),
+                **table_metadata(lakehouse.events(stream.name), before[events.key]),
                 "files": summary.files,
                 "rows_read": summary.rows_read,
                 "accepted": summary.accepted,
@@ -119,7 +120,10 @@ def stream_assets(
         )
         yield dg.MaterializeResult(
             asset_key=quarantine.key,
-            metadata={**table_metadata(lakehouse.quarantine(stream.name)), "quarantined": summary.quarantined},
+            metadata={
+                **table_metadata(lakehouse.quarantine(stream.name), before[quarantine.key]),
+                "quarantined": summary.quarantined,
+            },
         )
 
     return landing, ingest_stream

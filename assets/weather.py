@@ -8,6 +8,8 @@ from spark_jobs.streams import WEATHER
 
 GROUP = "weather"
 OWNERS = ("team:weather",)
+STREAM = WEATHER
+JOBS = (MOVING_AVERAGES,)
 
 _AVERAGES = {
     "station_id": "Station that took the readings",

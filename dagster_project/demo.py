@@ -1,7 +1,8 @@
 """`python -m dagster_project.demo [--from DIR]`: land, load, run and check everything once, then say what came out.
 
 It goes through Dagster, in one process with one Spark session, and on the instance that `make ui` shows. Run again, it
-lands a smaller set and goes on where it was; with --from it takes a folder of your own files instead.
+lands more and goes on where it was; with --from it takes a folder of your own ride point files instead. The service that
+`batched_enrichment` asks is the demo service, on loopback, for as long as the run.
 """
 
 import argparse
@@ -10,22 +11,25 @@ import os
 import shutil
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from rich.console import Console
 
+from assets import rides
 from dagster_project.demo_report import print_report
 from dagster_project.resources import lakehouse_home
+from spark_jobs.enrichment.service import DemoService, ServiceSettings
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+from spark_jobs.jobs.batched_enrichment import BATCHED_ENRICHMENT
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
-from spark_jobs.streams import RIDE_POINTS
+from spark_jobs.streams import RIDE_POINTS, STREAMS
 
-FIRST_RIDES = 1_000
 MORE_RIDES = 200
+"""How many rides another demo adds; the first lands as many as the simulator makes by itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,8 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
             lakehouse,
             result,
             instance,
-            stream=RIDE_POINTS.name,
-            job=RIDE_SUMMARIES.name,
             landed=landed,
             seconds=time.monotonic() - began,
         )
@@ -65,11 +67,16 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         if not files:
             raise KeyfoldError(f"{folder} has no files; put NDJSON, CSV or Parquet files of ride points there")
         return f"{files:,} files in {folder}"
-    landing = lakehouse.landing(RIDE_POINTS.name)
-    earlier = sum(1 for _ in landing.glob("rides-*"))
-    # Another seed each time, so that rides are never the same; the simulator goes on in time by itself.
-    made = simulate(RIDE_POINTS.name, landing, size=MORE_RIDES if earlier else FIRST_RIDES, seed=earlier)
-    return f"{made.size:,} simulated rides, {made.rows:,} rows in {made.files + made.unreadable_files} files"
+    rows = files = 0
+    for stream in STREAMS:
+        landing = lakehouse.landing(stream)
+        earlier = sum(1 for path in landing.rglob("*") if path.is_file())
+        # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
+        made = simulate(
+            stream, landing, size=MORE_RIDES if earlier and stream == RIDE_POINTS.name else None, seed=earlier
+        )
+        rows, files = rows + made.rows, files + made.files + made.unreadable_files
+    return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 
 def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:
@@ -77,14 +84,18 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     # After the environment is set; and it takes seconds, which a mistyped folder should not cost.
     from dagster_project.definitions import defs  # noqa: PLC0415
 
-    config: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    if folder is not None:
-        config["ops"] = {f"ingest_{RIDE_POINTS.name}": {"config": {"landing": str(folder.resolve())}}}
-    job = defs.resolve_job_def("rides")
+    job = defs.resolve_job_def("everything" if folder is None else rides.GROUP)
     for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
         # Dagster applies the default limit to a pool from its second use on; two first runs would not wait.
         instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
-    result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+    ops: dict[str, Any] = {}
+    if folder is not None:
+        ops[f"ingest_{RIDE_POINTS.name}"] = {"config": {"landing": str(folder.resolve())}}
+    with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
+        if service is not None:
+            ops[BATCHED_ENRICHMENT.name] = {"config": {"service": service.url}}
+        config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
     return result, instance
 
 

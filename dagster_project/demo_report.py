@@ -10,10 +10,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.metadata import table_key
+from spark_jobs.jobs import JOBS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.streams import STREAMS
 from spark_jobs.tables import count_rows
 
 _REASONS = 3
+_FAILED_CHECKS = 5
+
+Told = Mapping[dg.AssetKey, Mapping[str, Any]]
+"""Metadata of what a run made, by asset."""
 
 
 def print_report(
@@ -22,57 +30,78 @@ def print_report(
     result: dg.ExecuteInProcessResult,
     instance: dg.DagsterInstance,
     *,
-    stream: str,
-    job: str,
     landed: str,
     seconds: float,
 ) -> bool:
     """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
     told = _metadata(result)
-    ingested, run = told.get(table_key(f"events.{stream}"), {}), told.get(table_key(job), {})
-    counted = {f"events.{stream}": ingested.get("accepted"), f"quarantine.{stream}": ingested.get("quarantined")}
-
     console.print(f"\n[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
-    tables = Table("table", box=None, pad_edge=False, header_style="bold")
-    tables.add_column("rows", justify="right")
-    tables.add_column("new", justify="right")
-    for name, path in lakehouse.tables().items():
-        new = counted.get(name, told.get(table_key(name), {}).get("rows_out"))
-        tables.add_row(name, f"{count_rows(path):,}", "" if new is None else f"+{new:,}")
-    console.print(tables)
-
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold")
-    if ingested:
-        facts.add_row(
-            "rows",
-            f"{ingested['rows_read']:,} read = {ingested['accepted']:,} accepted + {ingested['quarantined']:,} "
-            f"quarantined + {ingested['duplicates']:,} duplicates",
-        )
-        if ingested["quarantined"]:
-            facts.add_row("", escape(_quarantine_reasons(lakehouse, stream)))
-    if run:
-        facts.add_row(
-            "events",
-            f"{run['events_in']:,} in; {run['late']:,} came late, {run['open_events']:,} wait in open rides; "
-            f"{run['batches']} batches",
-        )
-        if run["events_in"] and run["late"] > run["events_in"] // 2:
-            facts.add_row("", _mostly_late(lakehouse))
-    facts.add_row("checks", _checks(result))
-    facts.add_row("time", _times(result, instance, seconds))
+    console.print(_streams(told))
     console.print()
-    console.print(facts, highlight=False)
+    console.print(_jobs(lakehouse, told))
+    console.print()
+    console.print(_facts(lakehouse, result, instance, told, seconds), highlight=False)
     for event in result.all_events:
         if event.is_step_failure:
             console.print(f"\n[bold red]failed[/]  {event.step_key}: {escape(_reason(event))}", highlight=False)
     good = result.success and not _held_back(result)
     if good:
-        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets, group rides\n", highlight=False)
+        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]\n")
     return good
 
 
-def _metadata(result: dg.ExecuteInProcessResult) -> dict[dg.AssetKey, dict[str, Any]]:
+def _streams(told: Told) -> Table:
+    table = Table("stream", box=None, pad_edge=False, header_style="bold")
+    for name in ("rows read", "accepted", "quarantined", "duplicates", "seconds"):
+        table.add_column(name, justify="right")
+    for stream in STREAMS:
+        made = told.get(table_key(f"events.{stream}"))
+        if made:
+            counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
+            table.add_row(stream, *counts, f"{made['seconds']:.1f}")
+    return table
+
+
+def _jobs(lakehouse: Lakehouse, told: Told) -> Table:
+    table = Table("job", box=None, pad_edge=False, header_style="bold")
+    for name in ("events", "rows", "new", "late", "open", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("beside it")
+    for template in JOBS.values():
+        made = told.get(table_key(template.name))
+        if made:
+            job = build_job(template)
+            counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
+            counts += [f"{made[name]:,}" for name in ("late", "open_events")]
+            table.add_row(job.name, *counts, f"{made['seconds']:.1f}", _beside(lakehouse, job))
+    return table
+
+
+def _beside(lakehouse: Lakehouse, job: KeyedJob) -> str:
+    return ", ".join(f"{count_rows(lakehouse.table(side.name)):,} {side.name}" for side in job.side_outputs)
+
+
+def _facts(
+    lakehouse: Lakehouse,
+    result: dg.ExecuteInProcessResult,
+    instance: dg.DagsterInstance,
+    told: Told,
+    seconds: float,
+) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    if any(made.get("quarantined") for made in told.values()):
+        facts.add_row("quarantine", escape(_quarantine_reasons(lakehouse)))
+    for template in JOBS.values():
+        made = told.get(table_key(template.name), {})
+        if made.get("events_in") and made["late"] > made["events_in"] // 2:
+            facts.add_row("late", _mostly_late(lakehouse, template.name))
+    facts.add_row("checks", _checks(result))
+    facts.add_row("time", _times(result, instance, seconds))
+    return facts
+
+
+def _metadata(result: dg.ExecuteInProcessResult) -> Told:
     told: dict[dg.AssetKey, dict[str, Any]] = {}
     for event in result.get_asset_materialization_events():
         if event.asset_key is not None:
@@ -91,22 +120,28 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
     failed = [found for found in evaluations if not found.passed]
     errors = len(_held_back(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
-    lines += [f"{found.check_name}: {escape(found.description or 'failed')}" for found in failed]
+    lines += [
+        f"{found.asset_key.to_user_string()}.{found.check_name}: {escape(found.description or 'failed')}"
+        for found in failed[:_FAILED_CHECKS]
+    ]
+    if len(failed) > _FAILED_CHECKS:
+        lines.append(f"and {len(failed) - _FAILED_CHECKS} more: see the checks in Dagster's pages")
     return "\n".join(lines)
 
 
-def _quarantine_reasons(lakehouse: Lakehouse, stream: str) -> str:
-    rows = pl.scan_delta(str(lakehouse.quarantine(stream)))
+def _quarantine_reasons(lakehouse: Lakehouse) -> str:
+    tables = [pl.scan_delta(str(path)) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
     # What comes after a colon is the row's own value.
-    reasons = rows.group_by(pl.col("reason").str.split(": ").list.first()).len()
+    reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
     first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
     return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
 
 
-def _mostly_late(lakehouse: Lakehouse) -> str:
+def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
     return (
-        "[yellow]most events are older than those that were here before, and so came late: read them into a lakehouse "
-        f"of their own, KEYFOLD_HOME=DIR make demo FROM=…, or empty {escape(str(lakehouse.home))} with make reset[/]"
+        f"[yellow]most events of {job} are older than those that were here before, and so came late: read them into a "
+        "lakehouse of their own, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
+        f"{escape(str(lakehouse.home))} with make reset[/]"
     )
 
 
@@ -114,16 +149,15 @@ def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seco
     checks = {
         f"{found.asset_key.to_python_identifier()}_{found.check_name}" for found in result.get_asset_check_evaluations()
     }
-    took: dict[str, float] = {}
-    for stats in sorted(instance.get_run_step_stats(result.run_id), key=lambda stats: stats.start_time or 0):
+    took = {"ingest": 0.0, "jobs": 0.0, "checks": 0.0}
+    for stats in instance.get_run_step_stats(result.run_id):
         if stats.start_time and stats.end_time:
             is_check = stats.step_key in checks or stats.step_key.endswith("_expectations")
-            name = "checks" if is_check else stats.step_key
-            took[name] = took.get(name, 0) + stats.end_time - stats.start_time
+            name = "checks" if is_check else "ingest" if stats.step_key.startswith("ingest_") else "jobs"
+            took[name] += stats.end_time - stats.start_time
     started = seconds - sum(took.values())
-    return f"{seconds:.0f} s: start {started:.0f} s, " + ", ".join(
-        f"{name} {time:.0f} s" for name, time in took.items()
-    )
+    parts = ", ".join(f"{name} {time:.0f} s" for name, time in took.items())
+    return f"{seconds:.0f} s: start {started:.0f} s, {parts}"
 
 
 def _reason(event: dg.DagsterEvent) -> str:

@@ -36,6 +36,7 @@ from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import Format, count_rows, print_rows
+from spark_jobs.warm.server import serve
 
 app = typer.Typer(
     name="keyfold",
@@ -193,6 +194,27 @@ def demo_service(
         stats = service.stats()
         text = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items())
         _report(stats, as_json, text)
+
+
+@app.command("warm-spark")
+def warm_spark(
+    address: Annotated[
+        Path | None, typer.Option(help="File that says where it is [default: HOME/warm-spark.json].")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK."""
+    file = (address or home / "warm-spark.json").expanduser().resolve()
+
+    def tell() -> None:
+        _report(
+            {"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it"
+        )
+        sys.stdout.flush()
+
+    with _failures():
+        serve(SparkSettings.from_environment(), file, ready=tell, stop=_stop_on_signal())
 
 
 def _known_tables() -> list[str]:

@@ -1,7 +1,6 @@
 """The side that stays: starts Spark, warms it up, and keeps it for runs to attach to."""
 
 import os
-import signal
 import tempfile
 import threading
 from collections.abc import Callable
@@ -33,7 +32,7 @@ def serve(settings: SparkSettings, address: Path, *, ready: Callable[[], None], 
         settings: of the session; runs that want others start Spark of their own.
         address: the file that `attach` reads; readable for its owner alone, removed at the end.
         ready: called when runs may attach.
-        stop: ends it; so do SIGTERM and SIGINT.
+        stop: ends it.
 
     Raises:
         KeyfoldError: another warm Spark already serves there.
@@ -46,8 +45,6 @@ def serve(settings: SparkSettings, address: Path, *, ready: Callable[[], None], 
         gateway: Any = SparkContext._gateway
         parameters = gateway.gateway_parameters
         write(address, {"pid": os.getpid(), "port": parameters.port, "secret": parameters.auth_token})
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
         ready()
         stop.wait()
     finally:

@@ -1,0 +1,86 @@
+"""The metric with the most anomalies of late: its values, the band that was expected, what was emitted."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+from matplotlib.axes import Axes
+
+from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.models import find_model
+
+_EMITTED = 20_000
+_VALUES = 3_000
+
+LABELS = "labels/metrics.json"
+"""Below the lakehouse's home, where there is one: known anomalies, {key: [[start, end], …]}, as NAB labels its series."""
+
+
+def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
+    """The key with the most anomalies among the last 20,000 emitted predictions, over its last 3,000 values.
+
+    The band is what a model predicts that begins with the values shown: the live one knows more, which shows at the
+    left edge alone.
+    """
+    table = pl.scan_delta(str(lakehouse.table("anomaly_predictions")))
+    emitted = table.select("key", "event_time", "value", "label").top_k(_EMITTED, by="event_time").collect()
+    if not emitted.height:
+        return {}
+    counts = emitted.group_by("key").agg((pl.col("label") == "anomalous").sum().alias("anomalies"))
+    key = counts.sort("anomalies", "key", descending=[True, False])["key"][0]
+    metrics = pl.scan_delta(str(lakehouse.events("metrics"))).filter(pl.col("key") == key)
+    values = metrics.top_k(_VALUES, by="timestamp").collect().sort("timestamp", "value")
+    figure, (panel,) = draw(width=9)
+    _draw_series(panel, lakehouse, key, values)
+    alarms = emitted.filter(
+        pl.col("key") == key, pl.col("label") == "anomalous", pl.col("event_time") >= values["timestamp"][0]
+    )
+    panel.scatter(
+        alarms["event_time"].to_numpy(), alarms["value"].to_numpy(), s=14, color=ALARM, label="anomalous", zorder=3
+    )
+    panel.set_title(f"{key}: the most anomalies of {counts.height:,} keys")
+    panel.legend(frameon=False, ncols=4, loc="upper left")
+    panel.tick_params(axis="x", rotation=20)
+    return {"anomalies": picture(figure, f"Values, expected band and anomalies of {key}")}
+
+
+def _draw_series(panel: Axes, lakehouse: Lakehouse, key: str, values: pl.DataFrame) -> None:
+    times = values["timestamp"].to_numpy()
+    panel.plot(times, values["value"].to_numpy(), color=QUIET, label="value")
+    model = find_model(_model(lakehouse))
+    events = values.select(key="key", event_time="timestamp", value="value")
+    predicted, _ = model.predict_then_learn(model.initial(pl.Series([key])), events)
+    panel.plot(times, predicted["expected"].to_numpy(), color=MAIN, linewidth=0.8, label="expected")
+    panel.fill_between(
+        times, predicted["low"].to_numpy(), predicted["high"].to_numpy(), color=MAIN, alpha=0.15, linewidth=0
+    )
+    spread = values["value"].quantile(0.999) or 0.0, values["value"].quantile(0.001) or 0.0
+    margin = 0.3 * max(spread[0] - spread[1], 1e-9)
+    panel.set_ylim(min(values["value"].to_list()) - margin, max(values["value"].to_list()) + margin)
+    for number, (start, end) in enumerate(_known(lakehouse.home / LABELS, key)):
+        panel.axvspan(start, end, color=SECOND, alpha=0.2, label=None if number else "known")  # type: ignore[arg-type]
+
+
+def _model(lakehouse: Lakehouse) -> str:
+    generation = live_generation(lakehouse, "anomaly_predictions")
+    if generation is None:
+        raise KeyfoldError("anomaly_predictions has not run")
+    return generation.record["parameters"]["model"]
+
+
+def _known(labels: Path, key: str) -> list[tuple[datetime, datetime]]:
+    if not labels.exists():
+        return []
+    windows: Any = json.loads(labels.read_text(encoding="utf-8")).get(key, [])
+    return [(_moment(start), _moment(end)) for start, end in windows]
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
