@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.expectations import Expectation
 
-_FROM_THE_NET = re.compile(r'src="https://great-expectations-web-assets[^"]*"')
-"""GX's logo, asked from its maker at every look at a page."""
+_LOGO = re.compile(r"https://great-expectations-web-assets[^\"')]*")
+"""Asked from its maker at every look at a page."""
 _STYLE = (
     "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:64em;padding:0 1em}table{border-collapse:collapse}"
     "td,th{text-align:left;padding:.35em 1em .35em 0;border-bottom:1px solid #ddd}a{color:#0b62a4}"
@@ -92,8 +92,10 @@ class DataDocs:
         content: dict[str, Any] = {**cast("Mapping[str, Any]", result.to_json_dict()), "suite_name": suite}
         content["meta"] = {**content["meta"], "run_id": {"run_name": run, "run_time": moment.isoformat()}}
         place = Path("validations", suite, _safe(run), moment.strftime("%Y%m%dT%H%M%S.%fZ"), "result.html")
-        _put(self.folder / place.with_suffix(".json"), json.dumps(content))
-        _put(self.folder / place, _validation_page(content))
+        text = json.dumps(content, default=str)
+        _put(self.folder / place.with_suffix(".json"), text)
+        # What is kept is what is shown; and numpy's numbers trouble the renderers.
+        _put(self.folder / place, _validation_page(json.loads(text)))
         with FileLock(self.folder / ".lock"):
             self._put_expectations(suite, expectations)
             history = self._history(suite)
@@ -202,7 +204,6 @@ def _validation_page(content: dict[str, Any]) -> str:
     )
     from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: PLC0415
 
-    # From JSON and not as it was: only what is kept is shown, and numpy's numbers trouble the renderers.
     loaded = cast(
         "ExpectationSuiteValidationResult", expectationSuiteValidationResultSchema.load(_with_data_as_text(content))
     )
@@ -228,7 +229,7 @@ def _view() -> Any:
 
 
 def _local(page: str) -> str:
-    return _FROM_THE_NET.sub('src=""', page)
+    return _LOGO.sub("data:,", page)
 
 
 def _with_data_as_text(content: Mapping[str, Any]) -> dict[str, Any]:

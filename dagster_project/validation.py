@@ -195,6 +195,9 @@ def _tidy(result: "ExpectationValidationResult", rows: int) -> "ExpectationValid
     }
     if not trouble(result):
         result.result.setdefault("element_count", rows)
+        if result.result.get("unexpected_count", 0) is None:
+            # So Spark counts in an empty table.
+            result.result["unexpected_count"] = 0
     return result
 
 
