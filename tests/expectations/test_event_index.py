@@ -1,0 +1,63 @@
+"""The suite of the event index: good rows pass all of it, and each fault fails the check that is about it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from great_expectations.expectations.metadata_types import FailureSeverity
+
+from expectations.event_index import EXPECTATIONS, expectations_for
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.streams import SALES
+from tests.expectations.failed_checks import failed_checks
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOB = build_job(EVENT_INDEX)
+
+
+def point(index: int | None, ride: str | None = "a", **changes: Any) -> dict[str, Any]:
+    good = dict.fromkeys(JOB.output.names)
+    minutes = timedelta(minutes=index or 0)
+    return {**good, "ride_id": ride, "timestamp": NOON + minutes, "event_index": index, **changes}
+
+
+GOOD = [point(index, ride) for ride in ("a", "b") for index in range(20)]
+
+
+def test_good_rows_pass_the_whole_suite(spark):
+    same_moment = point(20, timestamp=NOON + timedelta(minutes=19))
+    assert failed_checks(spark, [*GOOD, same_moment], JOB.output, EXPECTATIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "checks"),
+    [
+        (point(0, ride=None), {"ride_id_is_there"}),
+        (point(None), {"event_index_is_there", "no_number_is_skipped"}),
+        (point(-1), {"counts_from_nought", "no_number_is_skipped"}),
+        (point(19), {"one_event_a_number", "no_number_is_skipped"}),
+        (point(21), {"no_number_is_skipped"}),
+        (point(20, timestamp=NOON), {"numbers_follow_time"}),
+        (point(10**8, "c"), {"no_number_is_skipped", "mean_index_is_usual"}),
+    ],
+)
+def test_a_fault_fails_the_check_that_is_about_it(spark, fault, checks):
+    assert failed_checks(spark, [*GOOD, fault], JOB.output, EXPECTATIONS) == checks
+
+
+def test_another_key_has_a_suite_of_its_own(spark):
+    suite = expectations_for(("item", "quantity"), "time")
+    output = build_job(EVENT_INDEX, {"stream": SALES.name, "key": "item,quantity"}).output
+    good = dict.fromkeys(output.names)
+    rows = [
+        {**good, "item": item, "quantity": quantity, "time": NOON, "event_index": 0}
+        for item in "ab"
+        for quantity in (1, 2)
+    ]
+    assert failed_checks(spark, rows, output, suite) == set()
+    assert failed_checks(spark, [*rows, rows[0]], output, suite) == {"one_event_a_number", "no_number_is_skipped"}
+
+
+def test_severities_are_mixed():
+    assert {one.severity for one in EXPECTATIONS.values()} == set(FailureSeverity)

@@ -1,0 +1,87 @@
+"""The suites of purchase totals: good rows pass both, and each fault fails the check that is about it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from great_expectations.expectations.metadata_types import FailureSeverity
+
+from expectations import latest_purchase_totals, purchase_totals
+from spark_jobs.jobs.purchase_totals import LATEST_PURCHASE_TOTAL, PURCHASE_TOTAL
+from tests.expectations.failed_checks import failed_checks
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def purchase(number: int, item: str = "cup", **changes: Any) -> dict[str, Any]:
+    """The so-many-th purchase of two pieces."""
+    good = {
+        "item": item,
+        "delta_quantity": 2,
+        "cumulative_quantity": 2 * (number + 1),
+        "models": ["a", "b"],
+        "event_time": NOON + timedelta(minutes=number),
+    }
+    return {**good, **changes}
+
+
+def total(number: int, **changes: Any) -> dict[str, Any]:
+    return {"item": f"item-{number}", "quantity": 10, "models": ["a"], **changes}
+
+
+GOOD = [purchase(number, item) for item in ("cup", "hat") for number in range(20)]
+UNTOLD = purchase(0, "pot", models=[])
+
+
+def test_good_rows_pass_each_suite(spark):
+    assert failed_checks(spark, [*GOOD, UNTOLD], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS) == set()
+    totals = [*(total(number) for number in range(20)), total(99, models=[], quantity=0)]
+    assert failed_checks(spark, totals, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("faults", "checks"),
+    [
+        ([purchase(0, item=None)], {"item_is_there"}),  # type: ignore[arg-type]
+        ([purchase(0, "pot", event_time=None)], {"event_time_is_there"}),
+        ([purchase(1, "pot")], {"totals_add_up"}),
+        ([purchase(0, "pot"), purchase(0, "pot")], {"totals_add_up"}),
+        ([purchase(0, "pot", models=None)], {"models_are_a_sorted_set"}),
+        ([purchase(0, "pot", models=["b", "a"])], {"models_are_a_sorted_set"}),
+        ([purchase(0, "pot", models=["a", "a"])], {"models_are_a_sorted_set"}),
+        ([purchase(0, "pot", models=["", "a"])], {"models_are_a_sorted_set"}),
+        ([purchase(0, "pot", delta_quantity=0, cumulative_quantity=0)], {"delta_is_not_nought"}),
+        (
+            [purchase(0, "pot", delta_quantity=-(10**6), cumulative_quantity=-(10**6))],
+            {"delta_is_plausible", "mean_delta_is_usual"},
+        ),
+        (
+            [purchase(0, f"pot-{one}", delta_quantity=-1, cumulative_quantity=-1) for one in range(5)],
+            {"no_more_is_returned_than_bought"},
+        ),
+    ],
+)
+def test_a_fault_in_the_changes_fails_the_check_that_is_about_it(spark, faults, checks):
+    assert failed_checks(spark, [*GOOD, *faults], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS) == checks
+
+
+@pytest.mark.parametrize(
+    ("faults", "checks"),
+    [
+        ([total(0, item=None)], {"item_is_there"}),
+        ([total(0)], {"one_row_an_item"}),
+        ([total(99, quantity=None)], {"quantity_is_there"}),
+        ([total(99, models=["b", "a"])], {"models_are_a_sorted_set"}),
+        ([total(90 + one, quantity=-1) for one in range(3)], {"no_more_is_returned_than_bought"}),
+        ([total(99, models=sorted(map(str, range(101))))], {"an_item_has_few_models"}),
+        ([total(99, quantity=-(10**6))], {"mean_quantity_is_usual"}),
+    ],
+)
+def test_a_fault_in_the_totals_fails_the_check_that_is_about_it(spark, faults, checks):
+    rows = [*(total(number) for number in range(20)), *faults]
+    assert failed_checks(spark, rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == checks
+
+
+@pytest.mark.parametrize("suite", [purchase_totals, latest_purchase_totals])
+def test_severities_are_mixed(suite):
+    assert {one.severity for one in suite.EXPECTATIONS.values()} == set(FailureSeverity)
