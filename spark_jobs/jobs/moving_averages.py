@@ -22,11 +22,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from spark_jobs.jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.jobs.parameters import Duration, JobParameters, Names
 from spark_jobs.jobs.time_order import in_time_order
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import EPOCH, Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.streams import TIMESTAMP, WEATHER
 
 STATION_SESSION = pa.schema(
@@ -160,8 +161,8 @@ class _Stations:
     def __init__(self, passed: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> None:
         self._parameters = parameters
         self._readings, begins = in_time_order(passed, "station_id", "time", parameters.columns)
-        self._times = self._readings["time"].to_physical().to_numpy()
-        timeout, watermark = _micros(parameters.timeout), _micros(clock.watermark - EPOCH)
+        self._times = to_micros(self._readings["time"])
+        timeout, watermark = micros(parameters.timeout), micros(clock.watermark)
         begins_session = begins.copy()
         begins_session[1:] |= np.diff(self._times) > timeout
         self._first = np.flatnonzero(begins_session)
@@ -183,8 +184,8 @@ class _Stations:
         return pl.DataFrame(
             {
                 "station_id": self._readings["station_id"].gather(rows),
-                "start_time": _times(self._times[rows - n_readings + 1]),
-                "end_time": _times(self._times[rows]),
+                "start_time": to_times(self._times[rows - n_readings + 1]),
+                "end_time": to_times(self._times[rows]),
                 **{f"{column}_avg": self._average(column, position, rows) for column in self._parameters.columns},
                 "n_readings": n_readings,
             }
@@ -203,9 +204,9 @@ class _Stations:
         rows = np.flatnonzero(~self._closed[session] & (from_end < max(self._parameters.n_readings - 1, 1)))
         session, is_last = session[rows], pl.Series(from_end[rows] == 0)
         return self._readings[rows].with_columns(
-            session_start=_times(self._starts()[session]),
+            session_start=to_times(self._starts()[session]),
             n_events=pl.when(is_last).then(pl.Series(self._n_events[session])).otherwise(0),
-            deadline=pl.when(is_last).then(_times(self._deadline[session])),
+            deadline=pl.when(is_last).then(to_times(self._deadline[session])),
         )
 
     def closed_sessions(self) -> pl.DataFrame:
@@ -213,8 +214,8 @@ class _Stations:
         return pl.DataFrame(
             {
                 "station_id": self._readings["station_id"].gather(closed),
-                "start_time": _times(self._starts()[self._closed]),
-                "end_time": _times(self._times[closed]),
+                "start_time": to_times(self._starts()[self._closed]),
+                "end_time": to_times(self._times[closed]),
                 "n_readings": self._n_events[self._closed],
             }
         ).with_columns(reason=pl.lit("TIMEOUT"))
@@ -227,7 +228,7 @@ class _Stations:
     def _starts(self) -> npt.NDArray[np.int64]:
         """When each session's first reading was, in hand or not."""
         known = self._readings["session_start"].gather(self._first)
-        return known.fill_null(_times(self._times[self._first])).to_physical().to_numpy()
+        return to_micros(known.fill_null(to_times(self._times[self._first])))
 
     def _average(self, column: str, position: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> pl.Series:
         values = self._readings[column].cast(pl.Float64).to_numpy()
@@ -264,11 +265,3 @@ def _state(reading: pa.Schema) -> pa.Schema:
 
 
 _IS_LAST_OF_STATION = (pl.col("station_id") != pl.col("station_id").shift(-1)).fill_null(value=True)
-
-
-def _micros(span: timedelta) -> int:
-    return span // timedelta(microseconds=1)
-
-
-def _times(micros: npt.NDArray[np.int64]) -> pl.Series:
-    return pl.Series(micros).cast(pl.Datetime("us", "UTC"))

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.jobs.time_order import in_time_order
-from spark_jobs.keyed.contract import EPOCH
 from spark_jobs.streams import TIMESTAMP
 
 STRETCH = pa.schema(
@@ -85,10 +85,10 @@ class _Journeys:
 
     def __init__(self, rows: pl.DataFrame, begins_vehicle: Flags, limits: Limits) -> None:
         self._rows = rows
-        self._start, self._end = _micros(rows["start_time"]), _micros(rows["end_time"])
+        self._start, self._end = to_micros(rows["start_time"]), to_micros(rows["end_time"])
         self._moves = rows["is_moving"].to_numpy()
-        stop_after, silence = _span(limits.stop_after), _span(limits.silence)
-        watermark = _span(limits.watermark - EPOCH)
+        stop_after, silence = micros(limits.stop_after), micros(limits.silence)
+        watermark = micros(limits.watermark)
 
         after_silence = begins_vehicle.copy()
         after_silence[1:] |= self._start[1:] - self._end[:-1] > silence
@@ -158,8 +158,8 @@ class _Journeys:
         return pl.DataFrame(
             {
                 "vehicle_id": self._rows["vehicle_id"].gather(first),
-                "start_time": _times(start),
-                "end_time": _times(end),
+                "start_time": to_times(start),
+                "end_time": to_times(end),
                 "start_latitude": self._rows["start_latitude"].gather(first),
                 "start_longitude": self._rows["start_longitude"].gather(first),
                 "end_latitude": self._end_position("latitude", arrives, there, last),
@@ -174,7 +174,9 @@ class _Journeys:
                 "n_points": self._n_points[ended],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
-        ).with_columns(trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")))
+        ).with_columns(
+            trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
+        )
 
     def stops(self) -> pl.DataFrame:
         ended = np.flatnonzero(self._has_ended & ~self._is_trip)
@@ -183,8 +185,8 @@ class _Journeys:
         return pl.DataFrame(
             {
                 "vehicle_id": self._rows["vehicle_id"].gather(first),
-                "start_time": _times(self._start[first]),
-                "end_time": _times(np.where(moves_on, self._start[departure], self._end[self._last[ended]])),
+                "start_time": to_times(self._start[first]),
+                "end_time": to_times(np.where(moves_on, self._start[departure], self._end[self._last[ended]])),
                 "latitude": self._rows["start_latitude"].gather(first),
                 "longitude": self._rows["start_longitude"].gather(first),
                 "n_points": self._n_points[ended],
@@ -208,7 +210,7 @@ class _Journeys:
             idle=pl.Series(self._idle[kept]),
             fuel_used=pl.Series(self._fuel_used[kept]),
             n_points=pl.Series(self._n_points[kept]),
-            deadline=_times(self._deadline[kept]),
+            deadline=to_times(self._deadline[kept]),
         )
 
     def _end_position(self, axis: str, arrives: Flags, there: Numbers, last: Numbers) -> npt.NDArray[np.float64]:
@@ -251,18 +253,6 @@ def _first_and_last(rows: pl.DataFrame, journey: Numbers) -> tuple[pl.Series, pl
 
 def _text(condition: Flags, yes: str, no: str) -> pl.Series:
     return pl.select(pl.when(pl.Series(condition)).then(pl.lit(yes)).otherwise(pl.lit(no))).to_series()
-
-
-def _micros(times: pl.Series) -> Numbers:
-    return times.to_physical().to_numpy()
-
-
-def _times(micros: Numbers) -> pl.Series:
-    return pl.Series(micros).cast(pl.Datetime("us", "UTC"))
-
-
-def _span(span: timedelta) -> int:
-    return span // timedelta(microseconds=1)
 
 
 _POINT_AS_STRETCH = (

@@ -257,7 +257,9 @@ def same_rows(rows, expected):
     for row, other in zip(rows, expected, strict=True):
         assert row.keys() == other.keys()
         for name, value in row.items():
-            assert value == (pytest.approx(other[name], rel=1e-7, abs=1e-3) if isinstance(value, float) else other[name])
+            assert value == (
+                pytest.approx(other[name], rel=1e-7, abs=1e-3) if isinstance(value, float) else other[name]
+            )
 
 
 def tracks(vehicles, points, seed):
