@@ -1,13 +1,25 @@
-"""Jobs, and what starts them."""
+"""Jobs, and what starts them: a sensor a stream, schedules for clocks, full scans and maintenance, alerts."""
+
+from datetime import timedelta
 
 import dagster as dg
 
+from assets import enrichment, fleet, metrics, rides, sales, weather
 from assets.metadata import table_key
-from assets.rides import GROUP
+from dagster_project.alerts import failed_checks
+from dagster_project.automation_conditions import automation_sensor, on_checked_events
+from dagster_project.full_scan import full_scan
+from dagster_project.maintenance import maintenance
 from dagster_project.sensors import landing_sensor, unfinished_run
-from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.streams import RIDE_POINTS
+
+ROOMS = (rides, weather, metrics, fleet, sales)
+"""The groups of assets that begin with a stream. Enrichment reads a stream of another group, and asks a service."""
+
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
+"""Of every job's own table: it is written at least twice a day, by files that land or by the clock's ticks."""
+
+TICKS = "*/10 * * * *"
 
 
 def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
@@ -39,11 +51,40 @@ def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
     return tick
 
 
-rides_job = dg.define_asset_job(
-    GROUP,
-    selection=dg.AssetSelection.groups(GROUP),
-    description="Landing files to events to ride summaries, with every check.",
-)
+def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """The spec of a job's table with the condition that starts it; the job's own table is also to be kept fresh."""
+    if "keyfold/job" not in spec.tags:
+        return spec
+    spec = spec.replace_attributes(automation_condition=on_checked_events())
+    is_own = spec.key == table_key(spec.tags["keyfold/job"])
+    return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
 
-SENSORS = [landing_sensor(RIDE_POINTS, rides_job.name)]
-SCHEDULES = [tick_schedule(RIDE_SUMMARIES, "*/10 * * * *")]
+
+_GROUPS = (*(room.GROUP for room in ROOMS), enrichment.GROUP)
+_MAINTENANCE = [
+    *(maintenance(room.GROUP, streams=[room.STREAM], jobs=room.JOBS) for room in ROOMS),
+    maintenance(enrichment.GROUP, jobs=enrichment.JOBS),
+]
+
+JOBS = [
+    *(
+        dg.define_asset_job(
+            group,
+            selection=dg.AssetSelection.groups(group),
+            description=f"All of {group}: landing files to events to the jobs' tables, with every check.",
+        )
+        for group in _GROUPS
+    ),
+    dg.define_asset_job("everything", description="Every stream, every job, every check, in one Spark session."),
+    *(job for job, _ in _MAINTENANCE),
+]
+SENSORS = [
+    *(landing_sensor(room.STREAM, room.GROUP) for room in ROOMS),
+    automation_sensor(),
+    failed_checks,
+]
+SCHEDULES = [
+    *(tick_schedule(template, TICKS) for room in (*ROOMS, enrichment) for template in room.JOBS),
+    *(full_scan(group) for group in _GROUPS),
+    *(schedule for _, schedule in _MAINTENANCE),
+]
