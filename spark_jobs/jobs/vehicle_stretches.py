@@ -109,42 +109,47 @@ class _Journeys:
         self._has_ended = is_over | (due_at <= watermark)
         self._moves_on = ~self._is_trip & np.append(~after_silence[self._first[1:]], False)
         self._deadline = due_at
-        self._sum_up(after_silence)
+        self._goes_on = np.ones(rows.height, dtype=bool)
+        self._goes_on[self._first] = False
+        self._n_points = np.add.reduceat(rows["n_points"].to_numpy(), self._first)
+        self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), self._first)
+        self._sum_legs()
+        self._sum_fuel()
 
-    def _sum_up(self, after_silence: Flags) -> None:
-        """Add up what each journey's rows know and the legs between them; legs to an arrival are kept apart."""
-        rows, first = self._rows, self._first
-        goes_on = np.ones(rows.height, dtype=bool)
-        goes_on[first] = False
+    def _sum_legs(self) -> None:
+        """Distance and time of each journey, and apart those of the leg to its arrival."""
+        rows, there = self._rows, self._arrival
         leg = rows.select(_LEG).to_series().to_numpy()
-        waited = np.append(0, self._start[1:] - self._end[:-1])
+        took = np.append(0, self._start[1:] - self._end[:-1])
         from_moving = np.append(False, self._moves[:-1])
+        self._distance = self._total("distance", leg)
+        self._moving = self._total("moving", np.where(from_moving, took, 0))
+        self._idle = self._total("idle", np.where(from_moving, 0, took))
+        self._arrival_distance = np.where(self._arrives, leg[there], 0)
+        self._arrival_moving = np.where(self._arrives, took[there], 0)
 
-        journey = np.cumsum(~goes_on) - 1
+    def _sum_fuel(self) -> None:
+        """Fuel that each journey used, and apart what a reading at its arrival adds."""
+        rows, first, there = self._rows, self._first, self._arrival
+        journey = np.cumsum(~self._goes_on) - 1
         last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
         last_read = np.append(-1, np.maximum.accumulate(last_read)[:-1])
-        fuel_before = rows["last_fuel"].fill_null(0).to_numpy()[last_read]
-        fuel, has_fuel = rows["first_fuel"].fill_null(0).to_numpy(), rows["first_fuel"].is_not_null().to_numpy()
-        used = np.where(has_fuel & (last_read >= first[journey]), np.maximum(fuel_before - fuel, 0), 0)
+        before = rows["last_fuel"].fill_null(0).to_numpy()[last_read]
 
-        self._distance = _total(rows["distance"], np.where(goes_on, leg, 0), first)
-        self._moving = _total(rows["moving"], np.where(goes_on & from_moving, waited, 0), first)
-        self._idle = _total(rows["idle"], np.where(goes_on & ~from_moving, waited, 0), first)
-        self._fuel_used = _total(rows["fuel_used"], used, first)
-        self._has_fuel = np.logical_or.reduceat(has_fuel, first)
-        self._n_points = np.add.reduceat(rows["n_points"].to_numpy(), first)
-        self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), first)
+        is_read = rows["first_fuel"].is_not_null().to_numpy()
+        burnt = np.maximum(before - rows["first_fuel"].fill_null(0).to_numpy(), 0)
+        self._fuel_used = self._total("fuel_used", np.where(is_read & (last_read >= first[journey]), burnt, 0))
         self._first_fuel, self._last_fuel = _first_and_last(rows, journey)
 
-        to_arrival = self._arrival
-        fuel_there = rows["start_fuel"].gather(to_arrival)
-        is_read = self._arrives & fuel_there.is_not_null().to_numpy()
-        is_known = is_read & (last_read[to_arrival] >= first)
-        burnt = np.maximum(fuel_before[to_arrival] - fuel_there.fill_null(0).to_numpy(), 0)
-        self._arrival_distance = np.where(self._arrives, leg[to_arrival], 0)
-        self._arrival_moving = np.where(self._arrives, waited[to_arrival], 0)
-        self._arrival_fuel = np.where(is_known, burnt, 0)
-        self._trip_has_fuel = self._has_fuel | is_read
+        read_there = rows["start_fuel"].gather(there)
+        is_read_there = self._arrives & read_there.is_not_null().to_numpy()
+        burnt_there = np.maximum(before[there] - read_there.fill_null(0).to_numpy(), 0)
+        self._arrival_fuel = np.where(is_read_there & (last_read[there] >= first), burnt_there, 0)
+        self._has_fuel = np.logical_or.reduceat(is_read, first) | is_read_there
+
+    def _total(self, column: str, between: Numbers) -> Numbers:
+        """Sum by journey of what its rows know and of what lies between them."""
+        return np.add.reduceat(self._rows[column].to_numpy() + np.where(self._goes_on, between, 0), self._first)
 
     def trips(self) -> pl.DataFrame:
         ended = np.flatnonzero(self._has_ended & self._is_trip)
@@ -170,7 +175,7 @@ class _Journeys:
                 "idle_seconds": idle / 1e6,
                 "average_speed": pl.Series(distance / np.maximum(end - start, 1) * 3.6).set(is_instant, None),
                 "top_speed": self._top_speed[ended],
-                "fuel_used": fuel_used.set(pl.Series(~self._trip_has_fuel[ended]), None),
+                "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
                 "n_points": self._n_points[ended],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
@@ -235,10 +240,6 @@ def _group(start: Numbers, moves: Flags, after_silence: Flags, stop_after: int) 
     goes_on[1:] |= is_pause[:-1]
     first = run[~goes_on]
     return first, np.append(~after_silence[first[1:]], False)
-
-
-def _total(own: pl.Series, between: Numbers, first: Numbers) -> Numbers:
-    return np.add.reduceat(own.to_numpy() + between, first)
 
 
 def _first_and_last(rows: pl.DataFrame, journey: Numbers) -> tuple[pl.Series, pl.Series]:
