@@ -77,7 +77,7 @@ class TopProductsParameters(JobParameters):
     """Parameters of `top_products`."""
 
     window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
-    k: int = Field(10, ge=1, description="How many products of a window are ranked")
+    k: int = Field(10, ge=1, le=1_000_000, description="How many products of a window are ranked")
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order sales may come")
     idle_after: Duration = Field(
         timedelta(minutes=10), description="Processing time without new sales after which runs advance event time"

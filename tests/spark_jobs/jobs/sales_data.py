@@ -27,7 +27,8 @@ def sales_frame(sales: list[dict[str, Any]]) -> pl.DataFrame:
 def with_window(sales: pl.DataFrame, window: timedelta = timedelta(hours=1)) -> pl.DataFrame:
     """Sales with the columns that `top_products` derives, worked out in Polars."""
     length = window // timedelta(microseconds=1)
-    price = pl.col("price").cast(pl.Decimal(18, 9), strict=False)
+    # NaN is not below it: Polars takes it for the largest of numbers.
+    price = pl.when(pl.col("price").abs() < 1e9).then("price").cast(pl.Decimal(18, 9))
     return sales.with_columns(
         window_start=(pl.col("time").dt.epoch("us") // length * length).cast(pl.Datetime("us", "UTC")),
         revenue=(pl.col("quantity").cast(pl.Decimal(19, 0)) * price).cast(pl.Decimal(38, 9)),

@@ -1,5 +1,6 @@
 """The jobs on sales, end to end: real sales in a Delta table, Spark, restarts, one split and another, one answer."""
 
+import math
 from datetime import UTC, datetime
 
 import polars as pl
@@ -13,7 +14,7 @@ from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from tests.spark_jobs.jobs.playing import merged, play
-from tests.spark_jobs.jobs.sales_data import retail, retail_days, with_window
+from tests.spark_jobs.jobs.sales_data import retail, retail_days, sale, sales_frame, with_window
 
 END = datetime(2011, 1, 1, tzinfo=UTC)
 A_FILE_A_BATCH = RunOptions(max_bytes_per_batch="1b")
@@ -21,7 +22,12 @@ A_FILE_A_BATCH = RunOptions(max_bytes_per_batch="1b")
 
 @pytest.fixture(scope="module")
 def days(shared_data):
-    return retail_days(retail(shared_data))[:3]
+    """Real days, and in the last some sales whose price is none, too much for an exact number, or hardly anything."""
+    days = retail_days(retail(shared_data))[:3]
+    prices = [None, math.nan, math.inf, 1e9, -1e9, 999_999_999.0, 0.1, 1e-9, 2.675]
+    odd = [sale(f"odd-{place % 3}", 3, price=price) for place, price in enumerate([*prices, *prices])]
+    moment = days[-1]["time"].max()
+    return [*days[:-1], pl.concat([days[-1], sales_frame(odd).with_columns(time=pl.lit(moment))])]
 
 
 def run_in_parts(spark, home, job, parts, options=None):
