@@ -146,7 +146,7 @@ class EnrichmentClient:
         """A result as it may be stored: no token that was sent back, and text that is valid UTF-8."""
         answer = result.answer
         if answer is not None:
-            answer = _valid(self._redacted(answer)[:ANSWER_CHARACTERS])
+            answer = _valid(self._redacted(answer)[:ANSWER_CHARACTERS])[:ANSWER_CHARACTERS]
         enrichment = result.enrichment
         return result._replace(answer=answer, enrichment=enrichment and _valid(self._redacted(enrichment)))
 
