@@ -61,11 +61,6 @@ def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 _GROUPS = (*(room.GROUP for room in ROOMS), enrichment.GROUP)
-_MAINTENANCE = [
-    *(maintenance(room.GROUP, streams=[room.STREAM], jobs=room.JOBS) for room in ROOMS),
-    maintenance(enrichment.GROUP, jobs=enrichment.JOBS),
-]
-
 JOBS = [
     *(
         dg.define_asset_job(
@@ -76,7 +71,6 @@ JOBS = [
         for group in _GROUPS
     ),
     dg.define_asset_job("everything", description="Every stream, every job, every check, in one Spark session."),
-    *(job for job, _ in _MAINTENANCE),
 ]
 SENSORS = [
     *(landing_sensor(room.STREAM, room.GROUP) for room in ROOMS),
@@ -86,5 +80,6 @@ SENSORS = [
 SCHEDULES = [
     *(tick_schedule(template, TICKS) for room in (*ROOMS, enrichment) for template in room.JOBS),
     *(full_scan(group) for group in _GROUPS),
-    *(schedule for _, schedule in _MAINTENANCE),
+    *(maintenance(room.GROUP, streams=[room.STREAM], jobs=room.JOBS)[1] for room in ROOMS),
+    maintenance(enrichment.GROUP, jobs=enrichment.JOBS)[1],
 ]

@@ -66,7 +66,7 @@ def maintenance(
 
 
 def _stream_op(stream: Stream) -> dg.OpDefinition:
-    @dg.op(name=f"maintain_{stream.name}", pool=f"stream_{stream.name}", out=dg.Out(dg.Nothing))
+    @dg.op(name=f"maintain_{stream.name}_events", pool=f"stream_{stream.name}", out=dg.Out(dg.Nothing))
     def maintain_stream(
         context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> None:

@@ -15,45 +15,69 @@ from dagster_project import demo
 from dagster_project.definitions import defs
 from dagster_project.resources import ENVIRONMENTS, SparkResource, resources_from
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs import JOBS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.streams import STREAMS
 
 ROOT = Path(__file__).parents[2]
+
+
+SIDES = {
+    "ride_summaries": ["long_rides"],
+    "moving_averages": ["latest_moving_averages", "station_sessions"],
+    "anomaly_predictions": ["latest_predictions", "retired_models"],
+    "vehicle_trips": ["vehicle_stops"],
+    "top_products": ["latest_top_products", "sales_windows"],
+    "purchase_totals": ["latest_purchase_totals"],
+    "batched_enrichment": ["batched_enrichment_dead_letters"],
+}
 
 
 def test_the_asset_graph_is_the_one_we_mean():
     graph = defs.resolve_asset_graph()
     assert {key.to_user_string(): sorted(parent.to_user_string() for parent in graph.get(key).parent_keys)
             for key in graph.get_all_asset_keys()} == {
-        "ride_points_landing": [],
-        "ride_points_events": ["ride_points_landing"],
-        "ride_points_quarantine": ["ride_points_landing"],
-        "ride_summaries": ["ride_points_events"],
-        "ride_summaries_late": ["ride_points_events"],
-        "long_rides": ["ride_summaries"],
+        **{f"{stream}_landing": [] for stream in STREAMS},
+        **{f"{stream}_{table}": [f"{stream}_landing"] for stream in STREAMS for table in ("events", "quarantine")},
+        **{name: [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
+        **{f"{name}_late": [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
+        **{side: [job] for job, sides in SIDES.items() for side in sides},
     }  # fmt: skip
-    assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {"rides"}
+    groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
+    assert groups == {"rides", "weather", "metrics", "fleet", "sales", "enrichment"}
 
 
-def test_only_the_landing_folder_is_external():
+def test_only_the_landing_folders_are_external():
     graph = defs.resolve_asset_graph()
-    assert graph.external_asset_keys == {dg.AssetKey("ride_points_landing")}
+    assert graph.external_asset_keys == {dg.AssetKey(f"{stream}_landing") for stream in STREAMS}
 
 
 def test_every_table_tells_its_columns_and_their_meaning():
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
-    for name in ("ride_points_events", "ride_summaries", "long_rides", "ride_summaries_late"):
-        columns = specs[name].metadata["dagster/column_schema"].columns
+    for name, spec in specs.items():
+        if name.endswith("_landing"):
+            continue
+        columns = spec.metadata["dagster/column_schema"].columns
         assert columns
         assert all(column.description for column in columns), name
 
 
 def test_checks_that_hold_data_back_are_the_critical_ones():
     graph = defs.resolve_asset_graph()
-    specs = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
-    assert specs["no_event_is_lost"].blocking
-    assert specs["every_row_is_accounted_for"].blocking
-    assert specs["one_summary_a_ride"].blocking
-    assert not specs["fare_is_not_negative"].blocking
-    assert len(specs) == 16
+    specs = [graph.get_check_spec(key) for key in graph.asset_check_keys]
+    counted = [spec for spec in specs if spec.name in ("no_event_is_lost", "every_row_is_accounted_for")]
+    assert all(spec.blocking for spec in counted)
+    assert len(counted) == len(JOBS) + len(STREAMS)
+    expected = [spec for spec in specs if "severity" in (spec.metadata or {})]
+    assert all(spec.blocking == (spec.metadata["severity"] == "critical") for spec in expected)
+    assert {True, False} == {spec.blocking for spec in expected}
+
+
+def test_every_table_that_a_job_writes_has_a_suite_or_says_why_not():
+    graph = defs.resolve_asset_graph()
+    checked = {key.asset_key.to_user_string() for key in graph.asset_check_keys}
+    tables = {table.name for job in JOBS.values() for table in build_job(job).tables if "." not in table.name}
+    assert tables - checked == {"long_rides"}
 
 
 def test_every_writing_step_has_a_pool_of_its_own():
@@ -70,8 +94,19 @@ def test_the_clock_tick_runs_the_keyed_job_alone():
 
 
 def test_nothing_starts_by_itself():
-    assert [sensor.default_status for sensor in defs.sensors or []] == [dg.DefaultSensorStatus.STOPPED]
-    assert [schedule.default_status for schedule in defs.schedules or []] == [dg.DefaultScheduleStatus.STOPPED]
+    sensors = {sensor.name: sensor.default_status for sensor in defs.sensors or []}
+    # It starts nothing: it tells of checks that fail.
+    assert sensors.pop("failed_checks") in dg.DefaultSensorStatus
+    assert set(sensors) == {*(f"{stream}_landed" for stream in STREAMS), "checked_events"}
+    assert set(sensors.values()) == {dg.DefaultSensorStatus.STOPPED}
+    assert {schedule.default_status for schedule in defs.schedules or []} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+def test_only_a_job_s_own_table_is_to_be_kept_fresh_and_all_its_tables_start_together():
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert {name for name, spec in specs.items() if spec.freshness_policy} == set(JOBS)
+    automated = {name for name, spec in specs.items() if spec.automation_condition}
+    assert automated == {*JOBS, *(f"{job}_late" for job in JOBS), *(side for sides in SIDES.values() for side in sides)}
 
 
 def test_the_definitions_load_through_the_workspace_file():

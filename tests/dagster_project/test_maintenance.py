@@ -88,8 +88,8 @@ def test_a_retention_of_less_than_a_day_is_refused(lakehouse, instance):
 def test_every_op_holds_the_pool_of_what_writes_its_tables():
     pools = {node.name: node.pool for node in JOB.all_node_defs if isinstance(node, dg.OpDefinition)}
     assert pools == {
-        "maintain_ride_points": "stream_ride_points",
-        "maintain_weather": "stream_weather",
+        "maintain_ride_points_events": "stream_ride_points",
+        "maintain_weather_events": "stream_weather",
         "maintain_ride_summaries_tables": "job_ride_summaries",
     }
 
