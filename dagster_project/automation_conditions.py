@@ -5,7 +5,8 @@ one Spark session. What such a run leaves undone is what the condition here take
 failed blocking check held back, once the check passes (after an ingest by hand, or a run of the check alone); a job
 whose run failed or was cancelled, once; a job whose events were ingested without it. Where the group's run does its work there is
 nothing left to take up, so both may be switched on: the condition never asks for a job that is part of a run that is
-not over, nor for one that has been written since its events were.
+not over, nor for one that has been written since its events were. (What is ingested while a job runs may be behind what
+the job read and before what it wrote: it waits for whatever starts the job next.)
 
 Dagster's own `any_deps_updated` does not do here: it passes over updates by runs that were to write the job as well,
 which are just those that a failed check cuts off.
@@ -41,3 +42,25 @@ def automation_sensor() -> dg.AutomationConditionSensorDefinition:
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Starts keyed jobs that have not seen their newest events, once the checks of these have passed.",
     )
+
+
+def failed_checks_before(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, asset: dg.AssetKey
+) -> list[str]:
+    """The blocking checks of what an asset reads that failed when they were last evaluated, as `asset: check`.
+
+    For schedules, which know no conditions: within a run a failed check holds back what comes after it, but a tick of
+    the clock is a run of the job alone.
+    """
+    graph = repository.asset_graph
+    checks = [
+        key
+        for key in sorted(graph.get_check_keys_for_assets(graph.get(asset).parent_keys))
+        if graph.get_check_spec(key).blocking
+    ]
+    latest = ((key, instance.get_latest_asset_check_evaluation_record(key)) for key in checks)
+    return [
+        f"{key.asset_key.to_user_string()}: {key.name}"
+        for key, record in latest
+        if record is not None and record.status.value == "FAILED"
+    ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from dagster_project.automation_conditions import automation_sensor, on_checked_events
+from dagster_project.automation_conditions import automation_sensor, failed_checks_before, on_checked_events
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""
@@ -35,7 +35,7 @@ def looks_odd():
     specs=[
         dg.AssetSpec("summaries", deps=["events"], automation_condition=on_checked_events()),
         dg.AssetSpec("late", deps=["events"], automation_condition=on_checked_events()),
-        dg.AssetSpec("side", deps=["summaries"]),
+        dg.AssetSpec("side", deps=["summaries"], automation_condition=on_checked_events()),
     ],
 )
 def job():
@@ -177,3 +177,17 @@ def test_clock_ticks_and_observations_start_nothing(automation):
 
 def test_the_sensor_is_off_until_somebody_switches_it_on():
     assert automation_sensor().default_status is dg.DefaultSensorStatus.STOPPED
+
+
+def test_schedules_can_ask_for_the_failed_checks_before_a_job(automation):
+    def failed(asset: str) -> list[str]:
+        return failed_checks_before(automation.instance, DEFINITIONS.get_repository_def(), dg.AssetKey(asset))
+
+    assert failed("summaries") == [], "nothing has run"
+    FAULTS.add("events")
+    automation.run("group")
+    assert failed("summaries") == ["events: every_row_is_accounted_for"]
+    assert failed("side") == [], "its own input has not failed"
+    FAULTS.clear()
+    automation.run("checks_alone")
+    assert failed("summaries") == [], "the check that only warns holds nothing back"
