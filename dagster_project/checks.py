@@ -1,7 +1,7 @@
 """Great Expectations 1.x as Dagster asset checks: one check an expectation, one read of the table for all.
 
-With `validation`, `pandas_expectations`, `samples` and `data_docs` beside it, it can be lifted out as it is: they import
-nothing else of this project.
+With `validation`, `pandas_expectations`, `row_queries`, `samples` and `data_docs` beside it, it can be lifted out as it
+is: they import nothing else of this project.
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks. `blocking` chooses otherwise, check by check; what blocks fails with ERROR, as Dagster blocks on nothing else.

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from dagster_project.pandas_expectations import same_on_pandas
+from dagster_project.row_queries import evaluate_queries, in_the_plan, is_plain_query
 from dagster_project.samples import SAMPLED_ROWS, Sampling, columns_of, is_query, trouble
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _small(
     results = _on_pandas(table, on_pandas, sampling)
     # What pandas makes nothing of Spark may still.
     on_spark = {name: one for name, one in expectations.items() if name not in results or trouble(results[name])}
-    return {**results, **_on_spark(frame, on_spark, sampling)}
+    return {**results, **_on_spark(in_the_plan(frame, table) if on_spark else frame, on_spark, sampling)}
 
 
 def _on_pandas(
@@ -105,19 +106,30 @@ def _on_spark(
 ) -> dict[str, "ExpectationValidationResult"]:
     if not expectations:
         return {}
+    queries = {name: _named(name, one) for name, one in expectations.items() if is_plain_query(one)}
+    results = evaluate_queries(frame, queries)
+    results |= _by_gx_on_spark(frame, {name: one for name, one in expectations.items() if name not in results})
+    for name, result in results.items():
+        sampling.show(result, expectations[name])
+    return results
+
+
+def _by_gx_on_spark(
+    frame: DataFrame, expectations: Mapping[str, "Expectation"]
+) -> dict[str, "ExpectationValidationResult"]:
+    if not expectations:
+        return {}
     # persist=False: else the frame stays cached for good. No spark_config: it could restart the session.
     asset = _quiet_context().data_sources.add_spark("spark", persist=False).add_dataframe_asset("table")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
     queries = {name: one for name, one in expectations.items() if is_query(one)}
     others = {name: one for name, one in expectations.items() if name not in queries}
     results = {**_evaluate_each_if_need_be(batch, queries, _ROWS), **_evaluate_each_if_need_be(batch, others, _COUNTS)}
-    results |= _sampled(batch, frame.columns, {name: others[name] for name in others if _has_unexpected(results[name])})
-    for name, result in results.items():
-        sampling.show(result, expectations[name])
     if queries:
         # GX leaves it there, and with it the frame.
         frame.sparkSession.catalog.dropTempView("tmp_view")
-    return results
+    unexpected = {name: one for name, one in others.items() if _has_unexpected(results[name])}
+    return {**results, **_sampled(batch, frame.columns, unexpected)}
 
 
 def _sampled(
@@ -148,10 +160,7 @@ def _evaluate(
     import great_expectations as gx  # noqa: PLC0415 - takes seconds
     from great_expectations.exceptions import GreatExpectationsError  # noqa: PLC0415
 
-    named = {
-        name: one.copy(update={"meta": {**(one.meta or {}), CHECK_NAME: name}, "id": None})
-        for name, one in expectations.items()
-    }
+    named = {name: _named(name, one) for name, one in expectations.items()}
     suite = gx.ExpectationSuite(name="suite", expectations=list(named.values()))
     try:
         found = batch.validate(suite, result_format=result_format).results
@@ -160,6 +169,10 @@ def _evaluate(
     results = {one.expectation_config.meta[CHECK_NAME]: one for one in found if one.expectation_config}
     missing = named.keys() - results.keys()
     return results | {name: _not_evaluated(named[name], "Great Expectations gave no result") for name in missing}
+
+
+def _named(name: str, expectation: "Expectation") -> "Expectation":
+    return expectation.copy(update={"meta": {**(expectation.meta or {}), CHECK_NAME: name}, "id": None})
 
 
 def _not_evaluated(expectation: "Expectation", message: str) -> "ExpectationValidationResult":
