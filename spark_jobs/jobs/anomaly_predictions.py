@@ -23,13 +23,13 @@ import polars as pl
 from pydantic import Field
 
 from spark_jobs.jobs.anomaly_learning import complete_windows, every_event, every_interval
-from spark_jobs.jobs.anomaly_step import (
+from spark_jobs.jobs.anomaly_step import AnomalyStep
+from spark_jobs.jobs.anomaly_tables import (
     ANOMALY_PREDICTION,
     LATEST_PREDICTION,
     LEARNING,
     RETIRED_MODEL,
     WAITING,
-    AnomalyStep,
     state_schema,
 )
 from spark_jobs.jobs.parameters import Duration, JobParameters

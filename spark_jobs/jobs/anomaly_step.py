@@ -7,77 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from spark_jobs.jobs.anomaly_learning import Learn, period_start
+from spark_jobs.jobs.anomaly_tables import (
+    ANOMALY_PREDICTION,
+    LABELS,
+    LATEST_PREDICTION,
+    LEARNING,
+    RETIRED_MODEL,
+    SERVING,
+    WAITING,
+    state_schema,
+)
 from spark_jobs.jobs.prediction_changes import NONE, emit_all, find_changes
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, Step
 from spark_jobs.models.protocol import Model
 from spark_jobs.models.runs import Integers, in_order, key_runs
-from spark_jobs.streams import METRICS, TIMESTAMP
-
-ANOMALY_PREDICTION = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("event_time", TIMESTAMP, nullable=False),
-        pa.field("value", pa.float64(), nullable=False),
-        pa.field("expected", pa.float64()),
-        pa.field("score", pa.float64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("previous_label", pa.string()),
-        pa.field("events_learned", pa.int64(), nullable=False),
-    ]
-)
-
-LATEST_PREDICTION = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("event_time", TIMESTAMP, nullable=False),
-        pa.field("value", pa.float64(), nullable=False),
-        pa.field("expected", pa.float64()),
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
-        pa.field("score", pa.float64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("events_learned", pa.int64(), nullable=False),
-    ]
-)
-
-RETIRED_MODEL = pa.schema(
-    [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("events_learned", pa.int64(), nullable=False),
-        pa.field("last_event_time", TIMESTAMP, nullable=False),
-        pa.field("retired_at", TIMESTAMP, nullable=False),
-    ]
-)
-
-LABELS = ("normal", "anomalous")
-
-WAITING, LEARNING, SERVING = "waiting", "learning", "serving"
-"""Roles of a state row: an event that waits; a key's model; the model by which `every_interval` predicts meanwhile."""
+from spark_jobs.streams import METRICS
 
 _LONG_AGO = -(2**63)
-
-
-def state_schema(model: Model) -> pa.Schema:
-    """State of any role: an event's columns, what is known of a model, the model's own columns."""
-    own = pa.schema(
-        [
-            pa.field("role", pa.string(), nullable=False),
-            pa.field("key", pa.string(), nullable=False),
-            pa.field("timestamp", TIMESTAMP),
-            pa.field("value", pa.float64()),
-            pa.field("events_learned", pa.int64()),
-            pa.field("last_event_time", TIMESTAMP),
-            pa.field("interval", TIMESTAMP),
-            pa.field("label", pa.int8()),
-            pa.field("score", pa.float64()),
-            pa.field("deadline", TIMESTAMP),
-        ]
-    )
-    return pa.schema([*own, *model.state])
 
 
 class _Kept(NamedTuple):

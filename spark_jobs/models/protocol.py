@@ -40,7 +40,8 @@ class Model(Protocol):
 
     Attributes:
         name: by which jobs ask for it.
-        version: raise it when the same events would give other state or other predictions, parameters included.
+        version: raise it when the same events would give other state or other predictions; its parameters and its
+            threshold are part of it.
         threshold: score above which a value is best called anomalous.
         state: the columns of one row of `models`, without `key`. None is named `key`, `timestamp`, `value`,
             `deadline`, `role`, `events_learned`, `last_event_time`, `interval`, `label` or `score`: a job keeps its
