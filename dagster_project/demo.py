@@ -6,11 +6,13 @@ lands more and goes on where it was; with --from it takes a folder of your own r
 """
 
 import argparse
+import json
 import logging
 import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,17 +21,19 @@ import dagster as dg
 from rich.console import Console
 
 from assets import rides
+from assets.plots.anomalies import LABELS
 from dagster_project.demo_report import print_report
 from dagster_project.resources import lakehouse_home
 from spark_jobs.enrichment.service import DemoService, ServiceSettings
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment import BATCHED_ENRICHMENT
-from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.simulation import simulate
+from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
 from spark_jobs.streams import RIDE_POINTS, STREAMS
 
-MORE_RIDES = 200
-"""How many rides another demo adds; the first lands as many as the simulator makes by itself."""
+FIRST_SIZES = {"ride_points": 1_000, "weather": 30}
+"""Rides and stations of the first demo; of other streams, and of further demos, as many as the simulator makes by itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,12 +75,21 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
     for stream in STREAMS:
         landing = lakehouse.landing(stream)
         earlier = sum(1 for path in landing.rglob("*") if path.is_file())
+        size = None if earlier else FIRST_SIZES.get(stream)
         # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
-        made = simulate(
-            stream, landing, size=MORE_RIDES if earlier and stream == RIDE_POINTS.name else None, seed=earlier
-        )
+        made = simulate(stream, landing, size=size, seed=earlier)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
+        if isinstance(made, MetricsSimulation):
+            _label(lakehouse.home / LABELS, made.anomalies)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
+
+
+def _label(labels: Path, anomalies: Iterable[PlantedAnomaly]) -> None:
+    """Tell the plot of anomalies which ones were planted."""
+    windows: dict[str, Any] = json.loads(labels.read_text(encoding="utf-8")) if labels.exists() else {}
+    for planted in anomalies:
+        windows.setdefault(planted.key, []).append([planted.start.isoformat(), planted.end.isoformat()])
+    write_json(labels, windows)
 
 
 def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:
