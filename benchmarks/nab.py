@@ -1,0 +1,118 @@
+"""Models beside the Numenta Anomaly Benchmark: `python -m benchmarks.nab [--data DIR] [--model NAME|all]`.
+
+Each series is a metric of the job `anomaly_predictions`, whose own step scores its rows, each by a model that has
+learned the rows before it and nothing else. What is printed for each model and profile:
+
+- `best`: the score at the threshold that suits these series best, as the benchmark's own table of results has it;
+- `cross-validated`: the mean over random halves of the series, each scored at the threshold that suits the other half:
+  what to expect of series whose labels are not known;
+- `as shipped`: the score at the model's own threshold.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.nab_corpus import LabelledSeries, read_corpus
+from benchmarks.nab_scoring import PROFILES, STANDARD, Profile, Result, ScoredSeries, best_result, result_at
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.models import MODELS, find_model
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "nab"
+DEFAULT_MODEL = "return_period"
+END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
+SPLITS = 25
+"""Random ways to part the series in two halves."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nab", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of category/series.csv[.gz] and windows.json")
+    parser.add_argument("--model", choices=[*MODELS, "all"], default=DEFAULT_MODEL)
+    arguments = parser.parse_args()
+    try:
+        corpus = read_corpus(arguments.data)
+    except KeyfoldError as error:
+        sys.exit(f"python -m benchmarks.nab: {error}")
+    console = Console(width=110)
+    console.print(f"{len(corpus)} series, {sum(one.readings.height for one in corpus)} rows")
+    table = Table("model", "profile", "best", "at threshold", "cross-validated", "as shipped", "µs an event")
+    details = []
+    for name in MODELS if arguments.model == "all" else [arguments.model]:
+        began = time.perf_counter()
+        scored = score_corpus(name, corpus)
+        cost = 1e6 * (time.perf_counter() - began) / sum(len(one.scores) for one in scored)
+        for profile in PROFILES:
+            best = best_result(scored, profile)
+            shipped = as_shipped(name, scored, profile)
+            figures = (best.normalised, best.threshold, cross_validated(scored, profile), shipped.normalised)
+            table.add_row(name, profile.name, *(f"{figure:.4g}" for figure in figures), f"{cost:.0f}")
+        if name == DEFAULT_MODEL:
+            details.append(_by_category(corpus, scored, best_result(scored, STANDARD).threshold))
+    for part in (table, *details):
+        console.print(part)
+
+
+def score_corpus(model: str, corpus: Sequence[LabelledSeries]) -> list[ScoredSeries]:
+    """Score every row of every series by the job's step, one key a series."""
+    return [ScoredSeries(_score(model, one), one.windows) for one in corpus]
+
+
+def as_shipped(model: str, scored: Sequence[ScoredSeries], profile: Profile) -> Result:
+    """The result at the model's own threshold; the job calls a value anomalous that scores above it."""
+    return result_at(float(np.nextafter(find_model(model).threshold, 1.0)), scored, profile)
+
+
+def cross_validated(scored: Sequence[ScoredSeries], profile: Profile) -> float:
+    """Mean normalised score of halves of the series, each at the best threshold of the other half."""
+    random = np.random.default_rng(0)
+    results = []
+    for _ in range(SPLITS):
+        order = random.permutation(len(scored))
+        left, right = ([scored[place] for place in half] for half in np.array_split(order, 2))
+        for fitted, judged in ((left, right), (right, left)):
+            results.append(result_at(best_result(fitted, profile).threshold, judged, profile).normalised)
+    return float(np.nanmean(results)) if len(scored) > 1 else float("nan")
+
+
+def _score(model: str, series: LabelledSeries) -> np.ndarray:
+    """The scores of a series in the order of its rows."""
+    rehearsal = Rehearsal(build_job(ANOMALY_PREDICTIONS, {"model": model, "emit": "all"}))
+    rehearsal.batch(series.readings)
+    rehearsal.advance_to(END_OF_TIME)
+    rehearsal.batch()
+    predicted = rehearsal.written["anomaly_predictions"].sort("event_time", "value", maintain_order=True)
+    # The job takes events in order of time, then of value: so do their rows.
+    rows = series.readings.with_row_index("row").sort("timestamp", pl.col("value") + 0.0, maintain_order=True)["row"]
+    if predicted.height != series.readings.height:
+        raise KeyfoldError(f"{series.key}: {predicted.height} predictions of {series.readings.height} rows")
+    scores = np.empty(len(rows))
+    scores[rows.to_numpy()] = predicted["score"].to_numpy()
+    return scores
+
+
+def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries], threshold: float) -> Table:
+    """The standard profile's score of each category at one threshold."""
+    table = Table("category", "series", "windows", f"standard at {threshold:.4f}", title=DEFAULT_MODEL)
+    for category in sorted({one.category for one in corpus}):
+        chosen = [result for one, result in zip(corpus, scored, strict=True) if one.category == category]
+        result = result_at(threshold, chosen, STANDARD)
+        windows = sum(len(one.windows) for one in chosen)
+        told = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
+        table.add_row(category, str(len(chosen)), str(windows), told)
+    return table
+
+
+if __name__ == "__main__":
+    main()

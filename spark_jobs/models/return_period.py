@@ -1,0 +1,203 @@
+"""The return period: how seldom a metric does what it does now, given its days before. The model for alarms.
+
+1. **Surprise.** How far a value lies outside of what was usual at this time of day (`time_of_day`), in the unit of the
+   metric: no scale is fitted.
+2. **Rarity.** How many days pass between surprises as large (`rarity`): the score, as a share. A value that comes once
+   in `HALF_AT` days has the score one half. Only an event rarer than all of the day and a half before it has a score
+   at all.
+
+There is no score until there was a day to compare with. `docs/anomaly-detection.md` has what led to this.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.models.rarity import History, Largest
+from spark_jobs.models.recursion import Floats, Integers
+from spark_jobs.models.rounds import predict_by_rounds
+from spark_jobs.models.runs import KeyRuns, key_runs
+from spark_jobs.models.scoring import WIDEST
+from spark_jobs.models.time_of_day import Cells, Company, cell_columns, cells_of, compare, event_cells, with_events
+
+HALF_AT = 3.5
+"""Days between two surprises as large at which the score is one half."""
+_ROUNDING = 1e-9
+"""Share of a value below which a surprise is rounding."""
+
+_LISTS = {
+    "cell": pl.List(pl.Int32),
+    "cell_low": pl.List(pl.Float64),
+    "cell_high": pl.List(pl.Float64),
+    "single": pl.List(pl.Float64),
+    "single_time": pl.List(pl.Int64),
+    "lasting": pl.List(pl.Float64),
+    "lasting_time": pl.List(pl.Int64),
+    "last": pl.List(pl.Float64),
+    "peak": pl.List(pl.Float64),
+    "peak_time": pl.List(pl.Int64),
+}
+
+
+@dataclass(frozen=True)
+class ReturnPeriod:
+    """The model `return_period`. Its constants stand in its modules: they were found together."""
+
+    name = "return_period"
+    version = 1
+    threshold = 0.5
+    state = pa.schema(
+        [
+            pa.field("began", pa.int64()),
+            pa.field("cell", pa.list_(pa.int32())),
+            pa.field("cell_low", pa.list_(pa.float64())),
+            pa.field("cell_high", pa.list_(pa.float64())),
+            pa.field("single", pa.list_(pa.float64())),
+            pa.field("single_time", pa.list_(pa.int64())),
+            pa.field("lasting", pa.list_(pa.float64())),
+            pa.field("lasting_time", pa.list_(pa.int64())),
+            pa.field("last", pa.list_(pa.float64())),
+            pa.field("peak", pa.list_(pa.float64())),
+            pa.field("peak_time", pa.list_(pa.int64())),
+        ]
+    )
+    """Time of the first event (microseconds); ranges of the last week's cells; what `rarity.History` remembers."""
+
+    def initial(self, keys: pl.Series) -> pl.DataFrame:
+        lists = (pl.lit([], dtype=kind).alias(name) for name, kind in _LISTS.items())
+        return pl.DataFrame({"key": keys}).with_columns(pl.lit(None, pl.Int64).alias("began"), *lists)
+
+    def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+        return self.predict_then_learn(models, events)[1]
+
+    def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+        seen = _Seen.of(models, events)
+        company = compare(cells_of(models), seen.numbers, seen.values)
+        rarity = np.zeros(events.height)
+        for history, began, rows in seen.by_key(company):
+            for row, time, size in rows:
+                days = history.rarity(size, time, max(time - began, 0))
+                rarity[row] = days if history.is_news(days, time) else 0.0
+        return _predictions(company, rarity)
+
+    def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        seen = _Seen.of(models, events)
+        cells = with_events(cells_of(models), seen.numbers, seen.values)
+        # What an event is compared with lies almost a day before it: no later event has changed that.
+        company = compare(cells, seen.numbers, seen.values)
+        rarity = np.zeros(events.height)
+        histories = []
+        for history, began, rows in seen.by_key(company):
+            for row, time, size in rows:
+                days = history.rarity(size, time, time - began)
+                if days and history.is_news(days, time):
+                    rarity[row] = days
+                history.learn(size, time, days)
+            histories.append(history)
+        return _predictions(company, rarity), seen.learned(cells, histories)
+
+    def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
+        if np.array_equal(learned.to_numpy(), key_runs(models, events).rank):
+            return self.predict_then_learn(models, events)[0]
+        return predict_by_rounds(self, models, events, learned)
+
+
+_Rows = Iterator[tuple[int, int, float]]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Events as arrays, beside their keys' models.
+
+    Attributes:
+        values, times, numbers: of each event its value, its time in microseconds and the number of its cell.
+        began: of each run, the time of its key's first event.
+    """
+
+    models: pl.DataFrame
+    runs: KeyRuns
+    values: Floats
+    times: Integers
+    numbers: Integers
+    began: list[int]
+
+    @staticmethod
+    def of(models: pl.DataFrame, events: pl.DataFrame) -> "_Seen":
+        runs = key_runs(models, events)
+        times = events["event_time"].to_physical().to_numpy()
+        began = (
+            models["began"]
+            .gather(runs.model)
+            .zip_with(models["began"].gather(runs.model).is_not_null(), pl.Series(times[runs.starts], dtype=pl.Int64))
+        )
+        values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
+        return _Seen(models, runs, values, times, event_cells(runs, times), began.to_list())
+
+    def by_key(self, company: Company) -> Iterator[tuple[History, int, _Rows]]:
+        """Of each run the history, when it began, and each event: its row, its time, how surprising it is."""
+        is_surprise = company.distance > _ROUNDING * np.abs(self.values)
+        sizes = np.where(is_surprise, company.distance, 0.0)
+        for run, (start, count) in enumerate(zip(self.runs.starts.tolist(), self.runs.counts.tolist(), strict=True)):
+            rows = range(start, start + count)
+            times = self.times[start : start + count].tolist()
+            yield (
+                _history(self.models.row(int(self.runs.model[run]), named=True)),
+                self.began[run],
+                zip(rows, times, sizes[start : start + count].tolist(), strict=True),
+            )
+
+    def learned(self, cells: Cells, histories: list[History]) -> pl.DataFrame:
+        """The models once they have learned the events, given all cells and the history of each run after them."""
+        began = self.models["began"].scatter(self.runs.model, self.began)
+        after = [_remembered(history) for history in histories]
+        lists = []
+        for name in _HISTORY:
+            column = self.models[name].to_list()
+            for model, remembered in zip(self.runs.model.tolist(), after, strict=True):
+                column[model] = remembered[name]
+            lists.append(pl.Series(name, column, dtype=_LISTS[name]))
+        return self.models.with_columns(began, *cell_columns(cells, self.models.height), *lists)
+
+
+_HISTORY = ("single", "single_time", "lasting", "lasting_time", "last", "peak", "peak_time")
+
+
+def _history(model: dict[str, Any]) -> History:
+    """What a model remembers, by its columns."""
+    return History(
+        single=Largest(model["single"], model["single_time"]),
+        lasting=Largest(model["lasting"], model["lasting_time"]),
+        last=model["last"],
+        peaks=list(zip(model["peak"], model["peak_time"], strict=True)),
+    )
+
+
+def _remembered(history: History) -> dict[str, list[float] | list[int]]:
+    """The columns of a history."""
+    return {
+        "single": history.single.sizes,
+        "single_time": history.single.times,
+        "lasting": history.lasting.sizes,
+        "lasting_time": history.lasting.times,
+        "last": history.last,
+        "peak": [peak for peak, _ in history.peaks],
+        "peak_time": [time for _, time in history.peaks],
+    }
+
+
+def _predictions(company: Company, rarity: Floats) -> pl.DataFrame:
+    known = ~np.isnan(company.low)
+    middle = company.low + (company.high - company.low) / 2
+    frame = pl.DataFrame(
+        {
+            "expected": np.clip(middle, company.low, company.high),
+            "low": company.low,
+            "high": company.high,
+            "score": np.where(known, rarity / (rarity + HALF_AT), 0.0),
+        }
+    )
+    return frame.with_columns(pl.col("expected", "low", "high").fill_nan(None))
