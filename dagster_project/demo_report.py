@@ -12,7 +12,6 @@ from rich.table import Table
 from assets.metadata import table_key
 from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import count_rows
@@ -38,7 +37,7 @@ def print_report(
     console.print(f"\n[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
     console.print(_streams(told))
     console.print()
-    console.print(_jobs(lakehouse, told))
+    console.print(_jobs(told))
     console.print()
     console.print(_facts(lakehouse, result, instance, told, seconds), highlight=False)
     for event in result.all_events:
@@ -62,23 +61,24 @@ def _streams(told: Told) -> Table:
     return table
 
 
-def _jobs(lakehouse: Lakehouse, told: Told) -> Table:
+def _jobs(told: Told) -> Table:
     table = Table("job", box=None, pad_edge=False, header_style="bold")
     for name in ("events", "rows", "new", "late", "open", "seconds"):
         table.add_column(name, justify="right")
-    table.add_column("beside it")
-    for template in JOBS.values():
-        made = told.get(table_key(template.name))
+    for job in JOBS:
+        made = told.get(table_key(job))
         if made:
-            job = build_job(template)
             counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
             counts += [f"{made[name]:,}" for name in ("late", "open_events")]
-            table.add_row(job.name, *counts, f"{made['seconds']:.1f}", _beside(lakehouse, job))
+            table.add_row(job, *counts, f"{made['seconds']:.1f}")
     return table
 
 
-def _beside(lakehouse: Lakehouse, job: KeyedJob) -> str:
-    return ", ".join(f"{count_rows(lakehouse.table(side.name)):,} {side.name}" for side in job.side_outputs)
+def _beside(lakehouse: Lakehouse, told: Told) -> str:
+    """Rows of the tables that jobs write beside their own."""
+    made = [build_job(template) for template in JOBS.values() if table_key(template.name) in told]
+    sides = [side.name for job in made for side in job.side_outputs]
+    return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in sides)
 
 
 def _facts(
@@ -96,6 +96,8 @@ def _facts(
         made = told.get(table_key(template.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
             facts.add_row("late", _mostly_late(lakehouse, template.name))
+    if beside := _beside(lakehouse, told):
+        facts.add_row("beside", beside)
     facts.add_row("checks", _checks(result))
     facts.add_row("time", _times(result, instance, seconds))
     return facts
