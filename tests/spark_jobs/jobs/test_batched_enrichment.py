@@ -25,6 +25,7 @@ from spark_jobs.jobs.batched_enrichment import (
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import EPOCH
+from spark_jobs.keyed.generations import Generation, check_generation
 from spark_jobs.keyed.rehearsal import Rehearsal
 from spark_jobs.streams import STREAMS
 from tests.spark_jobs.jobs.enrichment_oracle import Oracle
@@ -344,3 +345,21 @@ def test_the_job_travels_to_the_workers_as_bytes():
 def test_recorded_parameters_build_the_same_job():
     job = build_job(BATCHED_ENRICHMENT, {"max_wait": "90s", "first_pause": "0.5s"})
     assert build_job(BATCHED_ENRICHMENT, born_with=job.parameters).parameters == job.parameters
+
+
+def test_the_service_may_move_while_a_generation_lives_and_the_size_of_batches_may_not(tmp_path):
+    born = build_job(BATCHED_ENRICHMENT, {"max_size": 100})
+    record = {
+        "key": list(born.key),
+        "key_groups": born.key_groups,
+        "schema_version": born.schema_version,
+        "parameters": dict(born.parameters),
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    generation = Generation(tmp_path, record)
+    moved = {"service": "https://elsewhere/enrich", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
+    now = build_job(BATCHED_ENRICHMENT, moved, record["parameters"])
+    check_generation(generation, now)
+    assert now.parameters["max_size"] == 100
+    with pytest.raises(KeyfoldError, match="max_size"):
+        check_generation(generation, build_job(BATCHED_ENRICHMENT, {**moved, "max_size": 500}, record["parameters"]))
