@@ -82,7 +82,8 @@ def _text(_: Any, column: pa.ChunkedArray) -> bool:
 
 def _column(table: pa.Table, name: Any) -> pa.ChunkedArray | None:
     """A column of plain values that pandas keeps as they are; None where there is no such."""
-    if not isinstance(name, str) or name not in table.column_names:
+    # To Spark a dot leads into a struct.
+    if not isinstance(name, str) or "." in name or name not in table.column_names:
         return None
     column = table.column(name)
     kind = column.type

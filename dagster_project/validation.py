@@ -1,11 +1,11 @@
 """Great Expectations 1.x on a Spark frame: quickly, with samples of the rows that are not so, and with columns masked.
 
-Imports nothing of this project, and no Dagster.
+Imports nothing of this project but its neighbours (see `checks.py`), and no Dagster.
 
 **Two engines, one answer.** A Spark job costs tens of milliseconds whatever it reads, and a suite is some forty of
 them. A small frame is therefore collected once and the expectations that mean the same on pandas are evaluated there
-(`pandas_expectations.py` says which); all others, SQL among them, are evaluated on Spark. A large frame is evaluated on
-Spark alone, first for the counts only; samples are fetched for what has failed.
+(`pandas_expectations.py` says which); all others are evaluated on Spark, queries of rows among them (`row_queries.py`).
+A large frame is evaluated on Spark alone, first for the counts only; samples are fetched for what has failed.
 
 **What could not be evaluated is not bad data.** A missing column or a wrong query gives a result with
 `exception_info["raised_exception"]`, always in the same flat shape. An error that takes others down with it (Spark
