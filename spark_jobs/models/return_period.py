@@ -22,7 +22,16 @@ from spark_jobs.models.recursion import Floats, Integers
 from spark_jobs.models.rounds import predict_by_rounds
 from spark_jobs.models.runs import KeyRuns, key_runs
 from spark_jobs.models.scoring import WIDEST
-from spark_jobs.models.time_of_day import Cells, Company, cell_columns, cells_of, compare, event_cells, with_events
+from spark_jobs.models.time_of_day import (
+    NEAREST_CELL,
+    Cells,
+    Company,
+    cell_columns,
+    cells_of,
+    compare,
+    event_cells,
+    with_events,
+)
 
 HALF_AT = 3.5
 """Days between two surprises as large at which the score is one half."""
@@ -77,36 +86,21 @@ class ReturnPeriod:
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         seen = _Seen.of(models, events)
         company = compare(cells_of(models), seen.numbers, seen.values)
-        rarity = np.zeros(events.height)
-        for history, began, rows in seen.by_key(company):
-            for row, time, size in rows:
-                days = history.rarity(size, time, max(time - began, 0))
-                rarity[row] = days if history.is_news(days, time) else 0.0
-        return _predictions(company, rarity)
+        return _predictions(company, seen.rarities(company, np.zeros_like(seen.numbers))[0])
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         seen = _Seen.of(models, events)
         cells = with_events(cells_of(models), seen.numbers, seen.values)
-        # What an event is compared with lies almost a day before it: no later event has changed that.
         company = compare(cells, seen.numbers, seen.values)
-        rarity = np.zeros(events.height)
-        histories = []
-        for history, began, rows in seen.by_key(company):
-            for row, time, size in rows:
-                days = history.rarity(size, time, time - began)
-                if days and history.is_news(days, time):
-                    rarity[row] = days
-                history.learn(size, time, days)
-            histories.append(history)
-        return _predictions(company, rarity), seen.learned(cells, histories)
+        rarities, histories = seen.rarities(company, seen.runs.rank)
+        return _predictions(company, rarities), seen.learned(cells, histories)
 
     def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
-        if np.array_equal(learned.to_numpy(), key_runs(models, events).rank):
-            return self.predict_then_learn(models, events)[0]
-        return predict_by_rounds(self, models, events, learned)
-
-
-_Rows = Iterator[tuple[int, int, float]]
+        seen = _Seen.of(models, events)
+        if (seen.compared_with() > learned.to_numpy()).any():
+            return predict_by_rounds(self, models, events, learned)
+        company = compare(with_events(cells_of(models), seen.numbers, seen.values), seen.numbers, seen.values)
+        return _predictions(company, seen.rarities(company, learned.to_numpy())[0])
 
 
 @dataclass(frozen=True)
@@ -137,18 +131,26 @@ class _Seen:
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
         return _Seen(models, runs, values, times, event_cells(runs, times), began.to_list())
 
-    def by_key(self, company: Company) -> Iterator[tuple[History, int, _Rows]]:
-        """Of each run the history, when it began, and each event: its row, its time, how surprising it is."""
+    def compared_with(self) -> Integers:
+        """Of each event how many events of its key before it here may lie in cells that it is compared with."""
+        newest = np.searchsorted(self.numbers, self.numbers - NEAREST_CELL, side="right")
+        return newest - self.runs.starts[self.runs.run]
+
+    def rarities(self, company: Company, learned: Integers) -> tuple[Floats, list[History]]:
+        """How rare each event is once its key's first `learned` events here are learned, 0 for no news.
+
+        Besides, the history of each run once all its events are learned.
+        """
         is_surprise = company.distance > _ROUNDING * np.abs(self.values)
         sizes = np.where(is_surprise, company.distance, 0.0)
+        rarities, histories = [], []
         for run, (start, count) in enumerate(zip(self.runs.starts.tolist(), self.runs.counts.tolist(), strict=True)):
-            rows = range(start, start + count)
-            times = self.times[start : start + count].tolist()
-            yield (
-                _history(self.models.row(int(self.runs.model[run]), named=True)),
-                self.began[run],
-                zip(rows, times, sizes[start : start + count].tolist(), strict=True),
-            )
+            part = slice(start, start + count)
+            history = _history(self.models.row(int(self.runs.model[run]), named=True))
+            news = _news(history, self.began[run], self.times[part], sizes[part], learned[part])
+            rarities.extend(news)
+            histories.append(history)
+        return np.array(rarities, dtype=np.float64), histories
 
     def learned(self, cells: Cells, histories: list[History]) -> pl.DataFrame:
         """The models once they have learned the events, given all cells and the history of each run after them."""
@@ -161,6 +163,24 @@ class _Seen:
                 column[model] = remembered[name]
             lists.append(pl.Series(name, column, dtype=_LISTS[name]))
         return self.models.with_columns(began, *cell_columns(cells, self.models.height), *lists)
+
+
+def _news(history: History, began: int, times: Integers, sizes: Floats, learned: Integers) -> Iterator[float]:
+    """How rare each event is, 0 where it is no news; the history learns all events on the way, each when it is time."""
+    events, wanted = list(zip(times.tolist(), sizes.tolist(), strict=True)), learned.tolist()
+    reached, rarity = 0, 0.0
+    for row, ((time, size), until) in enumerate(zip(events, wanted, strict=True)):
+        while reached < until:
+            past_time, past_size = events[reached]
+            # Asked a moment ago by what is known now: the answer is still at hand.
+            if not reached == row - 1 == wanted[reached]:
+                rarity = history.rarity(past_size, past_time, past_time - began)
+            history.learn(past_size, past_time, rarity)
+            reached += 1
+        rarity = history.rarity(size, time, max(time - began, 0))
+        yield rarity if rarity and history.is_news(rarity, time) else 0.0
+    for past_time, past_size in events[reached:]:
+        history.learn(past_size, past_time, history.rarity(past_size, past_time, past_time - began))
 
 
 _HISTORY = ("single", "single_time", "lasting", "lasting_time", "last", "peak", "peak_time")

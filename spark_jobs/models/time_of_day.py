@@ -24,6 +24,8 @@ CELLS_A_DAY = 96
 DAYS = 7
 REACHES = (1, 2, 3)
 """How many cells to either side of its own a value is held against."""
+NEAREST_CELL = CELLS_A_DAY - max(REACHES)
+"""How many cells before its own the newest is that a value is held against."""
 KEPT_CELLS = DAYS * CELLS_A_DAY + max(REACHES) + 1
 QUARTILE = 0.25
 
