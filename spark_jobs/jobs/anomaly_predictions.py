@@ -50,10 +50,11 @@ class AnomalyPredictionParameters(JobParameters):
     """Parameters of `anomaly_predictions`."""
 
     model: ModelName = Field(
-        "ewma",
-        description="ewma: exponentially weighted mean and variance, for metrics that wander. seasonal: mean and "
-        "variance of each hour of the week, for metrics that follow people's days. robust: median of the last values "
-        "and how far most lie from it, for metrics with bursts",
+        "return_period",
+        description="return_period: how many days pass between two values that stray as far from what is usual at their "
+        "time of day, for alarms that people are to look at. ewma: exponentially weighted mean and variance, for "
+        "metrics that wander. seasonal: mean and variance of each hour of the week, for metrics that follow people's "
+        "days. robust: median of the last values and how far most lie from it, for metrics with bursts",
     )
     learn: Literal["every_event", "every_interval", "complete_window"] = Field(
         "every_event",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
+from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import decode, encode, polars_schema
 from spark_jobs.keyed.rehearsal import Rehearsal
@@ -28,7 +28,7 @@ TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
 
 
 def anomaly_job(**parameters):
-    return build_job(ANOMALY_PREDICTIONS, {"min_events": 0, **parameters})
+    return build_job(ANOMALY_PREDICTIONS, {"model": "ewma", "min_events": 0, **parameters})
 
 
 def reading(key, minutes, value):
@@ -219,6 +219,11 @@ def test_parameters_are_checked_when_they_are_given():
             anomaly_job(**wrong)
 
 
+def test_the_description_of_the_parameter_says_what_each_model_is_for():
+    description = AnomalyPredictionParameters.model_fields["model"].description or ""
+    assert [name for name in MODELS if f"{name}: " not in description] == []
+
+
 @st.composite
 def readings_in_batches(draw):
     """Readings of a few keys, a minute to days apart, in any order and any split; values often alike."""
@@ -309,15 +314,20 @@ SERIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def real_readings(shared_data):
+def real_series(shared_data, names):
+    """Readings of real series, keys among each other, in order of time."""
     events = []
-    for name in SERIES:
+    for name in names:
         lines = gzip.decompress((shared_data / "nab" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
         rows = (line.split(",") for line in lines[1:])
         moments = ((datetime.fromisoformat(time).replace(tzinfo=UTC), float(value)) for time, value in rows)
         events += [{"key": name, "timestamp": moment, "value": value} for moment, value in moments]
     return sorted(events, key=lambda event: (event["timestamp"], event["key"]))
+
+
+@pytest.fixture(scope="module")
+def real_readings(shared_data):
+    return real_series(shared_data, SERIES)
 
 
 @EVERY_WAY
