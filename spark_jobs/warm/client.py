@@ -39,11 +39,12 @@ class Attached:
         SparkSession._instantiatedSession = None
         for name in _GATEWAY:
             os.environ.pop(name, None)
+        # Java's end first: while it holds its connections open, this side's cannot be closed.
+        with suppress(Py4JError):
+            self._server.shutdown()
         if gateway is not None:
             gateway.shutdown_callback_server()
             gateway.close()
-        with suppress(Py4JError):
-            self._server.shutdown()
         self._control.close()
 
 
