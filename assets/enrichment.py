@@ -23,21 +23,21 @@ ASSETS = [
                 {
                     **_POINT,
                     "enrichment": "What the service says of the event, as JSON",
-                    "idempotency_key": "Key of the call that it was asked in",
+                    "idempotency_key": "Key of the batch that the event was in: SHA-256 in hexadecimal",
                 },
-                {**_SAME, "enrichment": tuple(RIDE_POINTS.schema.names)},
+                {**_SAME, "enrichment": tuple(RIDE_POINTS.schema.names), "idempotency_key": RIDE_POINTS.event_id},
             ),
             "batched_enrichment_dead_letters": TableDoc(
                 "Events that the service would not have, or that could not be asked about, with its last answer.",
                 {
                     **_POINT,
-                    "idempotency_key": "Key of the last call that it was in",
+                    "idempotency_key": "Key of the batch that the event was in: SHA-256 in hexadecimal",
                     "attempts": "Calls that it was in",
                     "status": "HTTP status of the last answer; NULL where none came",
-                    "answer": "The last answer, or why there was none, cut short",
+                    "answer": "The last answer, or why there was none; at most 1,000 characters",
                     "failed_at": "Processing time at which it was given up (UTC)",
                 },
-                _SAME,
+                {**_SAME, "idempotency_key": RIDE_POINTS.event_id},
             ),
             "late.batched_enrichment": TableDoc(
                 "Always empty: every event is asked about, however late it comes.",

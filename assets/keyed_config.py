@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.runner import Mode, Replay
 
@@ -79,7 +81,8 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
     fields = template.parameters.model_fields
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
         raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
-    given: dict[str, Any] = {name: (_type(name, field), _field(field)) for name, field in fields.items()}
+    free = build_job(template).free_parameters
+    given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
 
 
@@ -95,6 +98,9 @@ def _moment(name: str, text: str | None) -> datetime | None:
 
 def _type(name: str, field: FieldInfo) -> Any:
     kind = field.annotation
+    if get_origin(kind) in (Union, UnionType):
+        # Left out means None in a run config, whatever the parameter.
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)
     if get_origin(kind) is Literal:
         # Dagster takes an optional Enum, but no optional Literal.
         choices: Any = Enum(name, {str(choice): choice for choice in get_args(kind)})
@@ -102,12 +108,13 @@ def _type(name: str, field: FieldInfo) -> Any:
     return (kind if kind in (bool, int, float, str) else str) | None
 
 
-def _field(field: FieldInfo) -> Any:
+def _field(field: FieldInfo, is_free: bool) -> Any:
     default = field.get_default(call_default_factory=True)
     return Field(
         default=None,
         description=f"{(field.description or '').rstrip('.')}. Left out: as the live generation was born, at first "
-        f"`{_shown(default)}`. Another value than the live generation's needs mode full_refresh.",
+        f"`{_shown(default)}`."
+        + ("" if is_free else " Another value than the live generation's needs mode full_refresh."),
     )
 
 

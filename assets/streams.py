@@ -1,6 +1,7 @@
 """Streams as assets: the landing folder, the event table, the quarantine, and the check that no row was lost."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -13,6 +14,7 @@ from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, Counts, ingest, ingest_totals
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.landing import SETTLE
 from spark_jobs.streams import Stream
 from spark_jobs.tables import count_rows
 
@@ -32,6 +34,12 @@ class IngestConfig(dg.Config):
         default=None,
         description="Folder of files to read [default: landing/<stream> in the lakehouse]. What was read is "
         "remembered folder by folder, so each file is read once.",
+    )
+    settle_seconds: float = Field(
+        default=SETTLE.total_seconds(),
+        ge=0,
+        description="A file counts as whole once it has stayed as it is for so long; 0 where nobody writes meanwhile. "
+        "A stream with done-markers goes by them.",
     )
 
 
@@ -105,12 +113,14 @@ def stream_assets(
 
         landing = Path(config.landing) if config.landing else None
         before = {key: last_materialization(context.instance, key) for key in (events.key, quarantine.key)}
-        summary = ingest(spark, lakehouse, stream, landing, on_batch=tell)
+        settle = timedelta(seconds=config.settle_seconds)
+        summary = ingest(spark, lakehouse, stream, landing, settle=settle, on_batch=tell)
         yield dg.MaterializeResult(
             asset_key=events.key,
             metadata={
                 **table_metadata(lakehouse.events(stream.name), before[events.key]),
                 "files": summary.files,
+                "files_waiting": summary.waiting,
                 "rows_read": summary.rows_read,
                 "accepted": summary.accepted,
                 "quarantined": summary.quarantined,

@@ -7,7 +7,7 @@ import dagster as dg
 from assets import enrichment, fleet, metrics, rides, sales, weather
 from assets.metadata import table_key
 from dagster_project.alerts import failed_checks
-from dagster_project.automation_conditions import automation_sensor, on_checked_events
+from dagster_project.automation_conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.full_scan import full_scan
 from dagster_project.maintenance import maintenance
 from dagster_project.sensors import landing_sensor, unfinished_run
@@ -46,6 +46,8 @@ def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if waiting := unfinished_run(context.instance, job.name):
             return dg.SkipReason(f"run {waiting} of {job.name} is not over")
+        if failed := failed_checks_before(context.instance, context.repository_def, table_key(template.name)):
+            return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
         return dg.RunRequest()
 
     return tick

@@ -24,7 +24,8 @@ from assets import rides
 from assets.plots.anomalies import LABELS
 from dagster_project.demo_report import print_report
 from dagster_project.resources import lakehouse_home
-from spark_jobs.enrichment.service import DemoService, ServiceSettings
+from spark_jobs.enrichment.service import DemoService
+from spark_jobs.enrichment.work import ServiceSettings
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment import BATCHED_ENRICHMENT
 from spark_jobs.lakehouse import Lakehouse, write_json

@@ -72,7 +72,8 @@ class BatchedEnrichmentParameters(JobParameters):
     key_groups: int = Field(16, ge=1, le=32_768, description="Into how many parts the shards are split")
 
 
-_HOW_TO_CALL = {"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"}
+_HOW_TO_CALL = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
+"""Parameters that change no batch."""
 
 
 Connect = Callable[[], AbstractContextManager[Call]]
@@ -120,8 +121,8 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         step_decides_late=True,
         side_outputs=(OutputTable(DEAD_LETTERS, dead_letter_schema(stream), events=pl.len()),),
         key_groups=parameters.key_groups,
-        # Not those of how to call: they change from run to run, and no batch by them.
-        parameters=parameters.model_dump(mode="json", exclude=_HOW_TO_CALL),
+        parameters=parameters.model_dump(mode="json"),
+        free_parameters=_HOW_TO_CALL,
     )
 
 

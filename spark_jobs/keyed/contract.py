@@ -125,6 +125,8 @@ class KeyedJob:
         output_events: how many events the rows of a main output frame stand for (conservation check).
         state_events: how many events the rows of a state frame stand for and no output row does yet.
         parameters: the settings this job was built with; recorded with its generation.
+        free_parameters: names of those that a run may give other values than its generation was born with, since no
+            state and no row depends on them.
     """
 
     name: str
@@ -149,6 +151,7 @@ class KeyedJob:
     output_events: pl.Expr = field(default_factory=pl.len)
     state_events: pl.Expr = field(default_factory=pl.len)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    free_parameters: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         where = f"job {self.name}"

@@ -8,6 +8,7 @@ live: a replay of a time range, to look at beside the live tables.
 import re
 import shutil
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,13 +120,14 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
         "key": list(job.key),
         "key_groups": job.key_groups,
         "schema_version": job.schema_version,
-        "parameters": dict(job.parameters),
+        "parameters": _bound(job.parameters, job),
     }
     for setting, value in now.items():
-        if record[setting] != value:
+        born = _bound(record[setting], job) if setting == "parameters" else record[setting]
+        if born != value:
             raise KeyfoldError(
-                f"{where} was born with {setting} {_changed(record[setting], value)} and now runs with "
-                f"{_changed(value, record[setting])}; set it back, or start a new generation with --full-refresh"
+                f"{where} was born with {setting} {_changed(born, value)} and now runs with "
+                f"{_changed(value, born)}; set it back, or start a new generation with --full-refresh"
             )
     checkpoint = generation.checkpoint
     if record["checkpoint"] != str(checkpoint):
@@ -157,6 +159,11 @@ def _born(spark: SparkSession, job: KeyedJob, folder: Path) -> Generation:
         create_table(generation.table(table.name), table.schema)
     write_json(folder / _RECORD, record)
     return generation
+
+
+def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
+    """The parameters that are the generation's, without those that each run is free to choose."""
+    return {name: value for name, value in parameters.items() if name not in job.free_parameters}
 
 
 def _changed(value: Any, other: Any) -> str:
