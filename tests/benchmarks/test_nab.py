@@ -1,0 +1,109 @@
+import gzip
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from benchmarks.nab import DEFAULT_MODEL, as_shipped, cross_validated, score_corpus
+from benchmarks.nab_corpus import read_corpus
+from benchmarks.nab_scoring import STANDARD, best_result
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.models import find_model
+
+START = datetime(2014, 4, 1)  # noqa: DTZ001 - as the benchmark writes its times
+
+
+def write(folder, name, values, windows, compress=False):
+    """A series beside those that the folder has, and its windows, given in rows."""
+    moments = [START + timedelta(minutes=5 * row) for row in range(len(values))]
+    lines = ["timestamp,value", *(f"{moment},{value}" for moment, value in zip(moments, values, strict=True))]
+    text = "\n".join(lines).encode()
+    path = folder / f"{name}.csv{'.gz' if compress else ''}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text) if compress else text)
+    known = folder / "windows.json"
+    labels = json.loads(known.read_text()) if known.exists() else {}
+    labels[f"{name}.csv"] = [[f"{moments[row]}.000000" for row in window] for window in windows]
+    known.write_text(json.dumps(labels))
+
+
+@pytest.fixture
+def corpus_folder(tmp_path):
+    values = 50 + np.random.default_rng(2).normal(0, 1, 1500)
+    spiked = values.copy()
+    spiked[1000] = 90
+    write(tmp_path, "calm/one", values, [])
+    write(tmp_path, "wild/two", spiked, [(990, 1100)], compress=True)
+    return tmp_path
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.nab", *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+
+
+def test_series_are_found_whatever_their_ending_with_their_windows_as_rows(corpus_folder):
+    one, two = read_corpus(corpus_folder)
+    assert (one.key, one.category, one.windows) == ("calm/one", "calm", ())
+    assert (two.key, two.category, two.windows) == ("wild/two", "wild", ((990, 1100),))
+    assert two.readings["value"][1000] == 90
+
+
+def test_the_job_scores_rows_as_the_model_does(corpus_folder):
+    corpus = read_corpus(corpus_folder)
+    model = find_model(DEFAULT_MODEL)
+    for series, scored in zip(corpus, score_corpus(DEFAULT_MODEL, corpus), strict=True):
+        events = series.readings.rename({"timestamp": "event_time"})
+        predicted, _ = model.predict_then_learn(model.initial(pl.Series([series.key])), events)
+        assert (predicted["score"].to_numpy() == scored.scores).all()
+
+
+def test_rows_out_of_order_get_their_own_scores(corpus_folder):
+    corpus = read_corpus(corpus_folder)
+    order = np.random.default_rng(1).permutation(corpus[1].readings.height)
+    shuffled = type(corpus[1])("wild/two", corpus[1].readings[order], ())
+    [as_they_lie], [mixed] = (score_corpus("ewma", [one]) for one in (corpus[1], shuffled))
+    assert (as_they_lie.scores[order] == mixed.scores).all()
+
+
+def test_the_planted_spike_is_found(corpus_folder):
+    scored = score_corpus(DEFAULT_MODEL, read_corpus(corpus_folder))
+    assert scored[1].scores[1000] > find_model(DEFAULT_MODEL).threshold
+    assert best_result(scored, STANDARD).normalised > 90
+
+
+def test_the_command_prints_every_model_and_profile(corpus_folder):
+    done = run("--data", corpus_folder, "--model", "all")
+    assert done.returncode == 0, done.stderr
+    for told in ("2 series, 3000 rows", "return_period", "ewma", "standard", "reward_low_FN_rate", "wild", "calm"):
+        assert told in done.stdout
+
+
+def test_what_is_not_there_is_told(tmp_path, corpus_folder):
+    assert "no folder" in run("--data", tmp_path / "nowhere").stderr
+    (corpus_folder / "calm" / "three.csv").write_text("timestamp,value\n2014-04-01 00:00:00,1\n")
+    with pytest.raises(KeyfoldError, match=r"no entry calm/three\.csv"):
+        read_corpus(corpus_folder)
+    (corpus_folder / "windows.json").unlink()
+    with pytest.raises(KeyfoldError, match=r"no windows\.json"):
+        read_corpus(corpus_folder)
+
+
+def test_a_window_that_is_at_no_row_is_told(corpus_folder):
+    labels = json.loads((corpus_folder / "windows.json").read_text())
+    labels["wild/two.csv"] = [["2014-04-01 00:01:00.000000", "2014-04-01 00:05:00.000000"]]
+    (corpus_folder / "windows.json").write_text(json.dumps(labels))
+    with pytest.raises(KeyfoldError, match="no row at"):
+        read_corpus(corpus_folder)
+
+
+def test_the_default_model_keeps_the_score_that_its_page_tells(shared_data):
+    scored = score_corpus(DEFAULT_MODEL, read_corpus(shared_data / "nab"))
+    assert best_result(scored, STANDARD).normalised > 74
+    assert as_shipped(DEFAULT_MODEL, scored, STANDARD).normalised > 72
+    assert cross_validated(scored, STANDARD) > 70
