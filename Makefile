@@ -40,6 +40,7 @@ test: lint
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
+	.venv/bin/python -m benchmarks.jobs
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info

@@ -1,0 +1,26 @@
+"""`python -m benchmarks.jobs [JOB …]`: the step of each job beside a plain Polars computation of the same answer."""
+
+import sys
+
+from benchmarks.jobs import (
+    anomaly_predictions,
+    event_index,
+    moving_averages,
+    purchase_totals,
+    top_products,
+    vehicle_trips,
+)
+
+RACES = {
+    "moving_averages": moving_averages.main,
+    "anomaly_predictions": anomaly_predictions.main,
+    "vehicle_trips": vehicle_trips.main,
+    "top_products": top_products.main,
+    "purchase_totals": purchase_totals.main,
+    "event_index": event_index.main,
+}
+
+if unknown := set(sys.argv[1:]) - set(RACES):
+    sys.exit(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(RACES)}")
+for race in sys.argv[1:] or RACES:
+    RACES[race]()
