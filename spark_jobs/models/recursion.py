@@ -1,37 +1,39 @@
 """Exponentially decaying sums over many keys at once, the same to the last bit however the events are split."""
 
+from itertools import accumulate, islice
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from spark_jobs.models.runs import Integers
 
 Floats = NDArray[np.float64]
 
-_STEPS_A_FILTER = 6
-"""How many steps for all runs take as long as starting a filter for one."""
+_EVENTS_A_STEP = 25
+"""How many events are summed one by one in the time of one step for all runs."""
 
 
 def decaying_sums(inputs: Floats, starts: Integers, counts: Integers, before: Floats, keep: float) -> Floats:
     """After each input of a run the sum so far: `sum = keep * sum + input`, from the run's `before` on.
 
-    Runs lie from `starts`, `counts` long. One step takes the next input of every run that has one; what is then left of
-    the longest runs, few enough, goes through a filter a run. Both round in the same way: the filter multiplies inputs by one and
-    adds zero besides, so that even a fused multiplication changes nothing.
+    Runs lie from `starts`, `counts` long. One step takes the next input of every run that has one. What is then left of
+    the longest runs, where they are too few for a step to be worth it, is summed one by one, by the same two roundings.
     """
     after = np.empty(len(inputs))
     order = np.argsort(-counts, kind="stable")
     starts, counts, sums = starts[order], counts[order], before[order]
     longest = int(counts[0]) if len(counts) else 0
     going = np.searchsorted(-counts, -np.arange(longest + 1))
-    steps = int(np.argmin(np.arange(longest + 1) + _STEPS_A_FILTER * going))
+    left = len(inputs) - (np.cumsum(going) - going)
+    steps = int(np.argmin(_EVENTS_A_STEP * np.arange(longest + 1) + left))
     for step, runs in enumerate(going[:steps].tolist()):
         places = starts[:runs] + step
         sums[:runs] = inputs[places] + keep * sums[:runs]
         after[places] = sums[:runs]
     for run in range(int(going[steps])):
         part = slice(starts[run] + steps, starts[run] + counts[run])
-        after[part] = lfilter([1.0], [1.0, -keep], inputs[part], zi=[keep * sums[run]])[0]
+        totals = accumulate(inputs[part].tolist(), lambda total, value: value + keep * total, initial=sums[run].item())
+        after[part] = np.fromiter(islice(totals, 1, None), np.float64, counts[run] - steps)
     return after
 
 
