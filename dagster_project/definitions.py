@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets import enrichment
+from assets import enrichment, health
 from dagster_project.automation import JOBS, ROOMS, SCHEDULES, SENSORS, automated
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
@@ -10,8 +10,13 @@ from dagster_project.suites import SUITES
 _ROOMS = (*ROOMS, enrichment)
 
 defs = dg.Definitions(
-    assets=dg.map_asset_specs(automated, [asset for room in _ROOMS for asset in room.ASSETS]),
-    asset_checks=[*(check for room in _ROOMS for check in room.CHECKS), *SUITES],
+    assets=dg.map_asset_specs(automated, [asset for room in (*_ROOMS, health) for asset in room.ASSETS]),
+    asset_checks=[
+        *(check for room in _ROOMS for check in room.CHECKS),
+        *(health.health_checks(template) for room in _ROOMS for template in room.JOBS),
+        *(health.drift_check(room.STREAM) for room in ROOMS),
+        *SUITES,
+    ],
     jobs=JOBS,
     sensors=SENSORS,
     schedules=SCHEDULES,

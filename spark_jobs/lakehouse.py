@@ -3,6 +3,7 @@
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
+HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/<source>/               checkpoint and counts of one landing folder
 HOME/jobs/<job>/current.json                 which generation is live
 HOME/jobs/<job>/generation-0001/             generation.json, checkpoint/, ticks/, tables/<table>/
@@ -50,6 +51,10 @@ class Lakehouse:
         """The Delta table of a stream's rejected rows and files."""
         return self.home / "quarantine" / stream
 
+    def monitoring(self, table: str) -> Path:
+        """A Delta table of what runs did."""
+        return self.home / "monitoring" / table
+
     def ingest(self, stream: str) -> Path:
         """The folder that holds one checkpoint and one set of counts for each source of a stream."""
         return self.home / "ingest" / stream
@@ -62,7 +67,7 @@ class Lakehouse:
         """Every Delta table that exists, by the name `keyfold show` takes; a branch's are `<table>@<branch>`."""
         found = {
             f"{kind}.{path.name}": path
-            for kind in ("events", "quarantine")
+            for kind in ("events", "quarantine", "monitoring")
             for path in sorted((self.home / kind).glob("*"))
         }
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
@@ -70,7 +75,7 @@ class Lakehouse:
             found |= {path.name: path for path in sorted(tables.glob("*"))}
         for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):
             found[f"{path.name}@{path.parents[1].name}"] = path
-        return {name: path for name, path in found.items() if is_table(path)}
+        return {name: path for name, path in found.items() if path.is_dir() and is_table(path)}
 
     def table(self, name: str) -> Path:
         """The path of an existing table.

@@ -46,6 +46,7 @@ class Stream:
         schema: columns and Arrow types of the event table; a column that is not nullable must be there.
         event_time: the column with the event's time (UTC).
         sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
+        ignored: raw columns that are left out on purpose, so that they are no drift.
         missing: texts that stand for no value, in any column.
         event_id: columns that together identify an event; empty keeps every row.
         rules: further rules on the typed columns.
@@ -58,6 +59,7 @@ class Stream:
     schema: pa.Schema
     event_time: str
     sources: Mapping[str, Source] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     event_id: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -140,6 +142,7 @@ WEATHER = Stream(
         "station_id": Source(("station_id", "origin")),
         "time": Source(("time", "time_hour", "timestamp")),
     },
+    ignored=("year", "month", "day", "hour"),
     missing=("NA",),
     event_id=("station_id", "time"),
     rules=(

@@ -42,9 +42,10 @@ def test_the_asset_graph_is_the_one_we_mean():
         **{name: [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
         **{f"{name}_late": [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
+        "run_statistics": sorted(JOBS),
     }  # fmt: skip
     groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups == {"rides", "weather", "metrics", "fleet", "sales", "enrichment"}
+    assert groups == {"rides", "weather", "metrics", "fleet", "sales", "enrichment", "monitoring"}
 
 
 def test_only_the_landing_folders_are_external():

@@ -1,0 +1,65 @@
+"""Run statistics as a table: what every micro-batch of every job read, wrote and kept, from the jobs' own records.
+
+A job keeps the records of its last hundred micro-batches; here they stay.
+"""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.sink import recent_batches
+from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
+from spark_jobs.streams import TIMESTAMP
+
+RUN_STATISTICS = pa.schema(
+    [
+        pa.field("job", pa.string(), nullable=False),
+        pa.field("generation", pa.string(), nullable=False),
+        pa.field("batch", pa.int64(), nullable=False),
+        pa.field("written_at", TIMESTAMP, nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("late", pa.int64(), nullable=False),
+        pa.field("open_events", pa.int64(), nullable=False),
+    ]
+)
+
+
+def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
+    """Add the micro-batches that are new to `monitoring.run_statistics`; gives their number.
+
+    Each job's newest batch is kept with the commit, so that one that is told twice is there once.
+    """
+    table = lakehouse.monitoring("run_statistics")
+    with exclusive(table.parent, "monitoring"):
+        create_table(table, RUN_STATISTICS)
+        return sum(_collect(lakehouse, job, table) for job in jobs)
+
+
+def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
+    generation = live_generation(lakehouse, job)
+    if generation is None:
+        return 0
+    done = DeltaTable(str(table)).transaction_version(generation.identity)
+    records = [record for record in recent_batches(generation) if done is None or record.batch > done]
+    if not records:
+        return 0
+    late = f"late.{job}"
+    rows = pl.DataFrame(
+        {
+            "job": job,
+            "generation": generation.name,
+            "batch": [record.batch for record in records],
+            "written_at": [record.written_at for record in records],
+            "events": [record.counts.events for record in records],
+            "rows": [record.counts.rows.get(job, 0) for record in records],
+            "late": [record.counts.rows.get(late, 0) for record in records],
+            "open_events": [record.totals.open_events for record in records],
+        }
+    ).with_columns(pl.col("written_at").str.to_datetime(time_unit="us", time_zone="UTC"))
+    commit = CommitProperties(app_transactions=[Transaction(generation.identity, records[-1].batch)])
+    rows.write_delta(str(table), mode="append", delta_write_options={"commit_properties": commit})
+    return len(records)
