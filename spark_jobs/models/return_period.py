@@ -123,11 +123,8 @@ class _Seen:
     def of(models: pl.DataFrame, events: pl.DataFrame) -> "_Seen":
         runs = key_runs(models, events)
         times = events["event_time"].to_physical().to_numpy()
-        began = (
-            models["began"]
-            .gather(runs.model)
-            .zip_with(models["began"].gather(runs.model).is_not_null(), pl.Series(times[runs.starts], dtype=pl.Int64))
-        )
+        known, first = models["began"].gather(runs.model), pl.Series(times[runs.starts], dtype=pl.Int64)
+        began = known.zip_with(known.is_not_null(), first)
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
         return _Seen(models, runs, values, times, event_cells(runs, times), began.to_list())
 
