@@ -38,14 +38,13 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     values = metrics.top_k(_VALUES, by="timestamp").collect().sort("timestamp", "value")
     figure, (panel,) = draw(width=9)
     _draw_series(panel, lakehouse, key, values)
-    alarms = emitted.filter(
-        pl.col("key") == key, pl.col("label") == "anomalous", pl.col("event_time") >= values["timestamp"][0]
-    )
-    panel.scatter(
-        alarms["event_time"].to_numpy(), alarms["value"].to_numpy(), s=14, color=ALARM, label="anomalous", zorder=3
-    )
+    shown = emitted.filter(pl.col("key") == key, pl.col("event_time") >= values["timestamp"][0])
+    for label, colour in (("normal", MAIN), ("anomalous", ALARM)):
+        points = shown.filter(pl.col("label") == label)
+        times, sizes = points["event_time"].to_numpy(), points["value"].to_numpy()
+        panel.scatter(times, sizes, s=14, color=colour, label=f"emitted: {label}", zorder=3)
     panel.set_title(f"{key}: the most anomalies of {counts.height:,} keys")
-    panel.legend(frameon=False, ncols=4, loc="upper left")
+    panel.legend(frameon=False, ncols=5, loc="upper left")
     panel.tick_params(axis="x", rotation=20)
     return {"anomalies": picture(figure, f"Values, expected band and anomalies of {key}")}
 
