@@ -36,6 +36,7 @@ lint: setup
 	.venv/bin/lint-imports
 
 test: lint
+	@scripts/browser
 	.venv/bin/python -m pytest
 
 bench: setup
