@@ -81,7 +81,8 @@ class AnomalyStep:
             if life:
                 kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
-            heard = self._hear(self._with_new(kept, part), part)
+                kept = self._with_new(kept, part)
+            heard = self._hear(kept, part)
             output.append(heard.output)
             latest.append(heard.latest)
             kept = heard.kept

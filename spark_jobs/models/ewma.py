@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.models.recursion import Floats, Integers, decaying_sums, of_number, total_weights
-from spark_jobs.models.runs import KeyRuns, at_end, at_number, key_runs
+from spark_jobs.models.runs import KeyRuns, at_end, at_number, before_each, key_runs
 from spark_jobs.models.scoring import SEVEN_DEVIATIONS, WIDEST, predictions
 
 
@@ -54,7 +54,10 @@ class Ewma:
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         path = self._path(models, events)
-        return self._as_of(events, path, path.runs.rank), self._learned(models, path)
+        spread = before_each(path.spreads, path.spread, path.runs)
+        so_far = path.number[path.runs.run] + path.runs.rank
+        deviation = self._deviation(so_far, spread)
+        return predictions(events["value"].to_numpy(), path.expected, deviation), self._learned(models, path)
 
     def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
         return self._as_of(events, self._path(models, events), learned.to_numpy())
@@ -67,11 +70,11 @@ class Ewma:
         share, keep = self.level_share, 1.0 - self.level_share
         levels = decaying_sums(share * values, runs.starts, runs.counts, level, keep)
         so_far = number[runs.run] + runs.rank
-        with np.errstate(invalid="ignore"):
-            error = values - at_number(levels, level, runs, runs.rank) / of_number(self._level_weights, so_far)
+        expected = self._mean(so_far, before_each(levels, level, runs))
+        error = values - expected
         squares = np.where(so_far > 0, self.spread_share * (error * error), 0.0)
         spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - self.spread_share)
-        return _Path(runs, number, level, spread, levels, spreads)
+        return _Path(runs, number, level, spread, levels, spreads, expected)
 
     def _learned(self, models: pl.DataFrame, path: "_Path") -> pl.DataFrame:
         n, level, spread = (models[column].to_numpy() for column in self.state.names)
@@ -89,14 +92,24 @@ class Ewma:
         return self._predicted(events["value"].to_numpy(), path.number[path.runs.run] + learned, level, spread)
 
     def _predicted(self, values: Floats, number: Integers, level: Floats, spread: Floats) -> pl.DataFrame:
+        return predictions(values, self._mean(number, level), self._deviation(number, spread))
+
+    def _mean(self, number: Integers, level: Floats) -> Floats:
+        """The weighted mean of so many values; NaN of none."""
         with np.errstate(invalid="ignore"):
-            expected = level / of_number(self._level_weights, number)
-            variance = spread / of_number(self._spread_weights, np.maximum(number - 1, 0))
-        return predictions(values, expected, np.sqrt(variance))
+            return level / of_number(self._level_weights, number)
+
+    def _deviation(self, number: Integers, spread: Floats) -> Floats:
+        """The standard deviation of the errors of so many values, the first of which had none; NaN of no error."""
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(spread / of_number(self._spread_weights, np.maximum(number - 1, 0)))
 
 
 class _Path(NamedTuple):
-    """What the models of some events' keys were at first, a row a run, and after each event, a row an event."""
+    """What the models of some events' keys were at first, a row a run, and after each event, a row an event.
+
+    `expected` is what each event's model expected before it learned it.
+    """
 
     runs: KeyRuns
     number: Integers
@@ -104,3 +117,4 @@ class _Path(NamedTuple):
     spread: Floats
     levels: Floats
     spreads: Floats
+    expected: Floats

@@ -71,6 +71,14 @@ def at_number(after: Floats, before: Floats, runs: KeyRuns, number: Integers) ->
     return np.where(number > 0, after[place], before[runs.run])
 
 
+def before_each(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
+    """Of each event, what was so after the one before it in its run: `at_number` with the event's rank, but quicker."""
+    shifted = np.empty_like(after)
+    shifted[1:] = after[:-1]
+    shifted[runs.starts] = before
+    return shifted
+
+
 def at_end(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
     """Of each model, what is so after all events; `before` has it of each model at first."""
     ended = before.copy()

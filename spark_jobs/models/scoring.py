@@ -27,19 +27,23 @@ def predictions(values: Floats, expected: Floats, deviation: Floats) -> pl.DataF
     next to nothing (1: 0.004, 2: 0.06) and there is room for the very unusual (8: 0.94, 20: 0.998), while the normal
     distribution's own tail would spread the usual ones evenly from 0 to 1 and find all others alike.
     """
-    known = ~np.isnan(deviation)
     spread = np.maximum(deviation, _FINEST * np.abs(expected))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inverse = HALF_AT * spread / np.abs(values - expected)
-        square = inverse * inverse
-        score = 1.0 / (1.0 + square * square)
-    as_expected = values == expected
+        inverse = HALF_AT * spread
+        inverse /= np.abs(values - expected)
+        inverse *= inverse
+        inverse *= inverse
+        inverse += 1.0
+        score = 1.0 / inverse
+    # Not a number where nothing is known, and where a value is as expected of a metric that never changed.
+    score[np.isnan(score)] = 0.0
+    width = BAND * spread
     frame = pl.DataFrame(
         {
-            "expected": np.where(known, expected, np.nan),
-            "low": expected - BAND * spread,
-            "high": expected + BAND * spread,
-            "score": np.where(known & ~as_expected, score, 0.0),
+            "expected": np.where(np.isnan(deviation), np.nan, expected),
+            "low": expected - width,
+            "high": expected + width,
+            "score": score,
         }
     )
     return frame.with_columns(pl.col("expected", "low", "high").fill_nan(None))
