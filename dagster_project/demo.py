@@ -33,8 +33,11 @@ from spark_jobs.simulation import simulate
 from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
 from spark_jobs.streams import RIDE_POINTS, STREAMS
 
-FIRST_SIZES = {"ride_points": 1_000, "weather": 30}
-"""Rides and stations of the first demo; of other streams, and of further demos, as many as the simulator makes by itself."""
+FIRST_RIDES = 1_000
+"""Of the first demo; further ones land as many as the simulator makes by itself."""
+
+SIZES = {"weather": 30}
+"""Stations; of other streams as many series, vehicles and sales as the simulator makes by itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,7 +79,7 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
     for stream in STREAMS:
         landing = lakehouse.landing(stream)
         earlier = sum(1 for path in landing.rglob("*") if path.is_file())
-        size = None if earlier else FIRST_SIZES.get(stream)
+        size = SIZES.get(stream) or (FIRST_RIDES if stream == RIDE_POINTS.name and not earlier else None)
         # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
         made = simulate(stream, landing, size=size, seed=earlier)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
