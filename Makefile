@@ -1,11 +1,12 @@
 # make demo [FROM=folder]   load, run and check everything once, then say what came out
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without)
-# make test                 format, lint, types, layers, then every test
+# make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make bench                the benchmarks behind the figures in docs/
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
 export WARM ?= yes
+WORKERS ?= 2
 export KEYFOLD_HOME ?= $(CURDIR)/.keyfold
 export DAGSTER_HOME ?= $(CURDIR)/.keyfold/dagster
 export DAGSTER_DISABLE_TELEMETRY ?= yes
@@ -37,7 +38,7 @@ lint: setup
 
 test: lint
 	@scripts/browser
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)

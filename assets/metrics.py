@@ -18,7 +18,7 @@ _PREDICTION = {
     "expected": "What the model expected; NULL until it knows enough",
     "score": "How unusual the value is, from 0 (as expected) to 1",
     "label": "anomalous above the threshold, else normal",
-    "events_learned": "Values of the series that its model had learned before",
+    "events_learned": "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
 }
 _OF_ALL = ("timestamp", "value")
 _MADE_OF = {
@@ -42,7 +42,10 @@ ASSETS = [
         tables={
             "anomaly_predictions": TableDoc(
                 ANOMALY_PREDICTIONS.description,
-                {**_PREDICTION, "previous_label": "Label of the series' prediction before; NULL for its first"},
+                {
+                    **_PREDICTION,
+                    "previous_label": "Label of the series' row before in this table; NULL for its first, and after its model has retired",
+                },
                 {**_MADE_OF, "previous_label": _OF_ALL},
             ),
             "latest_predictions": TableDoc(

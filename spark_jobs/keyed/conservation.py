@@ -1,7 +1,11 @@
 """Conservation: every event a job has read is in an output, in open state, or late; counted anew from the tables."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
@@ -56,7 +60,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     return Conservation(
         events_read=read,
         in_outputs=sum(outputs),
-        open_events=_sum(_state(spark, generation), _counting(job.state_events, frames=_states)),
+        open_events=_open_events(spark, generation, job),
         late=late,
     )
 
@@ -71,9 +75,23 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) 
     return _sum(spark.read.format("delta").load(path), _counting(table.events, frames=_frames))
 
 
-def _state(spark: SparkSession, generation: Generation) -> DataFrame:
+def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob) -> int:
     reader = spark.read.format("statestore").option("stateVarName", STATE_VARIABLE)
-    return reader.load(str(generation.checkpoint)).select(F.col("value.payload").alias("payload"))
+    with _readable_path(generation.checkpoint) as checkpoint:
+        state = reader.load(str(checkpoint)).select(F.col("value.payload").alias("payload"))
+        return _sum(state, _counting(job.state_events, frames=_states))
+
+
+@contextmanager
+def _readable_path(checkpoint: Path) -> Iterator[Path]:
+    """The checkpoint under a path that Spark's state reader finds: it takes escaped characters, such as %20, for names."""
+    if quote(str(checkpoint)) == str(checkpoint):
+        yield checkpoint
+        return
+    with TemporaryDirectory(prefix="keyfold-") as folder:
+        link = Path(folder) / "checkpoint"
+        link.symlink_to(checkpoint)
+        yield link
 
 
 def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
