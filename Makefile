@@ -43,6 +43,7 @@ test: lint
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
 	.venv/bin/python -m benchmarks.jobs
+	.venv/bin/python -m benchmarks.jobs.on_spark
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info

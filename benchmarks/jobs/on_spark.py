@@ -1,0 +1,141 @@
+"""`python -m benchmarks.jobs.on_spark [JOB …]`: jobs on Spark, beside one Spark SQL query of the same answer.
+
+Both read the same Delta event table and write Delta, in one warm session, by turns. What counts is the slope between two
+sizes: a run's fixed costs (starting a stream, planning) are in both times and fall out.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from pyspark.sql import SparkSession
+
+from benchmarks.jobs.measure import seconds_of
+from spark_jobs.jobs import find_job
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.simulation import ride_points_table
+from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
+
+SMALL, LARGE, REPEAT = 500_000, 2_500_000, 2
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_MICROS = 1_000_000
+
+NATIVE = {
+    "moving_averages": """
+        SELECT * FROM (SELECT station_id, min(time) OVER w AS start_time, time AS end_time,
+            avg(pressure) OVER w AS pressure_avg, avg(temp) OVER w AS temp_avg, count(*) OVER w AS n_readings
+            FROM events WINDOW w AS (PARTITION BY station_id ORDER BY time ROWS 9 PRECEDING)) WHERE n_readings = 10""",
+    "top_products": """
+        SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY hour ORDER BY quantity DESC, item) AS rank
+            FROM (SELECT date_trunc('HOUR', time) AS hour, item, sum(quantity) AS quantity,
+                sum(quantity * price) AS revenue FROM events GROUP BY 1, 2)) WHERE rank <= 10""",
+    "purchase_totals": """
+        SELECT item, quantity AS delta_quantity, time AS event_time,
+            sum(quantity) OVER w AS cumulative_quantity, sort_array(collect_set(model) OVER w) AS models
+            FROM (SELECT *, models[0] AS model FROM events)
+            WINDOW w AS (PARTITION BY item ORDER BY time ROWS UNBOUNDED PRECEDING)""",
+    "event_index": """
+        SELECT *, row_number() OVER (PARTITION BY ride_id ORDER BY timestamp, point_idx) - 1 AS event_index FROM events""",
+}
+
+
+def weather(rows: int) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    stations = 500
+    hour = np.arange(rows) // stations
+    values = {name: rng.normal(50, 10, rows) for name in WEATHER.schema.names[2:]}
+    times = pl.Series(hour * 3600 * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC"))
+    ids = pl.Series([f"station-{number:03}" for number in range(stations)]).gather(np.arange(rows) % stations)
+    return pl.DataFrame({"station_id": ids, "time": times, **values})
+
+
+def sales(rows: int) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    item = rng.zipf(1.3, rows) % 3_000
+    seconds = np.sort(rng.integers(0, 60 * 86_400, rows))
+    price = np.round(rng.uniform(1, 50, 3_000), 2)
+    models = pl.Series([[f"model {number}"] for number in range(4)])
+    return pl.DataFrame(
+        {
+            "item": pl.Series([f"item-{number:04}" for number in range(3_000)]).gather(item),
+            "quantity": rng.integers(-1, 12, rows),
+            "models": models.gather(item % 4),
+            "time": pl.Series(seconds * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC")),
+            "price": price[item],
+        }
+    ).with_columns(pl.lit(None, pl.String).alias(name) for name in ("invoice", "customer", "country"))
+
+
+def ride_points(rows: int) -> pl.DataFrame:
+    return ride_points_table(rows // 50, 50, 0, START)
+
+
+MADE: dict[str, Callable[[int], pl.DataFrame]] = {
+    WEATHER.name: weather,
+    SALES.name: sales,
+    RIDE_POINTS.name: ride_points,
+}
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(NATIVE)
+    if unknown := set(wanted) - set(NATIVE):
+        sys.exit(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(NATIVE)}")
+    spark = build_session(SparkSettings(conf={"spark.driver.memory": "4g"}))
+    try:
+        for name in wanted:
+            race(spark, name)
+    finally:
+        spark.stop()
+
+
+def race(spark: SparkSession, name: str) -> None:
+    our_small, native_small = measure(spark, name, SMALL)
+    our_large, native_large = measure(spark, name, LARGE)
+    our_rate = (LARGE - SMALL) / (our_large - our_small)
+    native_rate = (LARGE - SMALL) / (native_large - native_small)
+    print(
+        f"{name}: {our_rate:,.0f} events/s, Spark SQL {native_rate:,.0f} events/s, ratio {our_rate / native_rate:.2f} "
+        f"(slope from {SMALL:,} to {LARGE:,} events; seconds {our_small:.1f} to {our_large:.1f} and "
+        f"{native_small:.1f} to {native_large:.1f}, best of {REPEAT})",
+        flush=True,
+    )
+
+
+def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
+    """Seconds of the job and of the query on so many events, the best of some runs of each by turns."""
+    job = build_job(find_job(name))
+    with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
+        lakehouse = Lakehouse(Path(folder) / "home")
+        table = lakehouse.events(job.stream)
+        table.parent.mkdir(parents=True)
+        MADE[job.stream](rows).write_delta(str(table))
+        spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
+
+        def ours() -> None:
+            shutil.rmtree(lakehouse.job(name), ignore_errors=True)
+            run_job(spark, lakehouse, job)
+
+        def native() -> None:
+            spark.sql(NATIVE[name]).write.format("delta").mode("overwrite").save(f"{folder}/native")
+
+        ours()
+        native()
+        times = [(seconds_of(ours), seconds_of(native)) for _ in range(REPEAT)]
+    return min(our for our, _ in times), min(their for _, their in times)
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * _MICROS
+
+
+if __name__ == "__main__":
+    main()
