@@ -1,4 +1,5 @@
 # make demo [FROM=folder]   load, run and check everything once, then say what came out
+# make faults               plant bad data: checks turn red, assets are held back, alerts go out
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without)
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make bench                the benchmarks behind the figures in docs/
@@ -16,7 +17,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test lint bench clean reset
+.PHONY: help setup demo faults ui test lint bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -26,6 +27,9 @@ setup:
 
 demo: setup
 	.venv/bin/python -m dagster_project.demo $(if $(FROM),--from "$(FROM)")
+
+faults: setup
+	.venv/bin/python -m dagster_project.demo_faults
 
 ui: setup
 	@scripts/ui

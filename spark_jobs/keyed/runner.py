@@ -283,4 +283,10 @@ def _readable(job: KeyedJob, error: StreamingQueryException) -> KeyfoldError:
         return KeyfoldError(
             f"{found.group()} (nothing of this micro-batch was written; mend the step or the data and run again)"
         )
+    if "DELTA_SOURCE_TABLE_IGNORE_CHANGES" in text or "DELTA_SOURCE_IGNORE_DELETE" in text:
+        return KeyfoldError(
+            f"job {job.name}: rows of events.{job.stream} were changed or deleted by other than ingest, after it had "
+            "begun to read them, and what they had led to cannot be taken back one by one; see that the event table is "
+            "right, then start a new generation with --full-refresh"
+        )
     return KeyfoldError(f"job {job.name} failed: {text}")

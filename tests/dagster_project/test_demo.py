@@ -74,3 +74,17 @@ def test_the_demo_refuses_a_folder_without_files(tmp_path, make, message):
     assert told.returncode == 1
     assert message in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_planted_faults_turn_checks_red_hold_assets_back_and_send_alerts():
+    told = subprocess.run(
+        [sys.executable, "-m", "dagster_project.demo_faults"],
+        env={**os.environ, "KEYFOLD_SPARK_MASTER": "local[2]"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count("as it must be") == 4
+    assert "held back  event_index, ride_summaries" in told.stdout
+    assert "alert      2 checks recovered" in told.stdout

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 import pytest
+from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed import sink
@@ -302,3 +303,12 @@ def test_a_continuous_run_takes_what_comes_and_ends_when_told(spark, lakehouse, 
     assert closed_while_running
     assert rows(lakehouse, "windows") == [("ann", START, 1)]
     assert summary.totals.events == 2
+
+
+def test_events_that_were_changed_behind_a_job_s_back_are_named_with_the_remedy(spark, lakehouse, land):
+    land(("ann", 0), ("bob", 12))
+    run_job(spark, lakehouse, windows())
+    DeltaTable(str(lakehouse.events("clicks"))).delete("user = 'ann'")
+    with pytest.raises(KeyfoldError, match=r"by other than ingest.*--full-refresh"):
+        run_job(spark, lakehouse, windows())
+    assert run_job(spark, lakehouse, windows(), mode="full_refresh").counts.events == 1
