@@ -258,3 +258,41 @@ def test_a_parameter_may_not_take_the_name_of_a_run_setting():
     wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
     with pytest.raises(KeyfoldError, match="mode cannot be a parameter"):
         config_for(JobTemplate("wrong", "", wrong, lambda parameters: parameters))
+
+
+def test_a_replay_writes_a_branch_and_materializes_nothing(spark, first_run, simulated):
+    @dg.asset(deps=["ride_summaries"])
+    def revenue() -> None: ...
+
+    lakehouse, made = simulated
+    assert first_run.success
+    live = lakehouse.table("ride_summaries")
+    before = pl.read_delta(str(live)).height
+    result = materialize(
+        spark,
+        lakehouse,
+        job_config={"mode": "replay", "branch": "what-if", "until": made.end.isoformat(), "close": "complete"},
+        more=[revenue],
+        selection=dg.AssetSelection.assets("ride_summaries", "revenue")
+        .required_multi_asset_neighbors()
+        .without_checks(),
+    )
+    assert result.success
+    assert not result.get_asset_materialization_events()
+    observed = {event.asset_key.to_user_string() for event in result.get_asset_observation_events() if event.asset_key}
+    assert observed == {"ride_summaries", "long_rides", "ride_summaries_late"}
+    assert pl.read_delta(str(lakehouse.table("ride_summaries@what-if"))).height > 0
+    assert pl.read_delta(str(lakehouse.table("ride_summaries"))).height == before
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mode": "replay"}, "needs a branch"),
+        ({"branch": "x"}, "set mode to replay"),
+        ({"mode": "replay", "branch": "x", "since": "then"}, "since is 'then'"),
+    ],
+)
+def test_a_replay_that_is_not_told_where_to_is_refused(spark, lakehouse, config, message):
+    only = dg.AssetSelection.assets("ride_summaries").required_multi_asset_neighbors().without_checks()
+    assert message in failure(materialize(spark, lakehouse, job_config=config, selection=only))
