@@ -19,11 +19,12 @@ from spark_jobs.jobs.anomaly_tables import (
     WAITING,
     state_schema,
 )
+from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.prediction_changes import NONE, emit_all, find_changes
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, Step
 from spark_jobs.models.protocol import Model
-from spark_jobs.models.runs import Integers, in_order, key_runs
+from spark_jobs.models.runs import Integers, key_runs
 from spark_jobs.streams import METRICS
 
 _LONG_AGO = -(2**63)
@@ -72,7 +73,8 @@ class AnomalyStep:
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
         waiting = waiting.with_columns(deadline=self._due())
         is_due = waiting["deadline"] <= clock.watermark
-        ready = in_order(waiting.filter(is_due).select("key", "value", event_time="timestamp"))
+        due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
+        ready = in_order(due, ("key",), "event_time").events
         waiting = waiting.filter(~is_due)
 
         kept = self._with_new(self._kept(state), ready)

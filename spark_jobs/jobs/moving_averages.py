@@ -23,8 +23,8 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from spark_jobs.jobs.microseconds import micros, to_micros, to_times
+from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.parameters import Duration, JobParameters, Names
-from spark_jobs.jobs.time_order import in_time_order
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -160,7 +160,8 @@ class _Stations:
 
     def __init__(self, passed: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> None:
         self._parameters = parameters
-        self._readings, begins = in_time_order(passed, "station_id", "time", parameters.columns)
+        ordered = in_order(passed, ("station_id",), "time", parameters.columns)
+        self._readings, begins = ordered.events, ordered.begins_key
         self._times = to_micros(self._readings["time"])
         timeout, watermark = micros(parameters.timeout), micros(clock.watermark)
         begins_session = begins.copy()

@@ -1,4 +1,4 @@
-"""One order of events, whatever order they came in: by key, by event time, and ties by all that they say."""
+"""One order of events, whatever order they came in: by key, by time, and ties by what else they say."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,24 +26,51 @@ class Ordered(NamedTuple):
         """Row of each key's last event."""
         return np.append(self.starts[1:], self.events.height)[: len(self.starts)] - 1
 
+    @property
+    def begins_key(self) -> NDArray[np.bool_]:
+        """Of each row, whether it is the first of its key."""
+        begins = np.zeros(self.events.height, dtype=bool)
+        begins[self.starts] = True
+        return begins
 
-def in_order(events: pl.DataFrame, key: Sequence[str], event_time: str) -> Ordered:
-    """Sort events by key, then event time, then all other columns (missing values first).
 
-    Numbers are sorted in place of the keys, and the other columns of tied events only: on text keys that is some times
-    as fast as sorting by every column.
+def in_order(events: pl.DataFrame, key: Sequence[str], time: str, ties: Sequence[str] | None = None) -> Ordered:
+    """Sort by key, then time, then `ties` (missing values first): several times as fast as a sort by all of these.
+
+    Rows are put in order of time, which most have already, their numbers are grouped by key, and the other columns
+    compared only of those that tie.
+
+    Args:
+        events: rows in any order.
+        key: its key's columns, never null.
+        time: its column of timestamps, never null.
+        ties: columns by which rows of one key and one time are put in order, by default all others; rows equal in
+            all of these must be interchangeable.
     """
-    keys = events.select(key).unique().sort(key).with_row_index("#key")
-    numbers = events.select(key).join(keys, on=key, how="left", maintain_order="left")["#key"]
-    columns = pl.DataFrame([numbers, events[event_time].to_physical().alias("#time")])
-    order = columns.select(pl.arg_sort_by("#key", "#time"))["#key"].to_numpy().astype(np.intp)
-    columns = columns[order]
-    number, time = (columns[name].to_numpy() for name in columns.columns)
-    same = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))[: events.height]
-    if tied.size:
-        others = [name for name in events.columns if name not in (*key, event_time)]
-        fully = pl.concat([columns[tied], events[order[tied]].select(others)], how="horizontal")
-        order[tied] = order[tied][fully.select(pl.arg_sort_by(fully.columns))["#key"].to_numpy()]
-    starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])[: events.height])
-    return Ordered(events[order], starts, number.astype(np.intp))
+    times = _physical(events, time)
+    if (times[1:] < times[:-1]).any():
+        events = events[np.argsort(times, kind="stable")]
+    rows = events.select(key).with_row_index("#row").group_by(key).agg("#row").sort(key)["#row"]
+    lengths = rows.list.len().to_numpy().astype(np.intp)
+    key_number = np.repeat(np.arange(len(lengths)), lengths)
+    by_key = events[rows.explode(empty_as_null=False)]
+    ties = [name for name in events.columns if name not in (*key, time)] if ties is None else ties
+    return Ordered(_without_ties(by_key, key_number, time, ties), np.cumsum(lengths) - lengths, key_number)
+
+
+def _without_ties(by_key: pl.DataFrame, key_number: NDArray[np.intp], time: str, ties: Sequence[str]) -> pl.DataFrame:
+    times = _physical(by_key, time)
+    is_tie = np.zeros(by_key.height + 1, dtype=bool)
+    is_tie[1:-1] = (key_number[1:] == key_number[:-1]) & (times[1:] == times[:-1])
+    tied = np.flatnonzero(is_tie[:-1] | is_tie[1:])
+    if not tied.size:
+        return by_key
+    instant = pl.Series("#instant", np.cumsum(~is_tie)[tied])
+    compared = by_key[tied].select(instant, *ties)
+    order = np.arange(by_key.height)
+    order[tied] = tied[compared.select(pl.arg_sort_by(compared.columns)).to_series().to_numpy()]
+    return by_key[order]
+
+
+def _physical(events: pl.DataFrame, time: str) -> NDArray[np.int64]:
+    return events[time].to_physical().to_numpy()

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -71,9 +72,6 @@ RIDE_SUMMARY = pa.schema(
         pa.field("fare", pa.float64()),
     ]
 )
-
-EARTH_RADIUS_IN_METRES = 6_371_008.8
-"""Mean radius R1 of the WGS 84 ellipsoid (IUGG)."""
 
 
 class RideSummaryParameters(JobParameters):
@@ -219,16 +217,12 @@ def _until_close(ordered: pl.DataFrame, parameters: RideSummaryParameters) -> pl
     return marked.filter(pl.col("is_last").cum_sum().over("ride_id") - pl.col("is_last") == 0).drop("is_last")
 
 
-def _leg() -> pl.Expr:
-    """Metres from the point before: the haversine formula (Sinnott 1984) on a sphere of the earth's mean radius."""
-    latitude, longitude = pl.col("latitude").radians(), pl.col("longitude").radians()
-    north = ((latitude - latitude.shift()) / 2).sin() ** 2
-    east = ((longitude - longitude.shift()) / 2).sin() ** 2
-    chord = north + latitude.cos() * latitude.shift().cos() * east
-    return 2 * EARTH_RADIUS_IN_METRES * chord.sqrt().arcsin()
-
-
 _IS_DROPOFF = pl.col("ride_status") == "dropoff"
+
+_LEG = great_circle_metres(
+    pl.col("latitude").shift(), pl.col("longitude").shift(), pl.col("latitude"), pl.col("longitude")
+)
+"""Metres from the point before."""
 
 _RIDE = (
     pl.col("timestamp").first().alias("start_time"),
@@ -236,7 +230,7 @@ _RIDE = (
     pl.col("ride_status").first().alias("start_status"),
     pl.col("ride_status").last().alias("end_status"),
     pl.len().cast(pl.Int64).alias("n_points"),
-    _leg().sum().alias("distance_in_metres"),
+    _LEG.sum().alias("distance_in_metres"),
     pl.col("meter_reading").last().alias("fare"),
     pl.when(_IS_DROPOFF.any()).then(_IS_DROPOFF.arg_max()).cast(pl.Int64).alias("first_dropoff"),
     pl.col("row"),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.microseconds import micros, to_micros, to_times
-from spark_jobs.jobs.time_order import in_time_order
+from spark_jobs.jobs.ordering import in_order
 from spark_jobs.streams import TIMESTAMP
 
 STRETCH = pa.schema(
@@ -69,11 +69,9 @@ class Cut(NamedTuple):
 def cut(stretches: pl.DataFrame, limits: Limits) -> Cut:
     """Join stretches, all of which the watermark has passed, to trips and stops, and part those that have ended."""
     # Two kept stretches of a vehicle never tie: the second begins after the first, in time or in what breaks ties.
-    rows, begins_vehicle = in_time_order(
-        stretches, "vehicle_id", "start_time", ("start_latitude", "start_longitude", "top_speed", "start_fuel")
-    )
-    rows = rows.with_columns(_POINT_AS_STRETCH)
-    journeys = _Journeys(rows, begins_vehicle, limits)
+    ties = ("start_latitude", "start_longitude", "top_speed", "start_fuel")
+    ordered = in_order(stretches, ("vehicle_id",), "start_time", ties)
+    journeys = _Journeys(ordered.events.with_columns(_POINT_AS_STRETCH), ordered.begins_key, limits)
     return Cut(journeys.trips(), journeys.stops(), journeys.still_open())
 
 

@@ -10,9 +10,6 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-_LATEST = 2**63 - 1
-
-
 class KeyRuns(NamedTuple):
     """The runs of events of one key each.
 
@@ -29,27 +26,6 @@ class KeyRuns(NamedTuple):
     model: Integers
     run: Integers
     rank: Integers
-
-
-def in_order(events: pl.DataFrame) -> pl.DataFrame:
-    """Sort events by key, time and value; several times as quick as sorting by the three columns."""
-    keys = events.select(pl.col("key").unique().sort()).with_row_index("number")
-    number = events.select("key").join(keys, on="key", how="left", maintain_order="left")["number"]
-    number = number.to_numpy().astype(np.int64)
-    time = events["event_time"].to_physical().to_numpy()
-    time = time - time.min(initial=_LATEST)
-    if number.max(initial=0) < _LATEST // (int(time.max(initial=0)) + 1):
-        order = np.argsort(number * (int(time.max(initial=0)) + 1) + time, kind="stable")
-    else:
-        order = np.lexsort((time, number))
-    number, time = number[order], time[order]
-    is_tie = np.zeros(len(order) + 1, dtype=bool)
-    is_tie[1:-1] = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
-    tied = np.flatnonzero(is_tie[1:] | is_tie[:-1])
-    if len(tied):
-        values = events["value"].to_numpy()[order[tied]]
-        order[tied] = order[tied][np.lexsort((values, np.cumsum(~is_tie)[tied]))]
-    return events[order]
 
 
 def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:

@@ -1,5 +1,6 @@
 """The order of events is that of a sort by all columns, however they came."""
 
+import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,3 +45,16 @@ def test_each_key_has_its_first_and_its_last_row_and_each_row_the_number_of_its_
     assert ordered.events["key"][ordered.starts].to_list() == keys
     assert ordered.events["key"][ordered.lasts].to_list() == keys
     assert [keys[number] for number in ordered.key_number] == ordered.events["key"].to_list()
+    assert np.flatnonzero(ordered.begins_key).tolist() == ordered.starts.tolist()
+
+
+@settings(deadline=None)
+@given(ROWS, st.randoms())
+def test_only_the_columns_named_break_ties(rows, random):
+    schema = {name: SCHEMA[name] for name in ("time", "key", "number")}
+    told = [(row[0], row[1], row[4]) for row in rows]
+    frame, shuffled = (
+        pl.DataFrame(some, schema, orient="row").with_columns(pl.col("time").cast(pl.Datetime("us", "UTC")))
+        for some in (told, random.sample(told, len(told)))
+    )
+    assert in_order(shuffled, ["key"], "time", ["number"]).events.equals(frame.sort("key", "time", "number"))

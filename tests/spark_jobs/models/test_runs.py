@@ -1,13 +1,11 @@
-"""Events in order and the runs of their keys, against Polars' own sorting."""
+"""The runs of each key's events, and which model is theirs."""
 
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from spark_jobs.models.runs import in_order, key_runs
+from spark_jobs.models.runs import key_runs
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EVENTS = {"key": pl.String, "value": pl.Float64, "event_time": pl.Datetime("us", "UTC")}
@@ -16,23 +14,6 @@ EVENTS = {"key": pl.String, "value": pl.Float64, "event_time": pl.Datetime("us",
 def frame(drawn):
     rows = [(key, value, EPOCH + timedelta(microseconds=time)) for key, value, time in drawn]
     return pl.DataFrame(rows, schema=EVENTS, orient="row")
-
-
-near, far = st.integers(0, 5), st.integers(0, 10**17)
-drawn_events = st.lists(st.tuples(st.sampled_from(["a", "b", "é", "10", "9"]), st.floats(-9, 9), st.one_of(near, far)))
-
-
-@settings(deadline=None, max_examples=200)
-@given(drawn_events)
-def test_order_is_that_of_key_then_time_then_value(drawn):
-    events = frame([(key, value + 0.0, time) for key, value, time in drawn])
-    assert in_order(events).equals(events.sort("key", "event_time", "value"))
-
-
-def test_order_holds_where_keys_and_times_do_not_fit_one_number():
-    ends = [(str(key), 1.0, 10**17 * (key % 2)) for key in range(200)]
-    events = frame([*ends, *ends])
-    assert in_order(events).equals(events.sort("key", "event_time", "value"))
 
 
 def test_runs_say_where_each_keys_events_lie_and_which_model_is_theirs():
