@@ -43,6 +43,7 @@ def keyed_assets(
     tables: Mapping[str, TableDoc],
     owners: Sequence[str] = (),
     plot: Plot | None = None,
+    priority: int = 1,
 ) -> dg.AssetsDefinition:
     """Every table of a job as an asset; one step writes them all, and reports them when they are written.
 
@@ -52,6 +53,8 @@ def keyed_assets(
         tables: what to say of each table, by its name; of the late table there is a text ready.
         owners: people or teams, in Dagster's notation.
         plot: draws what people would rather look at than read, for the main table's metadata.
+        priority: of the steps that a run could take next, it takes one of the highest; checks that hold nothing back
+            have 0.
     """
     config_type = config_for(template)
     typical = build_job(template)
@@ -61,6 +64,7 @@ def keyed_assets(
         specs=[_spec(typical, table, group, tables, owners) for table in typical.tables],
         config_schema=config_type.to_fields_dict(),
         pool=f"job_{template.name}",
+        op_tags={"dagster/priority": str(priority)},
         description=template.description,
     )
     def run_keyed_job(

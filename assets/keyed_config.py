@@ -1,7 +1,7 @@
 """Run config of keyed jobs, made from their parameters: every one optional, with its default in the launchpad."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -14,6 +14,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.runner import Mode, Replay
+from spark_jobs.moments import parse_moment
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 
@@ -46,7 +47,7 @@ class KeyedRunConfig(dg.Config):
         Raises:
             KeyfoldError: it is no ISO 8601 time.
         """
-        return _moment("advance_to", self.advance_to)
+        return parse_moment("advance_to", self.advance_to)
 
     def replay(self) -> Replay | None:
         """What to replay, None in other modes.
@@ -60,7 +61,7 @@ class KeyedRunConfig(dg.Config):
             return None
         if self.branch is None:
             raise KeyfoldError("mode replay needs a branch to write to: give it a name in `branch`")
-        return Replay(self.branch, _moment("since", self.since), _moment("until", self.until))
+        return Replay(self.branch, parse_moment("since", self.since), parse_moment("until", self.until))
 
     def given(self) -> Mapping[str, Any]:
         """The job's own parameters that this run was given, as `build_job` takes them."""
@@ -84,16 +85,6 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
     free = build_job(template).free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)
-
-
-def _moment(name: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise KeyfoldError(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _type(name: str, field: FieldInfo) -> Any:

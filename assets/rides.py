@@ -70,6 +70,8 @@ ASSETS = [
                 {"event_index": ("ride_id", "timestamp"), **{name: (name,) for name in RIDE_POINTS.schema.names}},
             )
         },
+        # People wait for summaries, not for numbers.
+        priority=0,
     ),
 ]
 

@@ -10,7 +10,8 @@ from dagster_project.alerts import failed_checks
 from dagster_project.automation_conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.full_scan import full_scan
 from dagster_project.maintenance import maintenance
-from dagster_project.sensors import landing_sensor, unfinished_run
+from dagster_project.schedules import schedule_of
+from dagster_project.sensors import landing_sensor
 from spark_jobs.keyed.contract import JobTemplate
 
 ROOMS = (rides, weather, metrics, fleet, sales)
@@ -26,31 +27,20 @@ def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
     """A schedule that runs a keyed job on whatever its event table holds, new events or none.
 
     Every run ticks the job's clock: on a silent stream, where no file lands and so no sensor fires, this is what
-    closes what is due. Skips while an earlier tick has not ended. Stopped by default: a run costs a Spark session, and
-    a stream whose files keep coming needs no ticks.
+    closes what is due. A stream whose files keep coming needs no ticks.
     """
     job = dg.define_asset_job(
         f"tick_{template.name}",
         # The job writes all its tables in one step: one of them stands for all.
         selection=dg.AssetSelection.assets(table_key(template.name)).required_multi_asset_neighbors(),
-        description=f"Advances the clock of {template.name} and closes what is due.",
+        description=f"Advances the clock of {template.name} and closes what is due, on a silent stream too.",
     )
 
-    @dg.schedule(
-        name=f"tick_{template.name}",
-        job=job,
-        cron_schedule=cron,
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description=f"Closes what is due in {template.name} on a silent stream.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if waiting := unfinished_run(context.instance, job.name):
-            return dg.SkipReason(f"run {waiting} of {job.name} is not over")
-        if failed := failed_checks_before(context.instance, context.repository_def, table_key(template.name)):
-            return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
-        return dg.RunRequest()
+    def held_back(context: dg.ScheduleEvaluationContext) -> str | None:
+        failed = failed_checks_before(context.instance, context.repository_def, table_key(template.name))
+        return f"held back by failed checks: {', '.join(failed)}" if failed else None
 
-    return tick
+    return schedule_of(job, cron, held_back=held_back)
 
 
 def automated(spec: dg.AssetSpec) -> dg.AssetSpec:

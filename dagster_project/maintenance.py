@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.metadata import table_key
-from dagster_project.sensors import unfinished_run
+from dagster_project.schedules import schedule_of
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
@@ -50,19 +50,7 @@ def maintenance(
         for op in ops:
             op()
 
-    @dg.schedule(
-        name=f"maintain_{group}",
-        job=maintain_group,
-        cron_schedule=cron,
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description=f"Joins and clears the files of all tables of {group}.",
-    )
-    def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if waiting := unfinished_run(context.instance, maintain_group.name):
-            return dg.SkipReason(f"run {waiting} of {maintain_group.name} is not over")
-        return dg.RunRequest()
-
-    return maintain_group, nightly
+    return maintain_group, schedule_of(maintain_group, cron)
 
 
 def _stream_op(stream: Stream) -> dg.OpDefinition:

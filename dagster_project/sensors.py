@@ -165,7 +165,7 @@ def new_data_sensor(
     @dg.sensor(
         name=name,
         job_name=job,
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=5,  # as often as the daemon looks: a tick lists one folder
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Starts `{job}` when there is new data in {asset.to_user_string()}.",
     )

@@ -3,39 +3,33 @@
 Exit codes: 0 done, 1 failed, 2 bad usage.
 """
 
-import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from spark_jobs.enrichment.client import TOKEN_VARIABLE
 from spark_jobs.enrichment.service import DemoService
 from spark_jobs.enrichment.work import ServiceSettings
-from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import ingest as ingest_files
 from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import Replay, RunOptions, RunSummary, run_continuously, run_job
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.moments import parse_moment
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import Format, count_rows, print_rows
+from spark_jobs.terminal import failures, progress_of, report, stop_on_signal, usage_faults
 from spark_jobs.warm.server import serve
 
 app = typer.Typer(
@@ -70,9 +64,9 @@ def simulate(
         raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
     if rides is not None and (stream != "ride_points" or size is not None):
         raise typer.BadParameter("--rides is for ride_points alone and the same as --size: give --size")
-    with _failures():
+    with failures():
         made = simulate_stream(stream, to, size=rides if size is None else size, seed=seed, hours=hours)
-        _report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
+        report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
 
 
 @app.command()
@@ -87,7 +81,7 @@ def ingest(
     """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
-    with _failures(), _spark() as spark, _progress("ingest") as advance:
+    with failures(), _spark() as spark, progress_of("ingest") as advance:
         summary = ingest_files(
             spark, Lakehouse(home), STREAMS[stream], landing, on_batch=lambda _, counts: advance(counts.rows_read)
         )
@@ -95,7 +89,7 @@ def ingest(
             f"{stream}: {summary.rows_read:,} rows from {summary.files:,} files in {summary.seconds:.1f} s: "
             f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates"
         )
-        _report(asdict(summary), as_json, text)
+        report(asdict(summary), as_json, text)
 
 
 @app.command()
@@ -127,22 +121,24 @@ def run(
     if (since or until) and not replay:
         raise typer.BadParameter("--since and --until say what to replay; name a branch with --replay")
     given = _parameters(param or [])
-    moment = _moment("--advance-to", advance_to)
-    history = Replay(replay, _moment("--since", since), _moment("--until", until)) if replay else None
-    with _failures():
+    with usage_faults():
+        moment = parse_moment("--advance-to", advance_to)
+        history = Replay(replay, parse_moment("--since", since), parse_moment("--until", until)) if replay else None
+    with failures():
         lakehouse = Lakehouse(home)
         live = None if full_refresh else live_generation(lakehouse, job)
-        keyed_job = _build(JOBS[job], given, live.record["parameters"] if live else None)
-        with _spark() as spark, _progress(job) as advance:
+        with usage_faults():
+            keyed_job = build_job(JOBS[job], given, live.record["parameters"] if live else None)
+        with _spark() as spark, progress_of(job) as advance:
             options = RunOptions(on_batch=lambda _, counts: advance(counts.events))
             if continuous:
-                summary = run_continuously(spark, lakehouse, keyed_job, stop=_stop_on_signal(), options=options)
+                summary = run_continuously(spark, lakehouse, keyed_job, stop=stop_on_signal(), options=options)
             else:
                 mode = "full_refresh" if full_refresh else "replay" if history else "incremental"
                 summary = run_job(
                     spark, lakehouse, keyed_job, mode=mode, replay=history, advance_to=moment, options=options
                 )
-        _report(_run_summary(summary), as_json, _run_text(summary))
+        report(_run_summary(summary), as_json, _run_text(summary))
 
 
 @app.command()
@@ -156,14 +152,14 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the rows of a table; `--json` prints its name, place and row count instead."""
-    with _failures():
+    with failures():
         known = _known_tables()
         lakehouse = Lakehouse(home)
         if table not in known and table not in lakehouse.tables():
             raise typer.BadParameter(f"no table {table!r}; tables: {', '.join(known)}")
         path = lakehouse.table(table)
         if as_json:
-            _report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
+            report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
             return
         print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
 
@@ -185,15 +181,15 @@ def demo_service(
     """Serve what batched_enrichment calls, until interrupted; then print what GET /stats says."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     settings = ServiceSettings(host, port, failure_rate, reject_rate, latency, seed, token)
-    with _failures():
-        stop = _stop_on_signal()
+    with failures():
+        stop = stop_on_signal()
         with DemoService(settings) as service:
-            _report({"service": service.url}, as_json, f"{service.url} takes events; Ctrl-C ends it")
+            report({"service": service.url}, as_json, f"{service.url} takes events; Ctrl-C ends it")
             sys.stdout.flush()
             stop.wait()
         stats = service.stats()
         text = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items())
-        _report(stats, as_json, text)
+        report(stats, as_json, text)
 
 
 @app.command("warm-spark")
@@ -208,13 +204,11 @@ def warm_spark(
     file = (address or home / "warm-spark.json").expanduser().resolve()
 
     def tell() -> None:
-        _report(
-            {"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it"
-        )
+        report({"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it")
         sys.stdout.flush()
 
-    with _failures():
-        serve(SparkSettings.from_environment(), file, ready=tell, stop=_stop_on_signal())
+    with failures():
+        serve(SparkSettings.from_environment(), file, ready=tell, stop=stop_on_signal())
 
 
 def _known_tables() -> list[str]:
@@ -230,23 +224,6 @@ def _parameters(given: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--param {text!r}: write it as name=value")
         parameters[name.strip()] = value.strip()
     return parameters
-
-
-def _build(template: JobTemplate, given: dict[str, str], born_with: dict[str, Any] | None) -> Any:
-    try:
-        return build_job(template, given, born_with)
-    except KeyfoldError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _moment(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{option} {text!r} is no ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _run_summary(summary: RunSummary) -> dict[str, Any]:
@@ -270,29 +247,6 @@ def _run_text(summary: RunSummary) -> str:
     )
 
 
-def _report(summary: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        print(json.dumps(summary, default=_as_json))
-    else:
-        Console().print(text, highlight=False, soft_wrap=True)
-
-
-def _as_json(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return str(value)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Show what a person can put right as one message, without a traceback."""
-    try:
-        yield
-    except KeyfoldError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
-
-
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
     spark = build_session(SparkSettings.from_environment())
@@ -300,27 +254,3 @@ def _spark() -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda events: progress.advance(task, events)
-
-
-def _stop_on_signal() -> threading.Event:
-    """An event that SIGINT and SIGTERM set, so that a continuous run ends between two micro-batches."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

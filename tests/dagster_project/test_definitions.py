@@ -7,6 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
@@ -139,6 +141,9 @@ def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path
         assert pools.pool_granularity is not None
         assert pools.pool_granularity.value == "run"
         assert instance.run_monitoring_enabled
+        assert instance.run_coordinator.dequeue_interval_seconds == 1
+        skipped = instance.get_tick_retention_settings(InstigatorType.SENSOR)[TickStatus.SKIPPED]
+        assert skipped == 1
         assert not instance.telemetry_enabled
     assert yaml.safe_load(settings.read_text())["run_monitoring"]["free_slots_after_run_end_seconds"] > 0
 
