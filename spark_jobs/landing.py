@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from spark_jobs.microseconds import micros
+
 SETTLE = timedelta(seconds=5)
 """A file that changed less than this ago may still be being written."""
 
@@ -50,7 +52,7 @@ class LandedFile:
         """
         if self.marked is False:
             return False
-        return self.changed_at <= now - (0 if self.marked else settle // timedelta(microseconds=1) * 1_000)
+        return self.changed_at <= now - (0 if self.marked else micros(settle) * 1_000)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.landing import Look, look
+from spark_jobs.microseconds import micros
 
 
 def admit(landing: Path, links: Path, *, settle: timedelta, done_marker: bool) -> int:
@@ -33,7 +34,7 @@ def admit(landing: Path, links: Path, *, settle: timedelta, done_marker: bool) -
     """
     now, found = time.time_ns(), _look(landing, done_marker)
     if not done_marker and (young := [file for file in found.files if not file.is_whole(now, settle)]) and settle:
-        settled_in = max(file.changed_at for file in young) - now + settle // timedelta(microseconds=1) * 1_000
+        settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         now, found = time.time_ns(), _look(landing, done_marker)
     below = {os.path.relpath(file.path, landing): file for file in found.files}

@@ -6,12 +6,12 @@ A copy is a row with the id of an earlier one and an event time no more than the
 Earlier are the rows of the event table; within a batch, the row of the smaller file and line.
 """
 
-from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.microseconds import micros
 from spark_jobs.streams import Stream
 
 
@@ -33,7 +33,7 @@ def find_duplicates(
         span: the least and the greatest event time of the batch, in microseconds since 1970.
         repeats: whether an id may come twice in the batch.
     """
-    window = stream.duplicate_window // timedelta(microseconds=1)
+    window = micros(stream.duplicate_window)
     time = F.unix_micros(F.col(stream.event_time)).alias("at")
     between = F.col(stream.event_time).between(
         F.timestamp_micros(F.lit(span[0] - window)), F.timestamp_micros(F.lit(span[1] + window))

@@ -23,6 +23,7 @@ from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.prediction_changes import NONE, emit_all, find_changes
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, Step
+from spark_jobs.microseconds import micros
 from spark_jobs.models.protocol import Model
 from spark_jobs.models.runs import Integers, key_runs
 from spark_jobs.streams import METRICS
@@ -132,7 +133,7 @@ class AnomalyStep:
         last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
         before = np.roll(times, 1)
         before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
-        is_silence = times - before > self.forget_after // timedelta(microseconds=1)
+        is_silence = times - before > micros(self.forget_after)
         silences = np.cumsum(is_silence)
         lives = silences - (silences - is_silence)[runs.starts][runs.run]
         if not silences[-1]:

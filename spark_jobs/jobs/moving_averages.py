@@ -22,12 +22,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from spark_jobs.jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.parameters import Duration, JobParameters, Names
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.streams import TIMESTAMP, WEATHER
 
 STATION_SESSION = pa.schema(

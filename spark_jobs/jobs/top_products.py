@@ -19,6 +19,7 @@ from pydantic import Field
 
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.microseconds import micros
 from spark_jobs.streams import SALES, TIMESTAMP
 
 REVENUE = pa.decimal128(38, 9)
@@ -189,7 +190,7 @@ def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
 
 def _window_start(window: timedelta) -> str:
     """Spark SQL for the start of a sale's window; in microseconds since 1970, where no session's zone has a say."""
-    length = window // timedelta(microseconds=1)
+    length = micros(window)
     return f"timestamp_micros(unix_micros(time) - pmod(unix_micros(time), {length}L))"
 
 

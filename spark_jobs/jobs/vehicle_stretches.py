@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
-from spark_jobs.jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.jobs.ordering import in_order
+from spark_jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.streams import TIMESTAMP
 
 STRETCH = pa.schema(

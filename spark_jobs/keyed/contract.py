@@ -17,7 +17,7 @@ What the engine promises:
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import polars as pl
@@ -31,9 +31,6 @@ DEADLINE = "deadline"
 STALE_AT = "stale_at"
 """Reserved state column: timestamp (UTC), processing time at which the row is due."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""The watermark before any event was seen."""
-
 _TABLE_NAME = re.compile(r"(late\.)?[a-z][a-z0-9_]*")
 
 
@@ -42,7 +39,7 @@ class Clock:
     """What time it is in a step: `now()` has no place there.
 
     Attributes:
-        watermark: event time that has passed; no on-time event at or before it is still to come. `EPOCH` at first.
+        watermark: event time that has passed; no on-time event at or before it is still to come. 1970 at first.
         processing_time: when this micro-batch was planned; the same again when it is replayed.
     """
 

@@ -22,7 +22,8 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_jobs.keyed.codec import conform, decode, empty, encode
-from spark_jobs.keyed.contract import DEADLINE, EPOCH, STALE_AT, Clock, KeyedJob, Step
+from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
+from spark_jobs.microseconds import EPOCH
 
 CLOCK_GROUP = -1
 EVENTS_IN = "#events"

@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed.contract import EPOCH
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.lakehouse import read_json, write_json
+from spark_jobs.microseconds import EPOCH
 
 _ARRIVAL = "arrival.json"
 _READABLE_OFFSETS = 1

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import polars as pl
 
 from spark_jobs.keyed.codec import conform, empty
-from spark_jobs.keyed.contract import EPOCH, Clock, KeyedJob, Step
+from spark_jobs.keyed.contract import Clock, KeyedJob, Step
 from spark_jobs.keyed.operator import route_late
+from spark_jobs.microseconds import EPOCH
 
 
 class Rehearsal:

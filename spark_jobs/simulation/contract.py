@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ SECOND = 1_000_000
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,21 +156,6 @@ class Simulator:
     summary: type[SimulationSummary]
     least_size: int = 1
     copies: bool = True
-
-
-def microseconds(moment: datetime) -> int:
-    """Microseconds between 1970 and a moment that has an offset."""
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def moment(micros: int) -> datetime:
-    """The UTC moment that is so many microseconds past 1970."""
-    return _EPOCH + timedelta(microseconds=int(micros))
-
-
-def as_times(micros: Ints) -> pl.Series:
-    """UTC times of microseconds since 1970."""
-    return pl.Series("time", micros).cast(pl.Datetime("us", "UTC"))
 
 
 def json_field(name: str, value: str) -> pl.Expr:

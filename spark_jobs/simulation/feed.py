@@ -7,6 +7,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation.contract import Arrival, Floats, Ints, Made
 
 
@@ -58,15 +59,15 @@ def _in_order_of_arrival(
     events, count = made.events, len(made.events)
     times: Ints = events["time"].to_numpy()
     over: Ints = events["over"].to_numpy()
-    arrives: Floats = times + rng.exponential(_micros(arrival.delay), count)
+    arrives: Floats = times + rng.exponential(micros(arrival.delay), count)
     held_back = rng.random(count) < 0.04
     least, most = arrival.held_back
-    arrives[held_back] += rng.uniform(_micros(least), _micros(most), held_back.sum())
+    arrives[held_back] += rng.uniform(micros(least), micros(most), held_back.sum())
     least, most = arrival.late_by
     # Only events that are over early enough for something newer to arrive before the late one does.
-    early = np.flatnonzero(over < times.max() - _micros(most) - _micros(timedelta(minutes=5)))
+    early = np.flatnonzero(over < times.max() - micros(most) - micros(timedelta(minutes=5)))
     stragglers = rng.choice(early, min(len(early), max(1, count // 200)), replace=False)
-    arrives[stragglers] = over[stragglers] + rng.uniform(_micros(least), _micros(most), len(stragglers))
+    arrives[stragglers] = over[stragglers] + rng.uniform(micros(least), micros(most), len(stragglers))
     order = np.argsort(arrives, kind="stable")
     place = np.arange(count)
     arrived = events[order].with_columns(file=pl.Series(place * files // count), place=pl.Series(place * 1.0))
@@ -74,8 +75,8 @@ def _in_order_of_arrival(
         arrived = arrived.with_columns(file=pl.col("key").rank("dense").cast(pl.Int64) - 1)
     newest = pl.col("time").cum_max().over("key") if arrival.by_key else pl.col("time").cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
-    out_of_order = (behind["event"] > _micros(arrival.out_of_order)).sum()
-    late = (behind["over"] > _micros(arrival.late)).sum()
+    out_of_order = (behind["event"] > micros(arrival.out_of_order)).sum()
+    late = (behind["over"] > micros(arrival.late)).sum()
     return arrived.with_columns(line=_line(made)), int(out_of_order), int(late)
 
 
@@ -111,7 +112,3 @@ def _malformed(rng: np.random.Generator, events: pl.DataFrame, made: Made) -> tu
             parts.append(near.with_columns(line=expression, place=pl.col("place") + 0.25))
             faults[fault] = each
     return pl.concat(parts), faults
-
-
-def _micros(span: timedelta) -> int:
-    return span // timedelta(microseconds=1)

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
+from spark_jobs.microseconds import moment, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     SECOND,
@@ -27,10 +28,8 @@ from spark_jobs.simulation.contract import (
     SimulationSummary,
     Simulator,
     Wish,
-    as_times,
     csv_field,
     json_field,
-    moment,
 )
 from spark_jobs.streams import METRICS
 
@@ -114,7 +113,7 @@ def metrics_table(
     table = pl.DataFrame(
         {
             "key": pl.Series(keys, dtype=pl.String).gather(np.tile(np.arange(series), len(times))),
-            "timestamp": as_times(np.repeat(times, series)),
+            "timestamp": to_times(np.repeat(times, series)),
             "value": np.round(values.T.ravel(), 3),
         }
     )

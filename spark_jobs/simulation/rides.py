@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -24,7 +25,6 @@ from spark_jobs.simulation.contract import (
     SimulationSummary,
     Simulator,
     Wish,
-    microseconds,
 )
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
 
@@ -77,7 +77,7 @@ def ride_points_table(
     lengths = np.full(rides, points_per_ride, dtype=np.int64)
     elapsed = seconds_into_ride(rng, lengths)
     pickups = np.sort(rng.integers(0, max(1, rides * 3600 * SECOND // rides_per_hour), rides))
-    return ride_points(rng, ride_ids(rng, rides), lengths, elapsed, pickups + microseconds(start))
+    return ride_points(rng, ride_ids(rng, rides), lengths, elapsed, pickups + micros(start))
 
 
 def ride_ids(rng: np.random.Generator, rides: int) -> list[str]:

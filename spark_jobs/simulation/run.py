@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation import metrics, rides, sales, telemetry, weather
-from spark_jobs.simulation.contract import Made, SimulationSummary, Simulator, Wish, microseconds
+from spark_jobs.simulation.contract import Made, SimulationSummary, Simulator, Wish
 from spark_jobs.simulation.feed import feed
 
 SIMULATORS: dict[str, Simulator] = {
@@ -71,7 +72,7 @@ def simulate(
     begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
     end = (begin + timedelta(hours=hours)).replace(microsecond=0)  # as the names of the files tell the next call
     rng = np.random.default_rng(seed)
-    made = simulator.make(rng, Wish(size, microseconds(begin), microseconds(end), first))
+    made = simulator.make(rng, Wish(size, micros(begin), micros(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
     lines = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
     stem = f"{simulator.prefix}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"

@@ -12,6 +12,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
+from spark_jobs.microseconds import to_times
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -21,7 +22,6 @@ from spark_jobs.simulation.contract import (
     SimulationSummary,
     Simulator,
     Wish,
-    as_times,
     csv_field,
     json_field,
 )
@@ -114,7 +114,7 @@ def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl
         .with_columns(
             quantity=pl.Series(quantity),
             models=all_models.list.slice(first, shown),
-            time=as_times(time[order]),
+            time=to_times(time[order]),
             invoice=pl.Series(number).gather(order),
             customer=customer.gather(order),
             country=country.gather(order),

@@ -11,6 +11,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
+from spark_jobs.microseconds import to_times
 from spark_jobs.simulation.contract import (
     SECOND,
     Arrival,
@@ -21,7 +22,6 @@ from spark_jobs.simulation.contract import (
     SimulationSummary,
     Simulator,
     Wish,
-    as_times,
     json_field,
 )
 from spark_jobs.streams import TELEMETRY
@@ -86,7 +86,7 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
     return pl.DataFrame(
         {
             "vehicle_id": pl.Series(_vehicles(vehicles), dtype=pl.String).gather(at[0]),
-            "time": as_times(time[at]),
+            "time": to_times(time[at]),
             "latitude": np.round(latitude[at], 6),
             "longitude": np.round(longitude[at], 6),
             "speed": np.round(speed[at], 1),

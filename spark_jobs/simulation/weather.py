@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
+from spark_jobs.microseconds import moment, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     HOUR,
@@ -22,9 +23,7 @@ from spark_jobs.simulation.contract import (
     SimulationSummary,
     Simulator,
     Wish,
-    as_times,
     csv_field,
-    moment,
 )
 from spark_jobs.streams import WEATHER
 
@@ -81,7 +80,7 @@ def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.Da
     return pl.DataFrame(
         {
             "station_id": pl.Series(_stations(stations), dtype=pl.String).gather(station),
-            "time": as_times(time),
+            "time": to_times(time),
             "temp": np.round(temperature, 2),
             "dewp": np.round(dew_point, 2),
             "humid": np.round(100 * _saturation(dew_point) / _saturation(temperature), 2),

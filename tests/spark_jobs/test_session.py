@@ -151,11 +151,11 @@ def test_a_standalone_cluster_runs_our_functions_from_the_package_we_ship(tmp_pa
             f"""
             import pyarrow as pa
             import spark_jobs
-            from spark_jobs.simulation.contract import microseconds  # pickled by name: workers must import it
+            from spark_jobs.microseconds import micros# pickled by name: workers must import it
             def shipped(batches):
                 from datetime import UTC, datetime
                 for batch in batches:
-                    at = microseconds(datetime(1970, 1, 2, tzinfo=UTC))
+                    at = micros(datetime(1970, 1, 2, tzinfo=UTC))
                     yield pa.RecordBatch.from_pydict({{"at": [at], "file": [spark_jobs.__file__]}})
             conf = {{"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}}
             session = build_session(SparkSettings(master={master!r}, conf=conf))

@@ -24,9 +24,9 @@ from spark_jobs.jobs.batched_enrichment import (
 )
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.contract import EPOCH
 from spark_jobs.keyed.generations import Generation, check_generation
 from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.microseconds import EPOCH
 from spark_jobs.streams import STREAMS
 from tests.spark_jobs.jobs.enrichment_oracle import Oracle
 from tests.spark_jobs.jobs.playing import accounted_for, restart

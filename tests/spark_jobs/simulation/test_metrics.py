@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.contract import microseconds
 from spark_jobs.simulation.metrics import STEP, metrics_table
 from spark_jobs.streams import METRICS
 from tests.spark_jobs.simulation.conftest import START
@@ -64,7 +64,7 @@ def test_each_planted_anomaly_stands_out_from_its_series_in_its_own_way(calls):
 
 
 def test_series_without_an_anomaly_have_none():
-    times = np.arange(864) * STEP + microseconds(START)
+    times = np.arange(864) * STEP + micros(START)
     table, anomalies = metrics_table(np.random.default_rng(3), 200, times)
     assert table.schema == pl.DataFrame(METRICS.schema.empty_table()).schema
     calm = table.filter(~pl.col("key").is_in([anomaly.key for anomaly in anomalies]))
@@ -76,7 +76,7 @@ def test_series_without_an_anomaly_have_none():
 
 
 def test_a_series_has_the_same_course_in_every_call():
-    times = np.arange(864) * STEP + microseconds(START)
+    times = np.arange(864) * STEP + micros(START)
     one, planted = metrics_table(np.random.default_rng(3), 12, times)
     other, more = metrics_table(np.random.default_rng(4), 12, times)
     calm = set(one["key"]) - {anomaly.key for anomaly in (*planted, *more)}

@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.contract import SECOND, microseconds
+from spark_jobs.simulation.contract import SECOND
 from spark_jobs.simulation.telemetry import TelemetrySimulation, telemetry_table
 from spark_jobs.streams import TELEMETRY
 from tests.spark_jobs.simulation.conftest import START
@@ -97,7 +98,7 @@ def test_a_vehicle_begins_and_ends_at_its_depot_in_every_call(calls):
 
 
 def test_the_bulk_table_has_the_stream_s_schema_and_grows_with_the_vehicles():
-    ticks = np.arange(1080) * 10 * SECOND + microseconds(START)
+    ticks = np.arange(1080) * 10 * SECOND + micros(START)
     table = telemetry_table(np.random.default_rng(1), 300, ticks)
     assert table.schema == pl.DataFrame(TELEMETRY.schema.empty_table()).schema
     assert table["vehicle_id"].n_unique() == 300

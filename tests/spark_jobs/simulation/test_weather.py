@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from spark_jobs.microseconds import micros
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.contract import HOUR, microseconds
+from spark_jobs.simulation.contract import HOUR
 from spark_jobs.simulation.weather import weather_table
 from spark_jobs.streams import WEATHER
 from tests.spark_jobs.simulation.conftest import START
@@ -56,7 +57,7 @@ def test_days_are_warmer_than_nights_and_values_are_possible(calls):
 
 
 def test_pressure_drifts_and_never_jumps():
-    hours = np.arange(240) * HOUR + microseconds(START)
+    hours = np.arange(240) * HOUR + micros(START)
     table = weather_table(np.random.default_rng(1), 6, hours)
     assert table.schema == pl.DataFrame(WEATHER.schema.empty_table()).schema
     steps = table.sort("time").select(pl.col("pressure").forward_fill().diff().over("station_id").abs().max()).item()
