@@ -42,7 +42,7 @@ lint: setup
 
 test: lint
 	@scripts/browser
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile
+	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)

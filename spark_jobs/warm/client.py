@@ -1,6 +1,5 @@
 """The run's side: attach to a warm Spark, let go of it."""
 
-import hashlib
 import os
 import sys
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from spark_jobs.code_state import code_state
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings, check_same, spark_conf
 from spark_jobs.warm.address import read
@@ -78,7 +78,7 @@ def attach(address: Path, settings: SparkSettings) -> Attached | None:
     conf = SparkConf(loadDefaults=False, _jvm=java).setMaster("warm").setAppName(settings.app_name)
     running = java.JavaSparkContext.fromSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
     spark_context = SparkContext(gateway=gateway, jsc=running, conf=conf)
-    spark_context.environment["KEYFOLD_CODE"] = _state_of_code()
+    spark_context.environment["KEYFOLD_CODE"] = code_state([Path(__file__).parents[1]])
     return Attached(SparkSession(spark_context).newSession(), control, server)
 
 
@@ -87,8 +87,3 @@ def _connect(port: int, secret: str) -> Any:
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
         python_parameters=PythonParameters(port=0, eager_load=False),
     )
-
-
-def _state_of_code() -> str:
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return hashlib.sha256(repr([(str(file), file.stat().st_mtime_ns) for file in files]).encode()).hexdigest()
