@@ -76,9 +76,17 @@ _DEFAULTS = {
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
+# A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
+# goes there ten times later than by default. Measured in docs/performance.md.
+_JAVA_FOR_SHORT_RUNS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
+)
+
 _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": _JAVA_FOR_SHORT_RUNS,
     "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
 }
 
