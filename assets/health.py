@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.metadata import table_key
 from spark_jobs.drift import find_drift
-from spark_jobs.jobs import JOBS
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed import progress
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation

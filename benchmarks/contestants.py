@@ -24,8 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 
@@ -35,7 +35,7 @@ DELAY = "10 minutes"
 
 def keyfold(spark: SparkSession, home: Path) -> int:
     """Run the shipped job; gives back the rows written, as all contestants do."""
-    job = build_job(find_job("ride_summaries"))
+    job = build_job(JOBS["ride_summaries"])
     options = RunOptions(max_bytes_per_batch=BATCH_BYTES)
     return run_job(spark, Lakehouse(home), job, options=options).counts.rows["ride_summaries"]
 

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.metadata import table_key
-from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import count_rows

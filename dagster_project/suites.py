@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from assets.metadata import SINCE_VERSION, last_materialization, table_key
 from dagster_project.checks import Read, Scope, gx_checks
 from dagster_project.data_docs import DataDocs
-from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.tables import files_written_since
 

@@ -18,8 +18,8 @@ from spark_jobs.enrichment.client import TOKEN_VARIABLE
 from spark_jobs.enrichment.service import DemoService
 from spark_jobs.enrichment.work import ServiceSettings
 from spark_jobs.ingest import ingest as ingest_files
-from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import Replay, RunOptions, RunSummary, run_continuously, run_job
 from spark_jobs.lakehouse import Lakehouse

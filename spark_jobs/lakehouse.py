@@ -98,7 +98,9 @@ def is_table(path: Path) -> bool:
 def create_table(path: Path, schema: pa.Schema) -> None:
     """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends."""
     nullable = pa.schema([field.with_nullable(True) for field in schema])
-    DeltaTable.create(str(path), Schema.from_arrow(nullable), mode="ignore")
+    # As often as Spark writes one by default; deltalake would take ten times as many commits.
+    checkpoints = {"delta.checkpointInterval": "10"}
+    DeltaTable.create(str(path), Schema.from_arrow(nullable), mode="ignore", configuration=checkpoints)
 
 
 def read_json(path: Path) -> dict[str, Any]:

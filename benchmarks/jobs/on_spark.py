@@ -16,8 +16,8 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from benchmarks.jobs.measure import seconds_of
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
@@ -112,7 +112,7 @@ def race(spark: SparkSession, name: str) -> None:
 
 def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
     """Seconds of the job and of the query on so many events, the best of some runs of each by turns."""
-    job = build_job(find_job(name))
+    job = build_job(JOBS[name])
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
         lakehouse = Lakehouse(Path(folder) / "home")
         table = lakehouse.events(job.stream)

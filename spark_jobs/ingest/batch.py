@@ -8,6 +8,7 @@ from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.append import append_once
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.counts import Counts, Ledger
 from spark_jobs.ingest.duplicates import event_id, find_duplicates
@@ -63,15 +64,13 @@ class BatchWriter:
         """Rejects first: once the events are in, the batch counts as done."""
         if counts.quarantined:
             rejects = parsed.where(REJECTED).select("raw", "file", "line", "reason")
-            self._append(rejects.withColumn("batch", F.lit(batch).cast("long")), self._quarantine, batch)
+            rejects = rejects.withColumn("batch", F.lit(batch).cast("long"))
+            append_once(rejects, counts.quarantined, self._quarantine, self._checkpoint, batch)
         self._ledger.write_ahead(batch, counts)
         if counts.accepted:
-            self._append(accepted.select(self._stream.schema.names), self._events, batch)
+            events = accepted.select(self._stream.schema.names)
+            append_once(events, counts.accepted, self._events, self._checkpoint, batch)
         self._ledger.settle(batch)
-
-    def _append(self, rows: DataFrame, table: Path, batch: int) -> None:
-        writer = rows.write.format("delta").mode("append")
-        writer.option("txnAppId", self._checkpoint).option("txnVersion", batch).save(str(table))
 
     def _count(self, parsed: DataFrame) -> tuple[Counts, tuple[int, int], bool]:
         """The counts but for duplicates, the span of event times, and whether any id comes twice."""

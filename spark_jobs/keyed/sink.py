@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_jobs.append import append_once
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.operator import EVENTS_IN, OPEN_CHANGE, unpack
@@ -95,7 +96,8 @@ def sink(
                 if emitted.get(table.name):
                     blobs = batch.where(F.col("table") == table.name).select("payload")
                     columns = from_arrow_schema(table.schema, prefer_timestamp_ntz=False)
-                    _write_once(blobs.mapInArrow(unpack(table.schema), columns), table, generation, batch_id)
+                    rows = blobs.mapInArrow(unpack(table.schema), columns)
+                    _write_once(rows, emitted[table.name], table, generation, batch_id)
         finally:
             batch.unpersist()
         counts = Counts(
@@ -110,11 +112,10 @@ def sink(
     return write
 
 
-def _write_once(rows: DataFrame, table: OutputTable, generation: Generation, batch_id: int) -> None:
+def _write_once(rows: DataFrame, count: int, table: OutputTable, generation: Generation, batch_id: int) -> None:
     path, application = generation.table(table.name), f"{generation.identity}/{table.name}"
     if table.mode == "append":
-        writer = rows.write.format("delta").mode("append")
-        writer.option("txnAppId", application).option("txnVersion", batch_id).save(str(path))
+        append_once(rows, count, path, application, batch_id)
         return
     spark = rows.sparkSession
     settings = {

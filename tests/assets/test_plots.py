@@ -14,8 +14,8 @@ from assets.plots.products import plot_products
 from assets.plots.rides import plot_rides
 from assets.plots.runs import plot_runs
 from assets.plots.weather import plot_averages
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import empty
 from spark_jobs.lakehouse import Lakehouse, write_json
 
@@ -28,7 +28,7 @@ def put(lakehouse: Lakehouse, job: str, **tables: pl.DataFrame) -> None:
     folder = lakehouse.job(job) / "generation-0001"
     write_json(folder / "generation.json", {"job": job})
     write_json(lakehouse.job(job) / "current.json", {"generation": "generation-0001"})
-    for table in build_job(find_job(job)).tables:
+    for table in build_job(JOBS[job]).tables:
         (folder / "tables").mkdir(exist_ok=True)
         rows = tables.get(table.name, empty(table.schema))
         rows.select(table.schema.names).write_delta(str(folder / "tables" / table.name))

@@ -17,8 +17,8 @@ from dagster_project import demo
 from dagster_project.definitions import defs
 from dagster_project.resources import ENVIRONMENTS, SparkResource, resources_from
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs import JOBS
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
 ROOT = Path(__file__).parents[2]

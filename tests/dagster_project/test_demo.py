@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from spark_jobs.jobs import JOBS
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import simulate
 
 pytestmark = pytest.mark.long

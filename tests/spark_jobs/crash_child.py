@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.ingest import ingest
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
@@ -27,7 +27,7 @@ def main(home: Path, landing: Path, started: Path) -> None:
 
 def process(spark, lakehouse, landing):
     ingest(spark, lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1)
-    job = build_job(find_job("ride_summaries"), PARAMETERS)
+    job = build_job(JOBS["ride_summaries"], PARAMETERS)
     run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch="1b"))
     run_job(spark, lakehouse, job, advance_to=LONG_AFTER_ALL)
 

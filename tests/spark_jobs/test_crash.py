@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 from spark_jobs.ingest import ingest_totals
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.sink import total_counts
@@ -48,7 +48,7 @@ def test_runs_killed_at_random_moments_leave_the_tables_of_an_unbroken_run(spark
         while life(broken, landing, moments.uniform(0.2, LONGEST_LIFE_IN_SECONDS) if kills < KILLS else None) < 0:
             kills += 1
         assert contents(broken) == expected
-        assert check_conservation(spark, broken, build_job(find_job("ride_summaries"), PARAMETERS)).balanced
+        assert check_conservation(spark, broken, build_job(JOBS["ride_summaries"], PARAMETERS)).balanced
     print(f"{kills} kills in {rounds} rounds")
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import Counts, IngestSummary, ingest, ingest_totals
-from spark_jobs.ingest.batch import BatchWriter
+from spark_jobs.ingest import batch as batch_module
 from spark_jobs.ingest.counts import KEPT, Ledger
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.streams import RIDE_POINTS, TIMESTAMP, Stream
@@ -251,8 +251,8 @@ def unbroken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
 @pytest.mark.parametrize(
     ("owner", "step", "call"),
     [
-        (BatchWriter, "_append", 1),
-        (BatchWriter, "_append", 2),
+        (batch_module, "append_once", 1),
+        (batch_module, "append_once", 2),
         (Ledger, "write_ahead", 1),
         (Ledger, "settle", 1),
     ],
@@ -263,7 +263,7 @@ def test_a_crash_around_any_write_changes_nothing_in_the_end(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     unbroken: tuple[Any, ...],
-    owner: type,
+    owner: Any,
     step: str,
     call: int,
     when: str,
@@ -301,7 +301,7 @@ def test_another_source_in_between_a_crash_and_its_repair_brings_no_copies(
     land(tmp_path / "one" / "a.json", [event("u", 1), event("u", 2)])
     land(tmp_path / "two" / "b.json", [event("u", 2), event("u", 3)])
     with monkeypatch.context() as patch:
-        patch.setattr(BatchWriter, "_append", crash)
+        patch.setattr(batch_module, "append_once", crash)
         with pytest.raises(Crash):
             ingest(spark, lakehouse, EVENTS, tmp_path / "one")
     ingest(spark, lakehouse, EVENTS, tmp_path / "two")

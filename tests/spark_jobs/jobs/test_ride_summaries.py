@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.jobs import find_job
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_POINT
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.rehearsal import Rehearsal
@@ -24,7 +24,7 @@ LONG_PAST_ALL = NOON + timedelta(days=30)
 
 
 def ride_job(**parameters):
-    return build_job(find_job("ride_summaries"), {"closed_for": CLOSED_FOR, **parameters})
+    return build_job(JOBS["ride_summaries"], {"closed_for": CLOSED_FOR, **parameters})
 
 
 def point(ride, index, minutes, status="enroute", latitude=40.7, longitude=-74.0):
