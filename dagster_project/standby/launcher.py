@@ -15,7 +15,7 @@ import dagster as dg
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
-from dagster._core.origin import JobPythonOrigin
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, ManagedGrpcPythonEnvCodeLocationOrigin
 from dagster._core.storage.dagster_run import DagsterRun
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData
@@ -48,6 +48,7 @@ class StandbyRunLauncher(DefaultRunLauncher):
         self._module, self._delay = module, delay_seconds
         self._lock = Lock()
         self._ready: _Standby | None = None
+        self._folder: str | None = None
         self._timer: Timer | None = None
 
     @classmethod
@@ -64,8 +65,13 @@ class StandbyRunLauncher(DefaultRunLauncher):
         return cls(inst_data=inst_data, **config_value)
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        if not self._hand_over(context):
+        pointer = self._pointer_to_ours(context)
+        if pointer is None:
             super().launch_run(context)
+            return
+        if pointer.working_directory != self._folder or not self._hand_over(context):
+            super().launch_run(context)
+        self._folder = pointer.working_directory
         self._prepare_later()
 
     def terminate(self, run_id: str) -> bool:
@@ -103,10 +109,10 @@ class StandbyRunLauncher(DefaultRunLauncher):
     def prepare(self) -> None:
         """Start a process that loads the definitions, unless there is one."""
         with self._lock:
-            if self._ready is None or not self._ready.fits():
+            if self._ready is None or not self._ready.fits(self._folder):
                 if self._ready is not None:
                     self._ready.end()
-                self._ready = _Standby(self._module)
+                self._ready = _Standby(self._module, self._folder)
 
     def _prepare_later(self) -> None:
         with self._lock:
@@ -119,10 +125,8 @@ class StandbyRunLauncher(DefaultRunLauncher):
     def _hand_over(self, context: LaunchRunContext) -> bool:
         """Give the run to the process that stands by, if there is one that it fits."""
         run, origin = context.dagster_run, context.job_code_origin
-        if origin is None or not self._is_ours(origin):
-            return False
         standby = self._take_ready()
-        if standby is None:
+        if standby is None or origin is None:
             return False
         self._instance.report_engine_event(f"Handed to process {standby.number}, which stood by", run)
         command = ExecuteRunArgs(origin, run.run_id, self._instance.get_ref()).get_command_args()
@@ -134,20 +138,27 @@ class StandbyRunLauncher(DefaultRunLauncher):
             if standby is None or not standby.is_ready():
                 return None
             self._ready = None
-        if standby.fits():
+        if standby.fits(self._folder):
             return standby
         standby.end()
         return None
 
-    def _is_ours(self, origin: JobPythonOrigin) -> bool:
-        repository = origin.repository_origin
-        pointer = repository.code_pointer
-        return (
-            isinstance(pointer, ModuleCodePointer)
-            and pointer.module == self._module
-            and repository.container_image is None
-            and repository.executable_path == sys.executable
+    def _pointer_to_ours(self, context: LaunchRunContext) -> ModuleCodePointer | None:
+        """Where the run's definitions are, if a process of ours would load and run the same as the code server's."""
+        run, origin = context.dagster_run, context.job_code_origin
+        if origin is None or run.remote_job_origin is None:
+            return None
+        server = run.remote_job_origin.repository_origin.code_location_origin
+        # A server that listens on a port may be another machine's, with an environment of its own.
+        is_here = isinstance(server, ManagedGrpcPythonEnvCodeLocationOrigin) or (
+            isinstance(server, GrpcServerCodeLocationOrigin) and server.socket is not None
         )
+        repository = origin.repository_origin
+        same_python = repository.executable_path == sys.executable and repository.container_image is None
+        pointer = repository.code_pointer
+        if not (is_here and same_python and isinstance(pointer, ModuleCodePointer)):
+            return None
+        return pointer if pointer.module == self._module else None
 
     def _lock_of(self, run_id: str) -> Path:
         return Path(self._instance.root_directory) / "standby" / run_id
@@ -156,13 +167,15 @@ class StandbyRunLauncher(DefaultRunLauncher):
 class _Standby:
     """A process that loads the definitions, or has."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, folder: str | None) -> None:
+        self._folder = folder
         self._code = code_state(_PACKAGES)
         self._is_ready = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dagster_project.standby.process", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            cwd=folder,
             text=True,
         )
         # Reaped when it ends, whenever that is.
@@ -172,9 +185,9 @@ class _Standby:
     def number(self) -> int:
         return self._process.pid
 
-    def fits(self) -> bool:
-        """Whether it lives, and the code is what it was when it loaded it."""
-        return self._process.poll() is None and code_state(_PACKAGES) == self._code
+    def fits(self, folder: str | None) -> bool:
+        """Whether it lives, works in this folder, and the code is what it was when it loaded it."""
+        return self._process.poll() is None and self._folder == folder and code_state(_PACKAGES) == self._code
 
     def is_ready(self) -> bool:
         """Whether it has loaded everything."""

@@ -12,6 +12,7 @@ from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher.base import LaunchRunContext, WorkerStatus
 from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
 from dagster._core.origin import DEFAULT_DAGSTER_ENTRY_POINT, JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from dagster_project.standby import launcher as launcher_module
 from dagster_project.standby.launcher import StandbyRunLauncher
@@ -57,17 +58,23 @@ def until(what):
 
 
 def stand_by(launcher):
+    launcher._folder = str(ROOT)
     launcher.prepare()
     return until(lambda: launcher._ready.is_ready() and launcher._ready)
 
 
-def launch(instance, launcher, job, executable=sys.executable):
+HERE = GrpcServerCodeLocationOrigin("localhost", socket="code-server", location_name="keyfold")
+ELSEWHERE = GrpcServerCodeLocationOrigin("code.example", port=4000, location_name="keyfold")
+
+
+def launch(instance, launcher, job, *, executable=sys.executable, server=HERE):
     repository = RepositoryPythonOrigin(
         executable, ModuleCodePointer(MODULE, "defs", working_directory=str(ROOT)), None, DEFAULT_DAGSTER_ENTRY_POINT
     )
     run = instance.create_run_for_job(
         waiting_job.defs.resolve_job_def(job),
         status=dg.DagsterRunStatus.STARTING,
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(server, "__repository__"), job),
         job_code_origin=JobPythonOrigin(job, repository),
     )
     launcher.launch_run(LaunchRunContext(run, None))
@@ -107,9 +114,10 @@ def test_changed_code_is_not_run_by_a_process_that_loaded_it_before(instance, la
     until(lambda: process._process.poll() is not None)
 
 
-def test_a_run_of_another_python_is_left_to_it(instance, launcher):
+@pytest.mark.parametrize("place", [{"executable": "/elsewhere/python"}, {"server": ELSEWHERE}])
+def test_a_run_of_another_python_or_machine_is_left_to_it(instance, launcher, place):
     process = stand_by(launcher)
-    launch(instance, launcher, "quick", executable="/elsewhere/python")
+    launch(instance, launcher, "quick", **place)
     assert len(launcher.launched_as_ever) == 1
     assert launcher._ready is process
 
