@@ -34,6 +34,8 @@ def rides(pages: Pages) -> Path:
 
 def test_the_graph_of_a_group_shows_its_assets_by_name(pages: Pages, page: Page):
     page.goto(pages.url)
+    # It comes late and moves the links below it, from under a click.
+    expect(page.get_by_role("link", name="Jobs")).to_be_visible()
     page.get_by_role("link", name="Lineage").click()
     expect(page.get_by_text("rides", exact=True).first).to_be_visible()
     page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
