@@ -1,0 +1,58 @@
+"""Whether a journal and what hangs on it tell one story; one that was restored from a backup on its own does not.
+
+The order of a batch's writes says what may differ after a crash, and by how much: plan, work (and a checkpoint's own
+state), done record, the tables' commits, the checkpoint's commit. Whatever differs otherwise was put there by somebody:
+going on would skip batches, or make them twice.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.journal import D, Journal, P
+from spark_jobs.lakehouse.commits import committed_batch
+from spark_jobs.lakehouse.tables import is_table, table_id
+
+
+def check_tables(
+    journal: Journal[P, D], tables: Mapping[str, Path], ids: Mapping[str, str], identity: str, where: str, remedy: str
+) -> None:
+    """See that the tables have taken what the journal says was done, and no more.
+
+    Args:
+        journal: says which batch wrote to which table last.
+        tables: their folders, by name.
+        ids: what Delta knew them by when the journal began.
+        identity: of the journal; a table's transactions are named `identity/table`.
+        where: what to call the journal's owner in errors.
+        remedy: what to do where they do not agree.
+
+    Raises:
+        KeyfoldError: a table is gone or another one, or table and journal are of different times; says which is older.
+    """
+    done = journal.last_done()
+    before = journal.done(done.batch - 1) if done else None
+    for name, path in tables.items():
+        if not is_table(path):
+            raise KeyfoldError(f"{where}: its table {name} is gone from {path}; restore it, or {remedy}")
+        if table_id(path) != ids[name]:
+            raise KeyfoldError(
+                f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}"
+            )
+        taken = committed_batch(path, f"{identity}/{name}")
+        expected = done.last_written.get(name) if done else None
+        if taken == expected:
+            continue
+        if taken is not None and (expected is None or taken > expected):
+            raise KeyfoldError(
+                f"{where}: table {name} has taken batch {taken}, which its journal {journal.folder} does not know: the "
+                f"journal is older than the table (a restored backup?); restore the one that belongs to the table, or {remedy}"
+            )
+        # The last batch may have broken off before its commits; whatever it had replaced must be there.
+        previous = before.last_written.get(name) if before else None
+        if done is None or expected != done.batch or (before is not None and taken != previous):
+            raise KeyfoldError(
+                f"{where}: table {name} has taken {'nothing' if taken is None else f'batch {taken} at last'}, but its "
+                f"journal {journal.folder} says that batch {expected} was written to it: the table is older than the "
+                f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
+            )

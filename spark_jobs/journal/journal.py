@@ -1,0 +1,179 @@
+"""A journal's folder: numbered plans and done records, each whole and durable, of which a bounded number is kept."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import ValidationError
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.records import Done, Plan, Record
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sweep, sync_folder, write_durably
+
+KEPT = 100
+"""Batches whose two records are kept at least; there are never more than twice as many."""
+
+HISTORY = 2_000
+"""Batches of which a line is kept after that."""
+
+_SUFFIX = {"plan": ".plan.json", "done": ".done.json"}
+
+P = TypeVar("P", bound=Plan)
+D = TypeVar("D", bound=Done)
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class PastBatch:
+    """What is told of a batch.
+
+    Attributes:
+        batch: its number.
+        planned_at: when it was planned, ISO 8601.
+        finished_at: when its work was done; None while it is not.
+        seconds: that the work took.
+        read: what it read, for people.
+        made: what came of it, for people.
+    """
+
+    batch: int
+    planned_at: str
+    finished_at: str | None
+    seconds: float | None
+    read: str
+    made: str
+
+
+class Journal(Generic[P, D]):
+    """The plans and done records of one job's generation, or of one stream's ingest; one process at a time writes it.
+
+    Reading it needs no lock. Nothing is made or changed until something is written.
+    """
+
+    def __init__(self, folder: Path, plans: type[P], dones: type[D]) -> None:
+        self.folder = folder
+        self._plans, self._dones = plans, dones
+
+    def last_done(self) -> D | None:
+        """The newest done record, None before the first."""
+        numbers = self._numbers("done")
+        return self._read(numbers[-1], "done", self._dones) if numbers else None
+
+    def done(self, batch: int) -> D | None:
+        """A batch's done record, None where there is none (any more)."""
+        return self._read(batch, "done", self._dones) if self._path(batch, "done").exists() else None
+
+    def plan(self, batch: int) -> P | None:
+        """A batch's plan, None where there is none (any more)."""
+        return self._read(batch, "plan", self._plans) if self._path(batch, "plan").exists() else None
+
+    def pending(self) -> list[P]:
+        """The plans that are not done, in order; a run that broke off left them.
+
+        Those of a run whose planning broke off do not count: its first plan was to be written last.
+        """
+        done = self._numbers("done")
+        batch, found = (done[-1] + 1 if done else 0), []
+        while (plan := self.plan(batch)) is not None:
+            found.append(plan)
+            batch += 1
+        return found
+
+    def write_plans(self, plans: Sequence[P]) -> None:
+        """Write a run's plans, the last one first: once the first is there, all are.
+
+        Raises:
+            OSError: the disk is full or fails; the run is not planned then.
+        """
+        sweep(self.folder)
+        for stray in self._numbers("plan"):
+            if stray >= plans[0].batch:
+                self._path(stray, "plan").unlink()
+        reached("plan: before")
+        for number, plan in enumerate(reversed(plans)):
+            if number:
+                reached("plan: one of several")
+            self._write(plan.batch, "plan", plan)
+        reached("plan: after")
+
+    def write_done(self, done: D) -> None:
+        """Write what a batch made. From here on it is what that batch made, for ever.
+
+        Raises:
+            OSError: the disk is full or fails; the batch is not done then.
+        """
+        reached("done: before")
+        self._write(done.batch, "done", done)
+        reached("done: after")
+
+    def compact(self) -> None:
+        """Keep the records of the last batches, and a line of those before: a journal does not grow with its age."""
+        dones = self._numbers("done")
+        if len(dones) < 2 * KEPT:
+            return
+        old = dones[:-KEPT]
+        lines = [*self._history_lines(), *(json.dumps(vars(self._told(batch))) for batch in old)]
+        # A crash after this and before the removal would tell batches twice: the number says which are known.
+        by_batch = {json.loads(line)["batch"]: line for line in lines}
+        kept = [by_batch[batch] for batch in sorted(by_batch)[-HISTORY:]]
+        write_durably(self.folder / "history.jsonl", "".join(f"{line}\n" for line in kept).encode())
+        reached("journal: history written")
+        for batch in old:
+            self._path(batch, "plan").unlink(missing_ok=True)
+            self._path(batch, "done").unlink(missing_ok=True)
+        sync_folder(self.folder)
+        reached("journal: old records removed")
+
+    def recent(self, last: int = KEPT) -> list[D]:
+        """The last done records that are kept, oldest first."""
+        return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
+
+    def history(self, last: int) -> list[PastBatch]:
+        """What is told of the last batches, oldest first; those that are planned and not done too."""
+        numbers = sorted({*self._numbers("plan"), *self._numbers("done")})
+        found = [self._told(batch) for batch in numbers[-last:]]
+        if len(found) < last:
+            known = {one.batch for one in found}
+            past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
+            found = [*(one for one in past if one.batch not in known), *found]
+        return found[-last:]
+
+    def _told(self, batch: int) -> PastBatch:
+        plan, done = self.plan(batch), self.done(batch)
+        return PastBatch(
+            batch,
+            plan.planned_at.isoformat() if plan else "",
+            done.finished_at.isoformat() if done else None,
+            round(done.seconds, 3) if done else None,
+            plan.told() if plan else "",
+            done.told() if done else "planned, not done",
+        )
+
+    def _history_lines(self) -> list[str]:
+        path = self.folder / "history.jsonl"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def _numbers(self, kind: str) -> list[int]:
+        suffix = _SUFFIX[kind]
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(path.name[:9]) for path in self.folder.iterdir() if path.name.endswith(suffix))
+
+    def _path(self, batch: int, kind: str) -> Path:
+        return self.folder / f"{batch:09d}{_SUFFIX[kind]}"
+
+    def _write(self, batch: int, kind: str, record: Record) -> None:
+        write_durably(self._path(batch, kind), record.model_dump_json(exclude_defaults=True).encode())
+
+    def _read(self, batch: int, kind: str, record: type[R]) -> R:
+        path = self._path(batch, kind)
+        try:
+            return record.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise KeyfoldError(
+                f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
+                f"{error.errors()[0]['msg']}); restore it from a backup, or start over (--full-refresh)"
+            ) from None

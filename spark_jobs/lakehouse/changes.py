@@ -1,0 +1,180 @@
+"""What a Delta table holds and what has come to it, file by file, from its log: no data is read.
+
+A commit that changes no data (OPTIMIZE joins files so) adds nothing that is new. One that takes rows away or changes
+them is told to whoever reads a table by what is added to it: what those rows had led to cannot be taken back.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.microseconds import micros
+
+
+class RowsChangedError(KeyfoldError):
+    """Rows of a table that is read by its additions were changed or deleted."""
+
+
+class LogGoneError(KeyfoldError):
+    """A table's log no longer says what came to it since a version."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table.
+
+    Attributes:
+        path: below the table's folder.
+        rows: how many it holds.
+        bytes: its size.
+        first, last: the span of its times in whole milliseconds since 1970, both rounded down; None of no rows.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    first: int | None
+    last: int | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A table's files, all or those since a version.
+
+    Attributes:
+        version: of the table, up to which this is.
+        files: data files, in the order in which they were added.
+    """
+
+    version: int
+    files: tuple[DataFile, ...]
+
+
+def snapshot(table: Path, time: str) -> Changes:
+    """Every file that a table consists of now.
+
+    Args:
+        table: an existing Delta table.
+        time: its column of times, by which files say their span.
+
+    Raises:
+        KeyfoldError: the table is partitioned or has deletion vectors, which Keyfold's own never are.
+    """
+    delta = DeltaTable(str(table))
+    _check_plain(delta, table)
+    actions = delta.get_add_actions(flatten=True)
+    columns = {name: actions[name].to_pylist() for name in actions.schema.names}
+    count = len(columns["path"])
+    firsts, lasts = (columns.get(f"{end}.{time}", [None] * count) for end in ("min", "max"))
+    order = sorted(range(count), key=lambda at: (columns["modification_time"][at], columns["path"][at]))
+    files = [
+        _data_file(
+            table,
+            time,
+            unquote(columns["path"][at]),
+            columns["size_bytes"][at],
+            columns["num_records"][at],
+            firsts[at],
+            lasts[at],
+        )
+        for at in order
+    ]
+    return Changes(delta.version(), tuple(files))
+
+
+def changes_since(table: Path, version: int, time: str) -> Changes:
+    """The files that came to a table after a version; see `snapshot`.
+
+    Raises:
+        RowsChangedError: a later commit changed or deleted rows.
+        LogGoneError: the log entry of a later version is gone, or the table is older than the version.
+    """
+    newest = latest_version(table, version)
+    files: list[DataFile] = []
+    for entry in range(version + 1, newest + 1):
+        for action in _log_entry(table, entry):
+            if (removed := action.get("remove")) and removed.get("dataChange", True):
+                raise RowsChangedError(f"version {entry} of {table} changed or deleted rows")
+            added = action.get("add")
+            if added and added.get("dataChange", True):
+                if added.get("deletionVector"):
+                    raise RowsChangedError(f"version {entry} of {table} deleted rows (by a deletion vector)")
+                stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
+                first, last = (_parsed(stats.get(end, {}).get(time)) for end in ("minValues", "maxValues"))
+                files.append(
+                    _data_file(table, time, unquote(added["path"]), added["size"], stats.get("numRecords"), first, last)
+                )
+    return Changes(newest, tuple(files))
+
+
+def latest_version(table: Path, version: int) -> int:
+    """The newest version of a table, of which one is known: a look at the log's names alone.
+
+    Raises:
+        LogGoneError: the table is older than the version that is known.
+    """
+    log = table / "_delta_log"
+    newest = version
+    while (log / f"{newest + 1:020d}.json").exists():
+        newest += 1
+    if newest == version and not (log / f"{version:020d}.json").exists():
+        # The known version's own entry may have been cleaned up; entries after it would then have been seen.
+        found = DeltaTable(str(table)).version()
+        if found < version:
+            raise LogGoneError(f"{table} is at version {found}, yet its version {version} was read before")
+        if found > version:
+            raise LogGoneError(f"the log of {table} no longer says what came after version {version}")
+    return newest
+
+
+def _log_entry(table: Path, version: int) -> Iterator[dict[str, Any]]:
+    try:
+        text = (table / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LogGoneError(f"the log of {table} no longer has version {version}") from None
+    for line in text.splitlines():
+        yield json.loads(line)
+
+
+def _check_plain(delta: DeltaTable, table: Path) -> None:
+    if delta.metadata().partition_columns:
+        raise KeyfoldError(f"{table} is partitioned, which Keyfold does not read; write it again without partitions")
+    features = delta.protocol().reader_features or []
+    if "deletionVectors" in features and delta.metadata().configuration.get("delta.enableDeletionVectors") == "true":
+        raise KeyfoldError(f"{table} has deletion vectors, which Keyfold does not read; PURGE and switch them off")
+
+
+def _data_file(
+    table: Path, time: str, path: str, size: int, rows: int | None, first: datetime | None, last: datetime | None
+) -> DataFile:
+    if rows is None or (rows and (first is None or last is None)):
+        rows, first, last = _from_footer(table / path, time)
+    return DataFile(
+        path,
+        rows,
+        size,
+        None if first is None else micros(first) // 1000,
+        None if last is None else micros(last) // 1000,
+    )
+
+
+def _from_footer(path: Path, time: str) -> tuple[int, datetime | None, datetime | None]:
+    """What the log does not say stands in the file itself."""
+    with pq.ParquetFile(path) as file:
+        rows = file.metadata.num_rows
+        times = file.read([time], use_threads=False).column(0)
+    span = pc.min_max(times).as_py()
+    return rows, span["min"], span["max"]
+
+
+def _parsed(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

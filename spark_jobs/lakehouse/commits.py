@@ -1,0 +1,131 @@
+"""Commits of files that somebody else wrote: each batch of an application reaches a table once, however often it is tried.
+
+What names a batch is Delta's own transaction record, (application, number): a table that has taken a number, or a later
+one, takes it no more. The log entry is made durable before whoever committed goes on.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
+
+from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
+from spark_jobs.lakehouse.files import sync_folder
+
+_FEW_ROWS = 200_000
+_SMALL_TABLE = 256 << 20
+"""A merge of few rows into a small table needs no Spark: it is done in this process, in a tenth of the time."""
+
+
+def committed_batch(table: Path, application: str) -> int | None:
+    """The newest batch of an application that a table has taken, None before the first."""
+    return DeltaTable(str(table)).transaction_version(application)
+
+
+def append_files(table: Path, files: Sequence[WrittenFile], application: str, batch: int) -> None:
+    """Append written files to a table, unless it has taken this batch before.
+
+    Args:
+        table: an existing Delta table.
+        files: in its folder; none makes no commit.
+        application: names the sequence of batches in the table's log.
+        batch: grows from one commit to the next.
+    """
+    delta = DeltaTable(str(table))
+    if not files or _has_taken(delta, application, batch):
+        return
+    now = time.time_ns() // 1_000_000
+    actions = [AddAction(file.path, file.bytes, {}, now, True, _statistics(file)) for file in files]
+    delta.create_write_transaction(
+        actions, mode="append", schema=delta.schema(), commit_properties=_once(application, batch)
+    )
+    _make_durable(delta, table)
+
+
+def merge_files(
+    spark: SparkSession,
+    table: Path,
+    files: Sequence[WrittenFile],
+    key: Sequence[str],
+    application: str,
+    batch: int,
+) -> None:
+    """Put the rows of staged files in the place of those of the same key, unless the table has taken this batch before.
+
+    Args:
+        spark: merges what is too much for this process.
+        table: an existing Delta table.
+        files: staged in its folder; none makes no commit.
+        key: columns of which the table has one row each; never NULL, and no two rows of the files agree in them.
+        application: names the sequence of batches in the table's log.
+        batch: grows from one commit to the next.
+    """
+    delta = DeltaTable(str(table))
+    if not files or _has_taken(delta, application, batch):
+        return
+    same_key = " AND ".join(f"kept.`{column}` = new.`{column}`" for column in key)
+    if sum(file.rows for file in files) <= _FEW_ROWS and _bytes(delta) <= _SMALL_TABLE:
+        merger = delta.merge(
+            read_data_files(table, files).to_arrow(),
+            same_key,
+            source_alias="new",
+            target_alias="kept",
+            commit_properties=_once(application, batch),
+        )
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+    else:
+        _merge_by_spark(spark, table, files, same_key, application, batch)
+    _make_durable(delta, table)
+
+
+def _merge_by_spark(
+    spark: SparkSession, table: Path, files: Sequence[WrittenFile], same_key: str, application: str, batch: int
+) -> None:
+    from delta.tables import DeltaTable as SparkTable  # noqa: PLC0415 - needs a session with Delta's jar
+
+    settings = {
+        "spark.databricks.delta.write.txnAppId": application,
+        "spark.databricks.delta.write.txnVersion": str(batch),
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        rows = spark.read.parquet(*(str(table / file.path) for file in files))
+        merge = SparkTable.forPath(spark, str(table)).alias("kept").merge(rows.alias("new"), same_key)
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+
+
+def _has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
+    taken = delta.transaction_version(application)
+    return taken is not None and taken >= batch
+
+
+def _once(application: str, batch: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(application, batch)])
+
+
+def _statistics(file: WrittenFile) -> str:
+    return json.dumps({"numRecords": file.rows, "minValues": file.first, "maxValues": file.last, "nullCount": {}})
+
+
+def _bytes(delta: DeltaTable) -> int:
+    sizes = delta.get_add_actions(flatten=True)["size_bytes"].to_pylist()
+    return sum(sizes)
+
+
+def _make_durable(delta: DeltaTable, table: Path) -> None:
+    """A log entry that a power cut takes away would be one that the journal counts on."""
+    delta.update_incremental()
+    log = table / "_delta_log"
+    entry = log / f"{delta.version():020d}.json"
+    with open(entry, "rb+") as file:
+        os.fsync(file.fileno())
+    sync_folder(log)

@@ -1,0 +1,83 @@
+"""Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+ROWS_A_GROUP = 250_000
+"""Rows of a Parquet row group: what one reader decodes at a time."""
+
+STAGED = "_staged"
+"""Folder below an upsert table's for rows that wait to be merged; Delta passes over names that begin with _."""
+
+
+class WrittenFile(BaseModel):
+    """A data file that no commit need have named yet.
+
+    Attributes:
+        path: below its table's folder.
+        rows: how many it holds.
+        bytes: its size.
+        first, last: per column of times, the least and the greatest as ISO 8601 in UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    rows: int
+    bytes: int
+    first: dict[str, str] = {}
+    last: dict[str, str] = {}
+
+
+def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder: str = "") -> WrittenFile:
+    """Write rows as one Parquet file below a table's folder, durably.
+
+    Args:
+        frame: the rows, with the schema's columns.
+        table: the table's folder.
+        schema: the table's columns; those that are times are counted in `first` and `last`.
+        folder: below the table's, `STAGED` for rows of an upsert.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
+    full = table / path
+    full.parent.mkdir(parents=True, exist_ok=True)
+    frame = frame.select(schema.names)
+    try:
+        with open(full, "wb") as file:
+            frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        full.unlink(missing_ok=True)
+        raise
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    spans = frame.select(
+        *(pl.col(name).min().dt.strftime(_ISO).alias(f"first {name}") for name in times),
+        *(pl.col(name).max().dt.strftime(_ISO).alias(f"last {name}") for name in times),
+    )
+    span: dict[str, Any] = spans.row(0, named=True) if times else {}
+    return WrittenFile(
+        path=path.as_posix(),
+        rows=frame.height,
+        bytes=full.stat().st_size,
+        first={name: span[f"first {name}"] for name in times if span[f"first {name}"]},
+        last={name: span[f"last {name}"] for name in times if span[f"last {name}"]},
+    )
+
+
+def read_data_files(table: Path, files: Sequence[WrittenFile]) -> pl.DataFrame:
+    """The rows of written files, whether a commit names them or not."""
+    return pl.concat([pl.read_parquet(table / file.path) for file in files], rechunk=False)
+
+
+_ISO = "%Y-%m-%dT%H:%M:%S%.6fZ"
