@@ -1,17 +1,38 @@
 """Many calls at a time, and no exception of a call to its caller: what breaks is an outcome too."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from spark_jobs.enrichment.protocol import Batch, Call, Outcome
+from spark_jobs.keyed.answers import Answers
 
 
-def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int) -> list[Sequence[Outcome]]:
-    """Call for every batch, at most `max_in_flight` at a time; outcomes in the order of the batches."""
+def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int, answers: Answers) -> list[Sequence[Outcome]]:
+    """Call for every batch, at most `max_in_flight` at a time; outcomes in the order of the batches.
+
+    Args:
+        batches: what to ask about.
+        call: asks.
+        max_in_flight: how many calls are made at a time.
+        answers: where outcomes are kept before they are used, and found by a batch that is asked about again.
+
+    Raises:
+        OSError: an outcome cannot be kept; none may be used then.
+    """
     if not batches:
         return []
     with ThreadPoolExecutor(min(max_in_flight, len(batches)), thread_name_prefix="enrichment") as pool:
-        return list(pool.map(lambda batch: _outcomes(batch, call), batches))
+        return list(pool.map(lambda batch: _known_outcomes(batch, call, answers), batches))
+
+
+def _known_outcomes(batch: Batch, call: Call, answers: Answers) -> Sequence[Outcome]:
+    kept = answers.get(batch.idempotency_key)
+    if kept is not None:
+        return [Outcome(*fields) for fields in json.loads(kept)]
+    outcomes = _outcomes(batch, call)
+    answers.keep(batch.idempotency_key, json.dumps([list(outcome) for outcome in outcomes]))
+    return outcomes
 
 
 def _outcomes(batch: Batch, call: Call) -> Sequence[Outcome]:

@@ -54,9 +54,12 @@ class Batch:
 
     @cached_property
     def idempotency_key(self) -> str:
-        """SHA-256 (hex) of scope, answers and ids, a line each: JSON text as Polars writes it has no line breaks."""
+        """SHA-256 (hex) of scope, answers, ids and events, a line each: JSON text as Polars writes it has no line breaks.
+
+        The events too: one that was corrected under its old id is another question.
+        """
         scope = f"{self.scope}/{self.answers}" if self.answers else self.scope
-        return hashlib.sha256("\n".join([scope, *self.ids]).encode()).hexdigest()
+        return hashlib.sha256("\n".join([scope, *self.ids, *self.events]).encode()).hexdigest()
 
     def body(self) -> bytes:
         """The JSON of the call."""

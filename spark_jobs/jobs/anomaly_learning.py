@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import micros
+from spark_jobs.jobs.periods import period_start
 from spark_jobs.models.protocol import Model
 from spark_jobs.models.runs import Integers, KeyRuns, key_runs
 
@@ -90,12 +90,6 @@ def every_interval(interval: timedelta) -> Learn:
         return Learned(predictions, _learn(model, until_last, events.filter(comes_after)), serving)
 
     return learn
-
-
-def period_start(time: pl.Expr, length: timedelta) -> pl.Expr:
-    """The start of the tumbling period, counted from 1970 on, in which a time lies."""
-    microseconds = time.to_physical()
-    return (microseconds - microseconds % micros(length)).cast(pl.Datetime("us", "UTC"))
 
 
 def _of(model: Model, models: pl.DataFrame) -> pl.DataFrame:

@@ -88,7 +88,7 @@ class AnomalyPredictionParameters(JobParameters):
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order events may come")
     forget_after: Duration = Field(timedelta(days=30), description="Event time of silence after which a model retires")
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new events after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from spark_jobs.jobs.anomaly_learning import Learn, period_start
+from spark_jobs.jobs.anomaly_learning import Learn
 from spark_jobs.jobs.anomaly_tables import (
     ANOMALY_PREDICTION,
     LABELS,
@@ -20,6 +20,7 @@ from spark_jobs.jobs.anomaly_tables import (
     state_schema,
 )
 from spark_jobs.jobs.ordering import in_order
+from spark_jobs.jobs.periods import period_start
 from spark_jobs.jobs.prediction_changes import NONE, emit_all, find_changes
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, Step
@@ -68,7 +69,7 @@ class AnomalyStep:
     forget_after: timedelta
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events["timestamp"] <= clock.watermark
+        is_late = events["timestamp"] <= clock.late_watermark
         # Negative zero becomes zero: the two are one value, and would lie in order of arrival.
         on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])

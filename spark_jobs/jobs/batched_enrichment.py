@@ -6,8 +6,10 @@ State holds the events that wait, shard by shard. Which events go together is de
 - The rest of a shard goes once one of it has waited `max_wait` in event time (`deadline`) or `stale_after` in
   processing time (`stale_at`); else it stays. A shard thus never keeps `max_size` events or more.
 
-So a micro-batch that is replayed after a crash makes the same calls again, each with the same idempotency key, and a
-service that keeps to the protocol (`enrichment/protocol.py`) does its work once.
+So a batch that is replayed after a crash makes the same calls again, each with the same idempotency key, and a service
+that keeps to the protocol (`enrichment/protocol.py`) does its work once. Each answer is written down before it is used
+(`Clock.answers`): what was answered before the crash is not asked again, and a service that now says something else
+changes nothing.
 
 Nothing is late: every event, however old, ends as a row of `batched_enrichment`, or where the service would not have it
 of `batched_enrichment_dead_letters`. A service that is down makes dead letters and never fails the run.
@@ -27,8 +29,10 @@ from spark_jobs.enrichment.client import ClientSettings, EnrichmentClient, check
 from spark_jobs.enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.keyed.answers import Answers
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import RIDE_POINTS, STREAMS, TIMESTAMP, Stream
 
 NAME = "batched_enrichment"
@@ -100,8 +104,6 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         max_pause=parameters.max_pause.total_seconds(),
     )
     id_columns = stream.event_id or tuple(stream.schema.names)
-    # By bigint: 8 shards then fall into 8 of the 16 key groups.
-    shard = f"pmod(xxhash64({', '.join(f'`{column}`' for column in id_columns)}), {parameters.shards})"
     events = pa.schema([pa.field(SHARD, pa.int64(), nullable=False), *stream.schema])
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -111,7 +113,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         name=NAME,
         stream=stream.name,
         key=(SHARD,),
-        derived={SHARD: shard},
+        derived={SHARD: PartOf(id_columns, parameters.shards)},
         event_time=stream.event_time,
         watermark_delay=parameters.watermark_delay,
         events=events,
@@ -159,7 +161,7 @@ def enrich(
     )
     goes, stays = _part(_in_order(pl.concat([state, waiting]), stream), clock, parameters.max_size)
     batches = _batches(goes, stream)
-    answered = _ask(goes, batches, parameters.max_in_flight, connect)
+    answered = _ask(goes, batches, parameters.max_in_flight, connect, clock.answers)
     failed = pl.col("enrichment").is_null()
     dead = answered.filter(failed).with_columns(failed_at=pl.lit(clock.processing_time, dtype=pl.Datetime("us", "UTC")))
     return Step(
@@ -207,12 +209,14 @@ def _batches(goes: pl.DataFrame, stream: Stream) -> list[Batch]:
     return batches
 
 
-def _ask(goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect) -> pl.DataFrame:
+def _ask(
+    goes: pl.DataFrame, batches: list[Batch], max_in_flight: int, connect: Connect, answers: Answers
+) -> pl.DataFrame:
     """The events that go, with what came of each."""
     outcomes: list[Outcome] = []
     if batches:
         with connect() as call:
-            outcomes = list(chain.from_iterable(call_all(batches, call, max_in_flight)))
+            outcomes = list(chain.from_iterable(call_all(batches, call, max_in_flight, answers)))
     keys = chain.from_iterable([batch.idempotency_key] * len(batch) for batch in batches)
     return goes.with_columns(
         pl.Series("enrichment", [outcome.enrichment for outcome in outcomes], pl.String),

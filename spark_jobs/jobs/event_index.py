@@ -35,7 +35,7 @@ class EventIndexParameters(JobParameters):
     )
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order events may come")
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new events after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
 
 

@@ -128,20 +128,21 @@ MOVING_AVERAGES = JobTemplate(
 
 def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> Step:
     """The step: see the module's text. Every reading waits, is counted in an open session, has left in one, or is late."""
-    is_late = events["time"] <= clock.watermark
+    is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
     on_time = events.filter(~is_late) if late.height else events
     coming = on_time.with_columns(
         session_start=pl.lit(None, state.schema["session_start"]), n_events=pl.lit(1, pl.Int64), deadline=pl.col("time")
     )
+    state = pl.concat([state, coming])
     is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
     if not is_due.any():
-        return Step(pl.concat([state, coming]), empty(_averages(parameters.columns)), late)
+        return Step(state, empty(_averages(parameters.columns)), late)
     waits = state["session_start"].is_null() & ~is_due
     stations = _Stations(state.filter(~waits), clock, parameters)
     averages = stations.averages()
     return Step(
-        state=pl.concat([stations.state(), state.filter(waits), coming]),
+        state=pl.concat([stations.state(), state.filter(waits)]),
         output=averages,
         late=late,
         side={

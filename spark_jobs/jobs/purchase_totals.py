@@ -72,7 +72,7 @@ class PurchaseTotalsParameters(JobParameters):
     )
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order purchases may come")
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new purchases after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new purchases after which runs advance event time"
     )
 
 

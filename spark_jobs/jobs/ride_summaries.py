@@ -89,7 +89,7 @@ class RideSummaryParameters(JobParameters):
         timedelta(days=1), description="Event time for which a closed ride is remembered, to know its late points"
     )
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new points after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
 

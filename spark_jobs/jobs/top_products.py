@@ -18,8 +18,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.periods import period_start
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.microseconds import micros
 from spark_jobs.streams import SALES, TIMESTAMP
 
 REVENUE = pa.decimal128(38, 9)
@@ -81,7 +81,7 @@ class TopProductsParameters(JobParameters):
     k: int = Field(10, ge=1, le=1_000_000, description="How many products of a window are ranked")
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order sales may come")
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new sales after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new sales after which runs advance event time"
     )
 
 
@@ -102,11 +102,9 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         output=TOP_PRODUCT,
         step=step,
         derived={
-            "window_start": _window_start(parameters.window),
-            # Decimals of exactly the precisions whose product has 38 digits: whatever the quantity, none overflows.
-            # A price that does not fit (not below 10⁹, not a number) becomes NULL, as one that is not there.
-            "revenue": "CAST(quantity AS DECIMAL(19, 0)) * try_cast(price AS DECIMAL(18, 9))",
-            "n_events": "1L",
+            "window_start": period_start(pl.col("time"), parameters.window),
+            "revenue": _REVENUE,
+            "n_events": pl.lit(1, pl.Int64),
         },
         combine=sum_up,
         event_count=pl.col("n_events").sum(),
@@ -188,11 +186,10 @@ def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
     )
 
 
-def _window_start(window: timedelta) -> str:
-    """Spark SQL for the start of a sale's window; in microseconds since 1970, where no session's zone has a say."""
-    length = micros(window)
-    return f"timestamp_micros(unix_micros(time) - pmod(unix_micros(time), {length}L))"
-
+# A price that does not fit (not below 10⁹, not a number) becomes NULL, as one that is not there; of the others, nine
+# decimals times any 64-bit quantity have 38 digits, so that none overflows.
+_FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)
+_REVENUE = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.when(_FITS).then(pl.col("price")).cast(pl.Decimal(38, 9))
 
 _SOLD = ("window_start", "item", "quantity", "revenue", "n_events")
 _SUMS = (pl.col("quantity").sum(), pl.col("revenue").sum(), pl.col("n_events").sum())

@@ -74,7 +74,7 @@ class VehicleTripParameters(JobParameters):
     )
     watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order points may come")
     idle_after: Duration = Field(
-        timedelta(minutes=10), description="Processing time without new points after which runs advance event time"
+        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
 
@@ -114,18 +114,18 @@ VEHICLE_TRIPS = JobTemplate(
 
 def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: VehicleTripParameters) -> Step:
     """The step: see the module's text. Every point waits, is counted in a trip or a stop, open or told, or is late."""
-    is_late = events["time"] <= clock.watermark
+    is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
-    coming = _waiting(events.filter(~is_late), parameters)
+    state = pl.concat([state, _waiting(events.filter(~is_late), parameters)])
     is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
     if not is_due.any():
-        return Step(pl.concat([state, coming]), empty(VEHICLE_TRIP), late)
+        return Step(state, empty(VEHICLE_TRIP), late)
     waits = state["end_time"].is_null() & ~is_due
     trips, stops, still_open = cut(
         state.filter(~waits), Limits(parameters.stop_after, parameters.silence, clock.watermark)
     )
     return Step(
-        state=pl.concat([still_open, state.filter(waits), coming]),
+        state=pl.concat([still_open, state.filter(waits)]),
         output=trips.select(VEHICLE_TRIP.names),
         late=late,
         side={"vehicle_stops": stops.select(VEHICLE_STOP.names)},

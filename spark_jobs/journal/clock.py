@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from spark_jobs.journal.records import Record
@@ -110,7 +111,7 @@ def too_short(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str
         idle_after: that time.
         arrivals: processing times at which events came, in order.
     """
-    gaps = sorted(later - earlier for earlier, later in zip(arrivals, arrivals[1:], strict=False))
+    gaps = sorted(later - earlier for earlier, later in pairwise(arrivals))
     if idle_after is None or len(gaps) < _FEWEST_GAPS:
         return None
     usual = gaps[len(gaps) // 2]

@@ -1,19 +1,18 @@
-"""How far a run has come: the plan knows how much there is."""
+"""How far a run has come: its plans say how much there is in all."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a run has done of all it planned.
+    """Told after each batch.
 
     Attributes:
-        batch: the batch that was done, from 1 in each run.
-        batches: of the run.
-        done: how much is done.
-        total: of how much; an estimate where a batch takes a part of a file.
-        unit: what both count: `rows` or `bytes`.
-        seconds_left: at the pace so far; None before there is one.
+        batch: which batch of the run was committed, from 1.
+        batches: how many the run has.
+        done, total: of what the run planned to read.
+        unit: in which these count: "bytes" or "rows".
+        seconds_left: at the pace so far; None while there is none.
     """
 
     batch: int
@@ -23,12 +22,17 @@ class Progress:
     unit: str
     seconds_left: float | None = None
 
+    @property
+    def share(self) -> float:
+        """How much of it is done, 0 to 1."""
+        return self.done / self.total if self.total else 1.0
+
     def told(self) -> str:
-        """For a log, in a line."""
-        left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
-        return f"batch {self.batch} of {self.batches}: {self.done:,} of {self.total:,} {self.unit}{left}"
+        """In a line for people."""
+        left = "" if self.seconds_left is None else f", about {self.seconds_left:,.0f} s left"
+        return f"batch {self.batch} of {self.batches}, {self.share:.0%} of {self.total:,} {self.unit}{left}"
 
 
 def seconds_left(done: int, total: int, seconds: float) -> float | None:
-    """What is left of the work, if it goes on as it went."""
-    return seconds * (total - done) / done if 0 < done <= total else None
+    """How long the rest will take at the pace so far; None while nothing is done."""
+    return seconds / done * (total - done) if done else None

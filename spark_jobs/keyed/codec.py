@@ -1,4 +1,8 @@
-"""Tables as blobs: Polars frames to Arrow IPC bytes and back, held to their schemas."""
+"""Tables as blobs: Polars frames to bytes and back, held to their schemas.
+
+Parquet with LZ4: of the layouts measured the cheapest to write and to read back together, a quarter smaller than Arrow
+IPC, and a format that other programs, and later versions of this one, can read. Blobs lie in state for years.
+"""
 
 import io
 from functools import cache
@@ -8,15 +12,15 @@ import pyarrow as pa
 
 
 def encode(frame: pl.DataFrame) -> bytes:
-    """Encode a frame as one Arrow IPC stream, compressed: blobs cross two sockets and a shuffle, and stay in state."""
+    """Encode a frame as a blob."""
     buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compression="lz4", compat_level=pl.CompatLevel.oldest())
+    frame.write_parquet(buffer, compression="lz4", statistics=False)
     return buffer.getvalue()
 
 
 def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
     """Decode what `encode` made."""
-    return pl.read_ipc_stream(io.BytesIO(payload))
+    return pl.read_parquet(io.BytesIO(payload))
 
 
 def empty(schema: pa.Schema) -> pl.DataFrame:

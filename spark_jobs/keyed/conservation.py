@@ -1,4 +1,8 @@
-"""Conservation: every event a job has read is in an output, in open state, or late; counted anew from the tables."""
+"""Conservation: every event a job has read is in an output, in open state, or late; each counted by another way.
+
+What was read is counted in the event table's log, what came of it in the job's own tables and in the state store; the
+journal's counts, which the run itself wrote down, are held against both.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,12 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed import progress
+from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.operator import STATE_VARIABLE
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.changes import changes_since
 
 
 @dataclass(frozen=True)
@@ -27,41 +32,51 @@ class Conservation:
     """Where the events of a generation are; all numbers are events.
 
     Attributes:
-        events_read: rows of the event table up to where the job has read.
+        events_read: rows of the event table up to where the job has read, by the table's log.
         in_outputs: that the rows of the job's tables stand for.
         open_events: that the state store holds.
         late: in the late table.
+        journalled: that reached a step, by the journal.
     """
 
     events_read: int
     in_outputs: int
     open_events: int
     late: int
+    journalled: int
 
     @property
     def balanced(self) -> bool:
-        return self.events_read == self.in_outputs + self.open_events + self.late
+        return self.events_read == self.in_outputs + self.open_events + self.late == self.journalled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compare: no event was read, and none is anywhere."""
+        return not (self.events_read or self.in_outputs or self.open_events or self.late or self.journalled)
 
 
 def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
-    """Count a job's events where they came from and where they went; reads tables and state store, no run records.
+    """Count a job's events where they came from and where they went.
 
     Raises:
-        KeyfoldError: the job has not run, or its last run broke off in the middle of an event table's version.
+        KeyfoldError: its last run was cut off, or the event table's log no longer says what it has read.
     """
     generation = live_generation(lakehouse, job.name)
-    if generation is None or progress.watermark(generation) is None:
-        return Conservation(0, 0, 0, 0)
-    version, partly = progress.next_version(generation)
-    if partly or progress.has_unfinished_batch(generation):
+    done = generation.journal.last_done() if generation else None
+    if generation is None or done is None:
+        return Conservation(0, 0, 0, 0, 0)
+    if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
-    read = 0 if version == 0 else DeltaTable(str(lakehouse.events(job.stream)), version=version - 1).count()
+    events = lakehouse.events(job.stream)
+    later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
+    read = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
     *outputs, late = [_events_in(spark, generation, table) for table in job.tables]
     return Conservation(
         events_read=read,
         in_outputs=sum(outputs),
         open_events=_open_events(spark, generation, job),
         late=late,
+        journalled=done.total_events,
     )
 
 

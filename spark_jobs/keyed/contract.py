@@ -7,10 +7,13 @@ What the engine promises:
 
 - **Exactly once.** Each event reaches one successful step; a crash replays the step with the same tables and clock.
 - **Two clocks.** A state row whose `deadline` (event time) the watermark has reached, or whose `stale_at` (processing
-  time) the processing time has reached, is due: the step is called again and decides what to do with it.
-- **Nothing late is lost.** An event at or behind the watermark goes to its key's still-open state where there is one
-  and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
+  time) the processing time has reached, is due: the step is called, with or without events, and decides what to do
+  with it.
+- **Nothing late is lost.** An event at or behind the late watermark goes to its key's still-open state where there is
+  one and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
   closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`).
+- **No batch shows in a result.** A run takes its events in order of event time, slice by slice; what is late was late
+  when the run began.
 - **Order.** Events of a call come in no order; a step that needs one sorts.
 """
 
@@ -25,6 +28,8 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.answers import Answers, AnswersInMemory
+from spark_jobs.keyed.hashing import PartOf, check_hashable
 
 DEADLINE = "deadline"
 """Reserved state column: timestamp (UTC), event time at which the row is due."""
@@ -39,12 +44,18 @@ class Clock:
     """What time it is in a step: `now()` has no place there.
 
     Attributes:
-        watermark: event time that has passed; no on-time event at or before it is still to come. 1970 at first.
-        processing_time: when this micro-batch was planned; the same again when it is replayed.
+        late_watermark: the watermark before this batch: events at or behind it are late. The year 1 at first.
+        watermark: the watermark after it: event time that has passed once the batch's events are in. What is due by
+            then closes now. Never less than `late_watermark`, and never so much that an event of this run which is
+            still to come would be behind it.
+        processing_time: when this batch was planned; the same again when it is replayed.
+        answers: where a step that asks the world outside keeps what it was told, before it uses it.
     """
 
+    late_watermark: datetime
     watermark: datetime
     processing_time: datetime
+    answers: Answers = field(default_factory=AnswersInMemory)
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class OutputTable:
         name: of the table.
         schema: its columns.
         mode: `append`, or `upsert` by `key`.
-        key: columns of which an upsert table has one row each; a micro-batch writes no two rows of one key.
+        key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
         events: how many events its rows stand for that no row of another table does (conservation check).
     """
 
@@ -91,6 +102,7 @@ class OutputTable:
         if (self.mode == "upsert") != bool(self.key):
             raise KeyfoldError(f"table {self.name}: an upsert table needs a key and an append table has none")
         _require_columns(f"table {self.name}: key", self.key, self.schema)
+        _require_not_null(f"table {self.name}: key", self.key, self.schema)
 
 
 @dataclass(frozen=True)
@@ -100,21 +112,21 @@ class KeyedJob:
     Attributes:
         name: of the job and of its main table.
         stream: the stream whose event table it reads.
-        key: columns whose values belong together.
-        derived: columns of `events` that the event table does not have, each as Spark SQL over those that it has.
-        event_time: the event's time, a UTC timestamp column.
+        key: columns whose values belong together; never NULL.
+        derived: columns of `events` that the event table does not have, each as an expression over those that it has.
+        event_time: the event's time, a UTC timestamp column of the event table.
         watermark_delay: how far behind the newest event time the watermark stays.
         events: columns of the event table that the step needs (and that `late.<job>` shows).
         state: rows the job keeps: any number a key, key columns among them; may have `deadline` and `stale_at`.
         output: columns of the main table.
         step: the pure function `(state, events, clock) -> Step`.
-        combine: optional, associative `(events) -> events` applied to parts of a micro-batch before the shuffle;
+        combine: optional, associative `(events) -> events` applied to parts of a batch before the shuffle;
             late rows of such a job are combined rows.
         event_count: how many events of the event table the rows of an `events` frame stand for; says more than their
             number only where `combine` joins some.
         step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
-        side_outputs: further tables, written exactly once in the same micro-batch.
+        side_outputs: further tables, written exactly once in the same batch.
         idle_after: after this long without new events, runs advance event time by the time gone by, so that open
             state closes on a silent stream; None leaves event time to the events (and to `--advance-to`).
         key_groups: into how many parts keys are split; fixed at a generation's birth.
@@ -135,7 +147,7 @@ class KeyedJob:
     state: pa.Schema
     output: pa.Schema
     step: StepFunction
-    derived: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     event_count: pl.Expr = field(default_factory=pl.len)
     step_decides_late: bool = False
@@ -157,6 +169,12 @@ class KeyedJob:
         _require_columns(f"{where}: events", (*self.key, self.event_time), self.events)
         _require_columns(f"{where}: state", self.key, self.state)
         _require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
+        _require_not_null(f"{where}: key", self.key, self.events)
+        check_hashable(f"{where}: key", self.key, self.events)
+        if self.event_time in self.derived:
+            raise KeyfoldError(
+                f"{where}: event_time {self.event_time} is derived; it must be a column of the event table"
+            )
         if not 1 <= self.key_groups <= 32_768:
             raise KeyfoldError(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
         if self.watermark_delay < timedelta(0):
@@ -195,6 +213,15 @@ def _require_columns(where: str, columns: tuple[str, ...], schema: pa.Schema) ->
     missing = [column for column in columns if column not in schema.names]
     if missing:
         raise KeyfoldError(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
+
+
+def _require_not_null(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
+    nullable = [column for column in columns if schema.field(column).nullable]
+    if nullable:
+        raise KeyfoldError(
+            f"{where} column {', '.join(nullable)} may be NULL, and NULL equals nothing, not even itself: declare it with "
+            "nullable=False, and see that no event lacks it"
+        )
 
 
 def _require_timestamp(where: str, column: str, schema: pa.Schema) -> None:

@@ -1,4 +1,4 @@
-"""Generations: a job's checkpoint, state and tables belong together and are replaced together.
+"""Generations: a job's journal, checkpoint, state and tables belong together and are replaced together.
 
 A generation is born beside the live one and goes live by one atomic write of `current.json`; a crash before that leaves
 the old one live. Its birth record holds what must not change while it lives. A branch is a generation that never goes
@@ -14,13 +14,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal import Journal
 from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.hashing import HASH
+from spark_jobs.keyed.records import KeyedDone, KeyedPlan
 from spark_jobs.lakehouse import Lakehouse, create_table, read_json, write_json
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.tables import table_id
 
 _RECORD = "generation.json"
+_FORMAT = 2
+"""Of what a generation consists of; the first had no journal."""
 
 
 @dataclass(frozen=True)
@@ -40,38 +48,61 @@ class Generation:
         return self.record["identity"]
 
     @property
+    def journal(self) -> Journal[KeyedPlan, KeyedDone]:
+        return Journal(self.folder / "journal", KeyedPlan, KeyedDone)
+
+    @property
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
     @property
-    def ticks(self) -> Path:
-        return self.folder / "ticks"
+    def answers(self) -> Path:
+        return self.folder / "answers"
 
     @property
-    def batches(self) -> Path:
-        return self.folder / "batches"
+    def standing(self) -> Path:
+        """The record of how far time has gone since the last batch."""
+        return self.folder / "journal" / "standing.json"
 
     def table(self, name: str) -> Path:
         return self.folder / "tables" / name
 
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
-    """The live generation of a job, or None before its first run."""
+    """The live generation of a job, or None before its first run.
+
+    Raises:
+        KeyfoldError: the pointer to it is lost, it is gone, or an earlier form of Keyfold made it; names the remedy.
+    """
     pointer = lakehouse.job(job) / "current.json"
     if not pointer.exists():
+        if begun := [
+            folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
+        ]:
+            raise KeyfoldError(
+                f"job {job}: {pointer} is lost, while {', '.join(begun)} stand there; restore it, or write "
+                f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
+            )
         return None
     folder = pointer.parent / read_json(pointer)["generation"]
     if not (folder / _RECORD).exists():
         raise KeyfoldError(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
-    return Generation(folder, read_json(folder / _RECORD))
+    generation = Generation(folder, read_json(folder / _RECORD))
+    if generation.record.get("format") != _FORMAT:
+        raise KeyfoldError(
+            f"job {job}: {folder.name} was made by an earlier form of Keyfold, which kept no journal; its tables can be "
+            f"read, and to go on the job reads all events again, once: `keyfold run {job} --full-refresh`"
+        )
+    return generation
 
 
 def new_generation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     """Bear a generation beside the live one, with empty tables; it is not live yet."""
-    live = live_generation_name(lakehouse, job.name)
     remove_dead_generations(lakehouse, job.name)
-    number = 1 if live is None else int(live.rpartition("-")[2]) + 1
-    return _born(spark, job, lakehouse.job(job.name) / f"generation-{number:04d}")
+    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job.name).glob("generation-*")]
+    live = live_generation_name(lakehouse, job.name)
+    numbers += [int(live.rpartition("-")[2])] if live else []
+    return _born(spark, lakehouse, job, lakehouse.job(job.name) / f"generation-{max(numbers, default=0) + 1:04d}")
 
 
 def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: str) -> Generation:
@@ -85,20 +116,27 @@ def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: s
     folder = lakehouse.job(job.name) / "branches" / name
     if folder.exists():
         shutil.rmtree(folder)
-    return _born(spark, job, folder)
+    return _born(spark, lakehouse, job, folder)
 
 
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     """Make a generation the live one, in one atomic step."""
+    reached("generation: before it goes live")
     write_json(lakehouse.job(generation.record["job"]) / "current.json", {"generation": generation.name})
+    reached("generation: live")
 
 
 def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
-    """Delete what a crash left unborn and what is older than the live generation's forerunner."""
+    """Delete what a crash left half made, and all but the live generation and its forerunner.
+
+    While the pointer to the live one is lost, nothing that has a batch is deleted: it may be the one.
+    """
     live = live_generation_name(lakehouse, job)
-    forerunner = None if live is None else f"generation-{int(live.rpartition('-')[2]) - 1:04d}"
-    for folder in lakehouse.job(job).glob("generation-*"):
-        if folder.name not in (live, forerunner):
+    folders = sorted(lakehouse.job(job).glob("generation-*"))
+    kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
+    for folder in folders:
+        has_batches = any(folder.glob("journal/*.done.json"))
+        if folder.name not in kept and (live is not None or not has_batches):
             shutil.rmtree(folder)
 
 
@@ -112,53 +150,68 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
     """See that a job can go on where a generation stands.
 
     Raises:
-        KeyfoldError: a setting fixed at birth differs, or the checkpoint is not where it was; names the remedy.
+        KeyfoldError: something that was fixed at its birth differs; says what, and names the remedy.
     """
-    record = generation.record
-    where = f"job {job.name}, {generation.name}"
-    now = {
-        "key": list(job.key),
-        "key_groups": job.key_groups,
-        "schema_version": job.schema_version,
-        "parameters": _bound(job.parameters, job),
-    }
-    for setting, value in now.items():
-        born = _bound(record[setting], job) if setting == "parameters" else record[setting]
+    for setting, value in fixed(job).items():
+        born = generation.record["fixed"].get(setting)
+        if setting == "parameters":
+            born = _bound(born, job)
         if born != value:
             raise KeyfoldError(
-                f"{where} was born with {setting} {_changed(born, value)} and now runs with "
+                f"job {job.name}, {generation.name} was born with {setting} {_changed(born, value)} and now runs with "
                 f"{_changed(value, born)}; set it back, or start a new generation with --full-refresh"
             )
-    checkpoint = generation.checkpoint
-    if record["checkpoint"] != str(checkpoint):
-        raise KeyfoldError(
-            f"{where}: its checkpoint was made at {record['checkpoint']} and now stands at {checkpoint}; "
-            "move it back, or start a new generation with --full-refresh"
-        )
-    if any(generation.batches.glob("*.json")) and not (checkpoint / "metadata").exists():
-        raise KeyfoldError(
-            f"{where}: its checkpoint {checkpoint} is missing although batches were written; "
-            "restore it, or start a new generation with --full-refresh"
-        )
 
 
-def _born(spark: SparkSession, job: KeyedJob, folder: Path) -> Generation:
+def fixed(job: KeyedJob) -> dict[str, Any]:
+    """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
+    return {
+        "stream": job.stream,
+        "key": list(job.key),
+        "key_groups": job.key_groups,
+        "hash": HASH,
+        "event_time": job.event_time,
+        "watermark_delay": job.watermark_delay.total_seconds(),
+        "derived": {name: str(how) for name, how in job.derived.items()},
+        "combines": job.combine is not None,
+        "step_decides_late": job.step_decides_late,
+        "schema_version": job.schema_version,
+        "columns of events": _columns(job.events),
+        "columns of state": _columns(job.state),
+        "tables": {table.name: [table.mode, list(table.key)] for table in job.tables},
+        **{f"columns of {table.name}": _columns(table.schema) for table in job.tables},
+        "parameters": _bound(job.parameters, job),
+    }
+
+
+def _born(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path) -> Generation:
+    events = lakehouse.events(job.stream)
+    generation = Generation(folder, {})
+    for table in job.tables:
+        create_table(generation.table(table.name), table.schema)
+    reached("generation: tables made")
     record = {
+        "format": _FORMAT,
         "identity": uuid.uuid4().hex,
         "job": job.name,
         "born_at": datetime.now(UTC).isoformat(),
-        "checkpoint": str(folder / "checkpoint"),
-        "key": list(job.key),
-        "key_groups": job.key_groups,
-        "schema_version": job.schema_version,
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
         "parameters": dict(job.parameters),
+        "fixed": {**fixed(job), "parameters": dict(job.parameters)},
+        "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
+        "input_ids": {f"events.{job.stream}": table_id(events)},
     }
-    generation = Generation(folder, record)
-    for table in job.tables:
-        create_table(generation.table(table.name), table.schema)
     write_json(folder / _RECORD, record)
-    return generation
+    reached("generation: born")
+    return Generation(folder, record)
+
+
+def _born_folders(lakehouse: Lakehouse, job: str) -> list[Path]:
+    return sorted(folder for folder in lakehouse.job(job).glob("generation-*") if (folder / _RECORD).exists())
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
 
 
 def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
@@ -167,7 +220,7 @@ def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
 
 
 def _changed(value: Any, other: Any) -> str:
-    """Of two parameter sets, show only what differs."""
+    """Of two sets of settings, show only what differs."""
     if isinstance(value, dict) and isinstance(other, dict):
         value = {name: value.get(name) for name in sorted({*value, *other}) if value.get(name) != other.get(name)}
     return str(value)

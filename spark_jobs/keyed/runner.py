@@ -1,22 +1,21 @@
 """The runner: one bounded (or continuous) run of a keyed job over what is new in its event table."""
 
-import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from deltalake import DeltaTable
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed import progress
-from spark_jobs.keyed.clock import add_tick, forget_ticks, read_ticks, silent_event_time
+from spark_jobs.journal.agreement import check_tables
+from spark_jobs.journal.clock import read_clock
+from spark_jobs.keyed.batches import Batches, OnBatch
+from spark_jobs.keyed.checkpoint import check_checkpoint, finished_batch
+from spark_jobs.keyed.commit import commit
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import (
     Generation,
@@ -26,13 +25,15 @@ from spark_jobs.keyed.generations import (
     new_branch,
     new_generation,
 )
-from spark_jobs.keyed.operator import BLOBS, EMITTED, KeyGroupProcessor, StepError, split_by_key_group
-from spark_jobs.keyed.sink import Counts, sink, total_counts
+from spark_jobs.keyed.planning import PlannedRun, Wanted, plan_run
+from spark_jobs.keyed.records import Counts, KeyedPlan, Standing
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
+from spark_jobs.lakehouse.files import write_durably
+from spark_jobs.lakehouse.tables import table_id
 
 Mode = Literal["incremental", "full_refresh", "replay"]
 
-_POLL_SECONDS = 1
+_REMEDY = "start a new generation with --full-refresh"
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ class RunOptions:
     """How a run goes about its work; none of these changes a result.
 
     Attributes:
-        max_bytes_per_batch: of event files in a micro-batch, in Spark's notation.
-        on_batch: called after each micro-batch with its number and counts.
+        max_bytes_per_batch: of event files in a batch.
+        on_batch: called after each batch with how far the run has come and the batch's counts.
     """
 
-    max_bytes_per_batch: str = "128m"
-    on_batch: Callable[[int, Counts], None] | None = None
+    max_bytes_per_batch: int = 128 << 20
+    on_batch: OnBatch | None = None
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ class RunSummary:
         counts: of this run.
         totals: of the generation so far; its `open_events` are those open now.
         watermark: event time reached, None before any event.
-        batch_seconds: duration of each micro-batch.
+        batch_seconds: duration of each batch.
         seconds: duration of the whole run.
+        warnings: what people should know of: a clock that jumps, an `idle_after` that is too short.
     """
 
     job: str
@@ -88,6 +90,7 @@ class RunSummary:
     watermark: datetime | None
     batch_seconds: tuple[float, ...]
     seconds: float
+    warnings: tuple[str, ...] = ()
 
 
 def run_job(
@@ -100,32 +103,32 @@ def run_job(
     advance_to: datetime | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process all that is new, tick the clock once, and end.
+    """Process all that is new, let time go on, and end.
 
     Args:
+        spark: the session.
+        lakehouse: where the event table and the job's own tables are.
+        job: what runs.
         mode: `incremental` goes on in the live generation; `full_refresh` starts over in a new one, which goes live
             when all is done; `replay` runs over a range of event time into a branch and leaves the live tables alone.
         replay: the range and the branch, for mode `replay`.
         advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
+        options: how the run goes about it.
 
     Raises:
-        KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, or
-            the step raised. A failed run leaves a checkpoint from which the next one resumes.
+        KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, what
+            is on disk is of different times, or the step raised. The next run resumes where a failed one broke off.
     """
-    started = time.monotonic()
     if (mode == "replay") != (replay is not None):
         raise KeyfoldError(f"job {job.name}: a replay needs a branch (and may have since and until), other modes none")
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        run = _Run(spark, lakehouse, job, mode, options or RunOptions(), replay)
-        advance = None if advance_to is None else advance_to.astimezone(UTC) + job.watermark_delay
-        if run.has_new_events() or advance is None:
-            silent = None if run.has_new_events() else run.silent_event_time()
-            run.process(silent)
-        if advance is not None:
-            # On its own, after the events: in one micro-batch with them it would make those behind them late.
-            run.process(advance)
-        run.finish()
-        return run.summary(started)
+    options = options or RunOptions()
+    span = (replay.since, replay.until) if replay else (None, None)
+    wanted = Wanted(options.max_bytes_per_batch, *span, None if advance_to is None else advance_to.astimezone(UTC))
+    with _opened(spark, lakehouse, job, mode, replay, options) as run:
+        run.to_the_end(wanted)
+        if mode == "full_refresh":
+            go_live(lakehouse, run.generation)
+        return run.summary()
 
 
 def run_continuously(
@@ -137,22 +140,54 @@ def run_continuously(
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process events as they come, with a micro-batch and a clock tick every interval, until stopped or interrupted."""
-    started = time.monotonic()
-    stop = stop or threading.Event()
+    """Process events as they come, looking for some every interval, until stopped or interrupted; time goes on too."""
+    options = options or RunOptions()
+    with _opened(spark, lakehouse, job, "incremental", None, options) as run:
+        run.until(stop or threading.Event(), interval, Wanted(options.max_bytes_per_batch))
+        return run.summary()
+
+
+@contextmanager
+def _opened(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    mode: Mode,
+    replay: Replay | None,
+    options: RunOptions,
+) -> Iterator["_Run"]:
+    """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
+    events = lakehouse.events(job.stream)
+    if not is_table(events):
+        raise KeyfoldError(
+            f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
+            f"run `keyfold ingest {job.stream} --from DIR` first"
+        )
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        run = _Run(spark, lakehouse, job, "incremental", options or RunOptions())
-        query = run.start(None, interval)
-        try:
-            while not stop.wait(interval.total_seconds()) and query.isActive:
-                run.note(query)
-                add_tick(run.generation.ticks, run.silent_event_time())
-            run.await_end(query, stop_first=True)
-        except KeyboardInterrupt:
-            run.await_end(query, stop_first=True)
-        finally:
-            query.stop()
-        return run.summary(started)
+        if replay is not None:
+            generation = new_branch(spark, lakehouse, job, replay.branch)
+        elif mode == "full_refresh":
+            generation = new_generation(spark, lakehouse, job)
+        elif (live := live_generation(lakehouse, job.name)) is None:
+            generation = new_generation(spark, lakehouse, job)
+            go_live(lakehouse, generation)
+        else:
+            generation = live
+            check_generation(generation, job)
+            _check_agreement(lakehouse, job, generation)
+            if (done := generation.journal.last_done()) is not None:
+                commit(spark, job, generation, done)
+        yield _Run(spark, lakehouse, job, generation, mode, options)
+
+
+def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
+    where = f"job {job.name}, {generation.name}"
+    for name, born in generation.record["input_ids"].items():
+        if table_id(lakehouse.events(job.stream)) != born:
+            raise KeyfoldError(f"{where}: {name} is not the table that it has read, but another one; {_REMEDY}")
+    tables = {table.name: generation.table(table.name) for table in job.tables}
+    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, _REMEDY)
+    check_checkpoint(generation, where)
 
 
 class _Run:
@@ -163,130 +198,107 @@ class _Run:
         spark: SparkSession,
         lakehouse: Lakehouse,
         job: KeyedJob,
+        generation: Generation,
         mode: Mode,
         options: RunOptions,
-        replay: Replay | None = None,
     ) -> None:
-        self._events = lakehouse.events(job.stream)
-        if not is_table(self._events):
-            raise KeyfoldError(
-                f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
-                f"run `keyfold ingest {job.stream} --from DIR` first"
-            )
-        self._lakehouse, self._job, self._options, self._replay = lakehouse, job, options, replay
+        self.generation = generation
+        self._spark, self._lakehouse, self._job = spark, lakehouse, job
         self._mode: Mode = mode
-        generation = live_generation(lakehouse, job.name) if mode == "incremental" else None
-        self._goes_live_last = mode == "full_refresh"
-        if replay is not None:
-            generation = new_branch(spark, lakehouse, job, replay.branch)
-        elif generation is None:
-            generation = new_generation(spark, lakehouse, job)
-            if not self._goes_live_last:
-                go_live(lakehouse, generation)
-        else:
-            check_generation(generation, job)
-        self.generation: Generation = generation
-        # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
-        self._spark = spark.newSession()
-        self._spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])
-        self._before = total_counts(generation)
+        self._options = options
+        self._journal = generation.journal
+        self._began = time.monotonic()
+        done = self._journal.last_done()
+        self._before = done.totals if done else Counts()
+        self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
-        if not progress.has_unfinished_batch(generation):
-            forget_ticks(generation.ticks)
 
-    def has_new_events(self) -> bool:
-        version, _ = progress.next_version(self.generation)
-        return DeltaTable(str(self._events)).version() >= version
+    def to_the_end(self, wanted: Wanted) -> None:
+        """Work on what an earlier run left, then on what is new, and let time go on."""
+        planned: PlannedRun | None = None
 
-    def silent_event_time(self) -> datetime | None:
-        arrival = progress.read_arrival(self.generation)
-        return silent_event_time(arrival, datetime.now(UTC), self._job.idle_after)
+        def next_plan() -> KeyedPlan | None:
+            nonlocal planned
+            if planned is None:
+                planned = self._plan(wanted)
+                return planned.plans[0] if planned.plans else None
+            return None
 
-    def process(self, tick: datetime | None) -> None:
-        """Run what is new, and a tick, to its end."""
-        query = self.start(tick, None)
+        if self._is_behind() or next_plan() is not None:
+            self._work(next_plan)
+        assert planned is not None  # noqa: S101 - the query ends only when it has asked for the next plan
+        self._stand(planned.standing)
+
+    def until(self, stop: threading.Event, interval: timedelta, wanted: Wanted) -> None:
+        """Work on what is new as it comes, until told to stop."""
+
+        def next_plan() -> KeyedPlan | None:
+            while not stop.is_set():
+                planned = self._plan(wanted)
+                if planned.plans:
+                    return planned.plans[0]
+                self._stand(planned.standing)
+                stop.wait(interval.total_seconds())
+            return None
+
         try:
-            self.await_end(query)
-            self.note(query)
-        finally:
-            query.stop()
+            if self._is_behind() or next_plan() is not None:
+                self._work(next_plan)
+        except KeyboardInterrupt:
+            stop.set()
 
-    def start(self, tick: datetime | None, interval: timedelta | None) -> StreamingQuery:
-        job, generation = self._job, self.generation
-        add_tick(generation.ticks, tick)
-        source = self._spark.readStream.format("delta").option("maxBytesPerTrigger", self._options.max_bytes_per_batch)
-        key_group = F.pmod(F.xxhash64(*job.key), F.lit(job.key_groups)).cast("int").alias("key_group")
-        rows = source.load(str(self._events))
-        if self._replay is not None:
-            rows = _between(rows, job.event_time, self._replay)
-        columns = [F.expr(job.derived[name]).alias(name) if name in job.derived else name for name in job.events.names]
-        events = rows.select(*columns).select(key_group, *job.events.names)
-        blobs = events.mapInArrow(split_by_key_group(job), BLOBS).unionByName(
-            read_ticks(self._spark, generation.ticks, job.key_groups)
-        )
-        delay = f"{round(job.watermark_delay.total_seconds() * 1000)} milliseconds"
-        emitted = (
-            blobs.withWatermark("event_time", delay)
-            .groupBy("key_group")
-            .transformWithState(KeyGroupProcessor(job), EMITTED, "Append", "EventTime")
-        )
-        writer = emitted.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
-        writer = writer.foreachBatch(sink(job, generation, self._options.on_batch))
-        if interval is None:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{interval.total_seconds()} seconds").start()
-
-    def await_end(self, query: StreamingQuery, *, stop_first: bool = False) -> None:
-        """Wait for a query's end in short steps, so that an interrupt is heard; give its failure in plain words."""
-        if stop_first:
-            query.stop()
-        try:
-            while not query.awaitTermination(_POLL_SECONDS):
-                pass
-        except StreamingQueryException as error:
-            raise _readable(self._job, error) from error
-
-    def note(self, query: StreamingQuery) -> None:
-        self._batch_seconds += progress.note_progress(self.generation, query)
-
-    def finish(self) -> None:
-        if self._goes_live_last:
-            go_live(self._lakehouse, self.generation)
-
-    def summary(self, started: float) -> RunSummary:
-        totals = total_counts(self.generation)
+    def summary(self) -> RunSummary:
+        """What came of the run."""
+        done = self._journal.last_done()
+        totals = done.totals if done else Counts(rows={table.name: 0 for table in self._job.tables})
         return RunSummary(
             job=self._job.name,
             generation=self.generation.name,
             mode=self._mode,
             counts=totals - self._before,
             totals=totals,
-            watermark=progress.watermark(self.generation),
+            watermark=watermark(self.generation),
             batch_seconds=tuple(self._batch_seconds),
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._began,
+            warnings=tuple(self._warnings),
         )
 
-
-def _between(rows: DataFrame, event_time: str, replay: Replay) -> DataFrame:
-    if replay.since is not None:
-        rows = rows.where(F.col(event_time) >= F.lit(replay.since))
-    if replay.until is not None:
-        rows = rows.where(F.col(event_time) < F.lit(replay.until))
-    return rows
-
-
-def _readable(job: KeyedJob, error: StreamingQueryException) -> KeyfoldError:
-    """Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
-    text = str(error)
-    found = re.search(re.escape(StepError.MARK) + r".*", text)
-    if found:
-        return KeyfoldError(
-            f"{found.group()} (nothing of this micro-batch was written; mend the step or the data and run again)"
+    def _is_behind(self) -> bool:
+        """Whether an earlier run left a batch that is planned and not finished."""
+        done = self._journal.last_done()
+        return bool(self._journal.pending()) or (
+            done is not None and finished_batch(self.generation.checkpoint) != done.batch
         )
-    if "DELTA_SOURCE_TABLE_IGNORE_CHANGES" in text or "DELTA_SOURCE_IGNORE_DELETE" in text:
-        return KeyfoldError(
-            f"job {job.name}: rows of events.{job.stream} were changed or deleted by other than ingest, after it had "
-            "begun to read them, and what they had led to cannot be taken back one by one; see that the event table is "
-            "right, then start a new generation with --full-refresh"
-        )
-    return KeyfoldError(f"job {job.name} failed: {text}")
+
+    def _plan(self, wanted: Wanted) -> PlannedRun:
+        """Plan what is new, and write the plans down."""
+        events = self._lakehouse.events(self._job.stream)
+        planned = plan_run(self._job, events, self._journal.last_done(), self._standing(), read_clock(), wanted)
+        self._warnings |= dict.fromkeys(planned.warnings)
+        if planned.plans:
+            self._journal.write_plans(planned.plans)
+        return planned
+
+    def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
+        batches = Batches(self._spark, self._lakehouse, self._job, self.generation, next_plan, self._options.on_batch)
+        try:
+            batches.work()
+        finally:
+            self._batch_seconds += batches.seconds
+
+    def _standing(self) -> Standing | None:
+        path = self.generation.standing
+        return Standing.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def _stand(self, standing: Standing) -> None:
+        write_durably(self.generation.standing, standing.model_dump_json().encode())
+
+
+def watermark(generation: Generation) -> datetime | None:
+    """The event time that a generation has reached, None before any event."""
+    done = generation.journal.last_done()
+    if done is None:
+        return None
+    path = generation.standing
+    standing = Standing.model_validate_json(path.read_bytes()) if path.exists() else None
+    return max(done.watermark, standing.watermark) if standing else done.watermark

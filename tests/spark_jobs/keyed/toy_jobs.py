@@ -10,7 +10,7 @@ from spark_jobs.keyed.per_key import KeyAnswer, per_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TIME = pa.timestamp("us", tz="UTC")
-CLICK = pa.schema([pa.field("user", pa.string()), pa.field("at", TIME), pa.field("clicks", pa.int64())])
+CLICK = pa.schema([pa.field("user", pa.string(), nullable=False), ("at", TIME), ("clicks", pa.int64())])
 WINDOW = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64()), ("deadline", TIME)])
 WINDOW_TOTAL = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64())])
 LENGTH = timedelta(minutes=10)
@@ -99,7 +99,7 @@ def stale_buffer() -> KeyedJob:
     return windows(name="stale_buffer", step=step, state=WAITING, output=FLUSH)
 
 
-TOTAL = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
+TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])
 
 
 def totals() -> KeyedJob:

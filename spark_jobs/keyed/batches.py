@@ -1,0 +1,185 @@
+"""The query: Spark runs one batch a plan, in the journal's order, and the driver makes done records and commits of them."""
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.progress import Progress, seconds_left
+from spark_jobs.keyed.commit import commit, forget
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import Generation
+from spark_jobs.keyed.operator import EMITTED, NEVER, KeyGroupProcessor, StepError
+from spark_jobs.keyed.read import BLOBS, LANES, read_slices
+from spark_jobs.keyed.records import Counts, KeyedDone, KeyedPlan
+from spark_jobs.keyed.write import WORKED, Worked, put_together, write_tables
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.data_files import WrittenFile
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.microseconds import moment
+
+_POLL_SECONDS = 1
+_ARRIVALS_KEPT = 20
+_MERGED_KEPT = 100
+
+OnBatch = Callable[[Progress, Counts], None]
+
+
+class Batches:
+    """Works on a generation's plans, one a batch of a streaming query, until there are none left.
+
+    Attributes:
+        seconds: that each batch took.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lakehouse: Lakehouse,
+        job: KeyedJob,
+        generation: Generation,
+        next_plan: Callable[[], KeyedPlan | None],
+        on_batch: OnBatch | None,
+    ) -> None:
+        self._spark, self._lakehouse, self._job, self._generation = spark, lakehouse, job, generation
+        self._next_plan, self._on_batch = next_plan, on_batch
+        self._journal = generation.journal
+        self._raised: BaseException | None = None
+        self._run_began: dict[int, tuple[float, int]] = {}
+        self.seconds: list[float] = []
+
+    def work(self) -> None:
+        """Run the query until `next_plan` has none left; an interrupt stops it, and the next run goes on from there.
+
+        Raises:
+            KeyfoldError: a batch failed; nothing of it was written, and the next run begins with it.
+        """
+        query = self._start()
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):
+                pass
+        except StreamingQueryException as error:
+            if not isinstance(self._raised, _NoneLeft):
+                raise _readable(self._job, self._raised or error) from (self._raised or error)
+        finally:
+            query.stop()
+
+    def _start(self) -> StreamingQuery:
+        job, generation = self._job, self._generation
+        # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
+        spark = self._spark.newSession()
+        spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
+        spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", LANES)
+        lanes = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
+        inputs = {f"events.{job.stream}": self._lakehouse.events(job.stream)}
+        blobs = lanes.mapInArrow(read_slices(job, self._journal.folder, inputs), BLOBS)
+        processor = KeyGroupProcessor(job, generation.answers)
+        emitted = blobs.groupBy("key_group").transformWithState(processor, EMITTED, "Append", "None")
+        folders = {table.name: generation.table(table.name) for table in job.tables}
+        worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
+        writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
+        return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
+
+    def _on_trigger(self, rows: DataFrame, batch: int) -> None:
+        """Spark has begun a batch. It calls again for one that it had begun before."""
+        try:
+            if batch:
+                forget(self._job, self._generation, batch - 1, _MERGED_KEPT)
+            plan = self._journal.plan(batch) or self._next_plan()
+            if plan is None:
+                raise _NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
+            self._work_on(plan, rows, batch)
+        except BaseException as error:
+            self._raised = error
+            raise
+
+    def _work_on(self, plan: KeyedPlan, rows: DataFrame, batch: int) -> None:
+        if plan.batch != batch:
+            raise KeyfoldError(
+                f"job {self._job.name}: Spark has come to batch {batch}, the journal to batch {plan.batch}; "
+                "start a new generation with --full-refresh"
+            )
+        began = time.monotonic()
+        done = self._journal.done(batch)
+        reached("work: before")
+        # Bounded: a row a written file and one a task. This is where the work is done, and the state's new version is
+        # made, which Spark needs even where the rows of an earlier attempt are what counts.
+        worked = put_together(rows.collect())
+        reached("work: after")
+        if done is None:
+            done = make_done(self._job, self._journal.last_done(), plan, worked, time.monotonic() - began)
+            self._journal.write_done(done)
+        commit(self._spark, self._job, self._generation, done)
+        self._journal.compact()
+        self.seconds.append(time.monotonic() - began)
+        self._tell(plan, done)
+
+    def _tell(self, plan: KeyedPlan, done: KeyedDone) -> None:
+        if self._on_batch is None:
+            return
+        now, ready = time.monotonic(), plan.rows_before + plan.rows
+        began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
+        left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
+        number = plan.batch - plan.run + 1
+        self._on_batch(Progress(number, plan.batches, ready, plan.rows_of_run, "rows", left), done.counts)
+
+
+def make_done(job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: Worked, seconds: float) -> KeyedDone:
+    """The done record of a batch, from what its tasks told and from the record before it."""
+    totals = before.totals if before else Counts()
+    tables: dict[str, tuple[WrittenFile, ...]] = {
+        table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
+    }
+    rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
+    totals += Counts(worked.told.events, rows, worked.told.open_change)
+    is_last = plan.batch == plan.run + plan.batches - 1
+    arrivals = before.arrivals if before else ()
+    if is_last and any(one.files for one in plan.inputs):
+        arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
+    return KeyedDone(
+        batch=plan.batch,
+        run=plan.run,
+        finished_at=datetime.now(UTC),
+        seconds=seconds,
+        tables=tables,
+        last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
+        positions={one.table: one.version for one in plan.inputs} if is_last else (before.positions if before else {}),
+        watermark=plan.clock.watermark,
+        newest=plan.newest,
+        arrived_at=plan.arrived_at,
+        arrivals=arrivals,
+        events=worked.told.events,
+        rows=rows,
+        open_change=worked.told.open_change,
+        total_events=totals.events,
+        total_rows=totals.rows,
+        open_events=totals.open_events,
+        next_deadline=None if worked.told.deadline == NEVER else moment(worked.told.deadline),
+        next_stale_at=None if worked.told.stale_at == NEVER else moment(worked.told.stale_at),
+    )
+
+
+class _NoneLeft(Exception):
+    """No plan is left: what ends a bounded run's query. Spark has begun a batch by then, which the next run takes up."""
+
+
+def _readable(job: KeyedJob, error: BaseException) -> BaseException:
+    """Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
+    if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
+        return error
+    text = str(error)
+    if found := re.search(re.escape(StepError.MARK) + r".*", text):
+        return KeyfoldError(
+            f"{found.group()} (nothing of this batch was written; mend the step or the data and run again)"
+        )
+    if found := re.search(r"KeyfoldError: (.*)", text):
+        return KeyfoldError(found[1])
+    return KeyfoldError(f"job {job.name} failed: {text}")

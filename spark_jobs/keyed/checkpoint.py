@@ -1,0 +1,61 @@
+"""Spark's checkpoint of a generation: which batches it has finished, and whether that fits the journal.
+
+Spark numbers its batches as the journal does. It finishes one after the journal has its done record, so it is level with
+the journal or one batch behind; what it began and the journal does not know counts for nothing.
+"""
+
+import shutil
+from pathlib import Path
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.generations import Generation
+
+
+def finished_batch(checkpoint: Path) -> int | None:
+    """The last batch that Spark has finished, None before the first."""
+    return max(_numbers(checkpoint / "commits"), default=None)
+
+
+def check_checkpoint(generation: Generation, where: str) -> None:
+    """See that the checkpoint is of one time with the journal, and take away what a crash left half written.
+
+    Raises:
+        KeyfoldError: it is lost, older or newer than the journal; names the remedy.
+    """
+    checkpoint, done = generation.checkpoint, generation.journal.last_done()
+    if done is None or (done.batch == 0 and finished_batch(checkpoint) is None):
+        # No batch, or one that is worked on again from nothing: whatever is there, a crash may have left half of it.
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        return
+    remedy = "restore the one that belongs to it, or start a new generation with --full-refresh"
+    _remove_empty(checkpoint, done.batch, where, remedy)
+    finished = finished_batch(checkpoint)
+    if finished is None or not (checkpoint / "metadata").exists() or not (checkpoint / "state").is_dir():
+        raise KeyfoldError(f"{where}: its checkpoint {checkpoint} is missing although batches were done; {remedy}")
+    if finished > done.batch:
+        raise KeyfoldError(
+            f"{where}: its checkpoint has finished batch {finished}, which its journal {generation.journal.folder} does "
+            f"not know: the journal is older than the checkpoint (a restored backup?); {remedy}"
+        )
+    if finished < done.batch - 1:
+        raise KeyfoldError(
+            f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
+            f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
+        )
+
+
+def _remove_empty(checkpoint: Path, done: int, where: str, remedy: str) -> None:
+    """Remove entries without content, as a power cut leaves them, of batches that will be worked on again."""
+    for log in ("offsets", "commits"):
+        for number in _numbers(checkpoint / log):
+            entry = checkpoint / log / str(number)
+            if entry.stat().st_size:
+                continue
+            if number < done:
+                raise KeyfoldError(f"{where}: {entry} of its checkpoint is empty; {remedy}")
+            entry.unlink()
+            entry.with_name(f".{number}.crc").unlink(missing_ok=True)
+
+
+def _numbers(log: Path) -> list[int]:
+    return [int(path.name) for path in log.glob("[0-9]*") if path.name.isdigit()]

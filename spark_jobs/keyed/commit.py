@@ -1,0 +1,43 @@
+"""From a done record to the tables: every commit of a batch, each once, however often it is tried."""
+
+import shutil
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import Generation
+from spark_jobs.keyed.records import KeyedDone
+from spark_jobs.lakehouse.commits import append_files, merge_files
+from spark_jobs.lakehouse.fail_points import reached
+
+
+def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
+    """Make the commits that a done record stands for; those that were made already are passed over."""
+    reached("commit: before")
+    for number, table in enumerate(job.tables):
+        if number:
+            reached("commit: one table")
+        files, path = done.tables.get(table.name, ()), generation.table(table.name)
+        application = f"{generation.identity}/{table.name}"
+        if table.mode == "append":
+            append_files(path, files, application, done.batch)
+        else:
+            merge_files(spark, path, files, table.key, application, done.batch)
+    reached("commit: after")
+
+
+def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None:
+    """Remove what no batch that may still be worked on again needs, once Spark has finished a batch.
+
+    Args:
+        batch: that Spark has finished: its answers from outside.
+        kept: for how many batches rows that were merged are kept, for those who look at what a run wrote.
+    """
+    shutil.rmtree(generation.answers / f"{batch:09d}", ignore_errors=True)
+    old = generation.journal.done(batch - kept)
+    if old is None:
+        return
+    for table in job.tables:
+        if table.mode == "upsert":
+            for file in old.tables.get(table.name, ()):
+                (generation.table(table.name) / file.path).unlink(missing_ok=True)

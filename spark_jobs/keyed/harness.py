@@ -1,0 +1,70 @@
+"""A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
+
+from datetime import UTC, datetime
+
+import polars as pl
+
+from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.keyed.answers import Answers, AnswersInMemory
+from spark_jobs.keyed.codec import conform, empty
+from spark_jobs.keyed.contract import Clock, KeyedJob
+from spark_jobs.keyed.step_call import Called, call_step
+from spark_jobs.microseconds import EPOCH
+
+
+class TestHarness:
+    """Plays batches to a job, all its keys in one group; each is a run of its own, as far as lateness goes.
+
+    Attributes:
+        state: what the job keeps now.
+        watermark: event time reached.
+        written: rows of each table so far, in the order they were written; upsert tables are not merged.
+
+    Example:
+        >>> from spark_jobs.jobs.parameters import build_job
+        >>> from spark_jobs.jobs.registry import JOBS
+        >>> harness = TestHarness(build_job(JOBS["ride_summaries"]))
+        >>> _ = harness.batch()
+        >>> harness.written["ride_summaries"].height
+        0
+    """
+
+    __test__ = False  # no test of pytest's
+
+    def __init__(self, job: KeyedJob, answers: Answers | None = None) -> None:
+        self._job = job
+        self._answers = AnswersInMemory() if answers is None else answers
+        self.state = empty(job.state)
+        self.watermark = BEGINNING
+        self.written = {table.name: empty(table.schema) for table in job.tables}
+
+    def batch(
+        self,
+        events: pl.DataFrame | None = None,
+        processing_time: datetime = EPOCH,
+        advance_to: datetime | None = None,
+    ) -> Called:
+        """Play one batch; None is one without events, in which only what is due happens.
+
+        Args:
+            events: in the job's event columns.
+            processing_time: of the batch.
+            advance_to: event time that the batch reaches, if its events do not.
+        """
+        job, late_watermark = self._job, self.watermark
+        came = empty(job.events) if events is None else conform(events, job.events, "events")
+        newest = came[job.event_time].max()
+        if isinstance(newest, datetime):
+            self.advance_to(newest - job.watermark_delay)
+        if advance_to is not None:
+            self.advance_to(advance_to)
+        clock = Clock(late_watermark, self.watermark, processing_time, self._answers)
+        called = call_step(job, self.state, came, clock)
+        self.state = called.state
+        for name, rows in called.tables.items():
+            self.written[name] = pl.concat([self.written[name], rows])
+        return called
+
+    def advance_to(self, moment: datetime) -> None:
+        """Take event time as having reached a moment; what comes behind it is late. It never goes back."""
+        self.watermark = max(self.watermark, moment.astimezone(UTC))

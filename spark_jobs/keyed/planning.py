@@ -1,0 +1,237 @@
+"""Plans a run: what is new in the event table, cut into slices of time, and the clock of each."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.clock import BEGINNING, Reading, Silence, go_on, silent_event_time, too_short
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Standing, TableInput
+from spark_jobs.keyed.slices import Slice, cut, cuts_through
+from spark_jobs.lakehouse.changes import Changes, LogGoneError, RowsChangedError, changes_since, snapshot
+from spark_jobs.microseconds import EPOCH, micros
+
+_MILLISECOND = timedelta(milliseconds=1)
+_SCATTERED = 3.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run is asked for.
+
+    Attributes:
+        max_bytes: of event files in a batch.
+        since, until: the span of event time that it reads.
+        advance_to: event time that is taken as reached once the new events are in.
+    """
+
+    max_bytes: int
+    since: datetime | None = None
+    until: datetime | None = None
+    advance_to: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What a run will do.
+
+    Attributes:
+        plans: its batches; none where nothing came and nothing is due.
+        standing: how far time has gone.
+        warnings: what to say to people.
+    """
+
+    plans: tuple[KeyedPlan, ...]
+    standing: Standing
+    warnings: tuple[str, ...] = ()
+
+
+def plan_run(
+    job: KeyedJob, table: Path, done: KeyedDone | None, standing: Standing | None, now: Reading, wanted: Wanted
+) -> PlannedRun:
+    """Plan a run that begins where the last batch, and the time since, have ended.
+
+    Args:
+        job: what runs.
+        table: its event table.
+        done: the last batch.
+        standing: how far time has gone since.
+        now: what the machine's clocks say.
+        wanted: what the run is asked for.
+
+    Raises:
+        KeyfoldError: what the job has read of the event table can no longer be gone on from; names the remedy.
+    """
+    name = f"events.{job.stream}"
+    reading, jump = go_on(standing.reading if standing else None, now)
+    processing_time = max(standing.processing_time, reading.time) if standing else reading.time
+    position = done.positions.get(name) if done else None
+    changes = _changes(job, table, position)
+    slices = cut(changes.files, wanted.max_bytes, *_span(wanted))
+    come = [one for one in slices if one.files]
+    before = _Time(job, done, standing, processing_time)
+    warnings = [
+        jump,
+        too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
+    ]
+    if cuts_through(come) > _SCATTERED:
+        warnings.append(
+            f"the files of {name} each span much of the time that is read, and are read {cuts_through(come):.1f} times: "
+            f"run maintenance, which joins neighbours in time"
+        )
+    clocks = before.through(come, wanted) if come else before.tick(wanted)
+    final = clocks[-1]
+    is_due = done is not None and (
+        (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
+        or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
+    )
+    plans = _plans(done, changes, slices, clocks, reading, name, wanted) if come or is_due else ()
+    reached = Standing(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
+    return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
+
+
+def _changes(job: KeyedJob, table: Path, position: int | None) -> Changes:
+    remedy = "see that the event table is right, then start a new generation with --full-refresh"
+    try:
+        return snapshot(table, job.event_time) if position is None else changes_since(table, position, job.event_time)
+    except RowsChangedError as error:
+        raise KeyfoldError(
+            f"job {job.name}: rows of events.{job.stream} were changed or deleted by other than ingest, after it had "
+            f"begun to read them ({error}), and what they had led to cannot be taken back one by one; {remedy}"
+        ) from None
+    except LogGoneError as error:
+        raise KeyfoldError(
+            f"job {job.name} cannot tell what is new in events.{job.stream}: {error} (a restored backup, or a log that was "
+            f"cleaned up before the job ran?); {remedy}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The clock of a batch, and what is known of the stream by then."""
+
+    clock: PlannedClock
+    newest: datetime | None
+    arrived_at: datetime | None
+
+
+class _Time:
+    """Where event time stands as a run begins, and how the run moves it."""
+
+    def __init__(
+        self, job: KeyedJob, done: KeyedDone | None, standing: Standing | None, processing_time: datetime
+    ) -> None:
+        self._job, self._processing_time = job, processing_time
+        self._newest = done.newest if done else None
+        self._arrived_at = done.arrived_at if done else None
+        reached = [one.watermark for one in (done, standing) if one is not None]
+        self._watermark = max(reached, default=BEGINNING)
+
+    def through(self, slices: list[Slice], wanted: Wanted) -> list[_Moment]:
+        """The clocks of a run that reads these slices.
+
+        Up to the last slice the watermark stays behind whatever is still to come, by the job's delay; the run's end is
+        the newest event's, whatever the slices were.
+        """
+        found: list[_Moment] = []
+        watermark = self._watermark
+        for one in slices[:-1]:
+            late_watermark = watermark
+            until = _moment(one.until)
+            newest = _latest(self._newest, until - _MILLISECOND)
+            watermark = max(late_watermark, self._behind(until - _MILLISECOND))
+            found.append(self._at(late_watermark, watermark, newest))
+        newest = _latest(self._newest, max(_moment(file.last) for one in slices for file, _ in one.files))
+        if wanted.until is not None:
+            newest = min(newest, wanted.until - _MILLISECOND)
+        late_watermark, watermark = watermark, max(watermark, self._behind(newest))
+        by = ""
+        if wanted.advance_to is not None and wanted.advance_to > watermark:
+            watermark, by = wanted.advance_to, "advance_to"
+        return [*found, self._at(late_watermark, watermark, newest, by)]
+
+    def tick(self, wanted: Wanted) -> list[_Moment]:
+        """The clock of a run that nothing came for."""
+        watermark, by = self._watermark, ""
+        silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
+        # What event time has reached lies the delay ahead of the watermark.
+        reached = None if silence is None else self._watermark + self._job.watermark_delay
+        silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
+        if silent is not None and self._behind(silent) > watermark:
+            watermark, by = self._behind(silent), "silence"
+        if wanted.advance_to is not None and wanted.advance_to > watermark:
+            watermark, by = wanted.advance_to, "advance_to"
+        clock = PlannedClock(
+            late_watermark=self._watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
+        )
+        return [_Moment(clock, self._newest, self._arrived_at)]
+
+    def _behind(self, event_time: datetime) -> datetime:
+        """The watermark that an event time leads to."""
+        delay = self._job.watermark_delay
+        return event_time - delay if event_time - BEGINNING > delay else BEGINNING
+
+    def _at(self, late_watermark: datetime, watermark: datetime, newest: datetime, by: str = "") -> _Moment:
+        clock = PlannedClock(
+            late_watermark=late_watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
+        )
+        return _Moment(clock, newest, self._processing_time)
+
+
+def _plans(
+    done: KeyedDone | None,
+    changes: Changes,
+    slices: tuple[Slice, ...],
+    clocks: list[_Moment],
+    reading: Reading,
+    table: str,
+    wanted: Wanted,
+) -> tuple[KeyedPlan, ...]:
+    first = done.batch + 1 if done else 0
+    total = sum(one.rows for one in slices)
+    plans: list[KeyedPlan] = []
+    rows_before = 0
+    bounds = [wanted.since, *(_moment(one.until) for one in slices[:-1]), wanted.until]
+    is_exact = all(bound is None or micros(bound) % 1000 == 0 for bound in (wanted.since, wanted.until))
+    for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
+        files = tuple(
+            PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole and is_exact)
+            for file, whole in one.files
+        )
+        plans.append(
+            KeyedPlan(
+                batch=first + number,
+                run=first,
+                batches=len(slices),
+                planned_at=reading.wall,
+                inputs=(TableInput(table=table, version=changes.version, files=files),),
+                since=bounds[number],
+                until=bounds[number + 1],
+                clock=at.clock,
+                newest=at.newest,
+                arrived_at=at.arrived_at,
+                reading=reading,
+                rows_before=rows_before,
+                rows=one.rows,
+                rows_of_run=total,
+            )
+        )
+        rows_before += one.rows
+    return tuple(plans)
+
+
+def _latest(one: datetime | None, other: datetime) -> datetime:
+    return other if one is None else max(one, other)
+
+
+def _moment(milliseconds: int | None) -> datetime:
+    assert milliseconds is not None  # noqa: S101 - bounds between slices, and the spans of files with rows, are times
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _span(wanted: Wanted) -> tuple[int | None, int | None]:
+    """What is read, in whole milliseconds: widened to them, since rows are looked at one by one at the ends."""
+    since = None if wanted.since is None else micros(wanted.since.astimezone(UTC)) // 1000
+    until = None if wanted.until is None else -(-micros(wanted.until.astimezone(UTC)) // 1000)
+    return since, until

@@ -1,0 +1,206 @@
+"""The map side: workers read the planned files themselves, and cut them into one blob a key group.
+
+Spark's source counts batches and nothing else: a row is a number, its batch and its lane in one. The plan of that batch,
+which the driver has written to the journal, says what to read; each lane reads its share of it.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal import Journal
+from spark_jobs.journal.records import Done
+from spark_jobs.keyed.codec import conform, encode, polars_schema
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.hashing import PartOf, key_hash
+from spark_jobs.keyed.records import KeyedPlan
+from spark_jobs.microseconds import micros
+
+LANES = 64
+"""Into how many shares a batch's reading is split; Spark's tasks take several each. Fixed: the source counts in it."""
+
+BLOBS = StructType(
+    [
+        StructField("key_group", IntegerType()),
+        StructField("sequence", LongType()),
+        StructField("payload", BinaryType()),
+    ]
+)
+"""A blob of events of a key group, with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
+
+CLOCK = -1
+
+_ROWS_AT_ONCE = 1_000_000
+_BYTES_AT_ONCE = 256 << 20
+_ROWS_A_UNIT = 250_000
+
+_CLOCK = struct.Struct("<qqqq")
+
+
+class BatchClock(NamedTuple):
+    """A batch's number, and its clock as it travels to key groups: microseconds since 1970."""
+
+    batch: int
+    late_watermark: int
+    watermark: int
+    processing_time: int
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        return _CLOCK.pack(*self)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> "BatchClock":
+        """From `pack`."""
+        return cls(*_CLOCK.unpack(payload))
+
+
+class Unit(NamedTuple):
+    """Rows of a file that one lane reads: `rows` of them from `offset` on."""
+
+    number: int
+    path: Path
+    offset: int
+    rows: int
+    whole: bool
+
+
+def units(plan: KeyedPlan, tables: dict[str, Path]) -> list[Unit]:
+    """What there is to read in a batch, in parts that one reader decodes at a time."""
+    found: list[Unit] = []
+    for one in plan.inputs:
+        for file in one.files:
+            for offset in range(0, file.rows, _ROWS_A_UNIT):
+                rows = min(_ROWS_A_UNIT, file.rows - offset)
+                found.append(Unit(len(found), tables[one.table] / file.path, offset, rows, file.whole))
+    return found
+
+
+def read_slices(
+    job: KeyedJob, journal: Path, tables: dict[str, Path]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: numbers of lanes in, rows of `BLOBS` out.
+
+    Args:
+        job: whose events are read.
+        journal: the folder of its journal.
+        tables: the folders of its input tables, by name.
+    """
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = sorted(number for batch in batches for number in batch.column(0).to_pylist())
+        if not numbers:
+            return
+        # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
+        read_unit, split = _reader(job), _splitter(job)
+        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // LANES)
+        if plan is None:
+            raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // LANES}")
+        lanes = {number % LANES for number in numbers}
+        if 0 in lanes:
+            yield _clocks(plan, job.key_groups)
+        waiting: list[pl.DataFrame] = []
+        rows = size = 0
+        sequence = 0
+        for unit in units(plan, tables):
+            if unit.number % LANES not in lanes:
+                continue
+            frame = read_unit(unit, plan.since, plan.until)
+            waiting.append(frame)
+            rows, size = rows + frame.height, size + frame.estimated_size()
+            if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+                yield from split(pl.concat(waiting, rechunk=False), unit.number)
+                waiting, rows, size = [], 0, 0
+            sequence = unit.number
+        if rows:
+            yield from split(pl.concat(waiting, rechunk=False), sequence)
+
+    return read
+
+
+def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
+    """The clock, once for every key group: each is called, whether events came for it or not."""
+    times = (plan.clock.late_watermark, plan.clock.watermark, plan.clock.processing_time)
+    clock = BatchClock(plan.batch, *map(micros, times))
+    return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
+
+
+def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
+    """Make the function that reads a unit's rows of a slice, in the columns of the job's events."""
+    wanted = polars_schema(job.events)
+    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
+    stored = {name: kind for name, kind in wanted.items() if name not in derived}
+    made_of = {
+        root
+        for name, how in job.derived.items()
+        for root in (how.columns if isinstance(how, PartOf) else derived[name].meta.root_names())
+    }
+    names = [*stored, *sorted(made_of - stored.keys())]
+    never_null = list(dict.fromkeys([*job.key, job.event_time]))
+
+    def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
+        scan = pl.scan_parquet(unit.path)
+        there = scan.collect_schema()
+        # A column that came to the table after the file was written.
+        lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
+        rows = scan.slice(unit.offset, unit.rows).select(name for name in names if name in there)
+        frame = rows.collect().with_columns(lacking)
+        if not unit.whole:
+            time = pl.col(job.event_time)
+            if since is not None:
+                frame = frame.filter(time >= since)
+            if until is not None:
+                frame = frame.filter(time < until)
+        if derived:
+            frame = frame.with_columns(**derived)
+        frame = frame.select(
+            pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
+        )
+        lost = [name for name in never_null if frame[name].null_count()]
+        if lost:
+            raise KeyfoldError(
+                f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
+                "see that whoever wrote them fills it, then run again"
+            )
+        return frame
+
+    return read
+
+
+def _splitter(job: KeyedJob) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
+    """Make the function that cuts events into a blob a key group."""
+    group = (key_hash(job.key) % job.key_groups).cast(pl.UInt16)
+
+    def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
+        if job.combine is not None:
+            events = conform(job.combine(events), job.events, "combined events")
+        groups = events.select(group).to_series().to_numpy()
+        # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
+        order = np.argsort(groups, kind="stable")
+        ordered = events[order]
+        counts = np.bincount(groups, minlength=job.key_groups)
+        starts = np.cumsum(counts) - counts
+        there = np.flatnonzero(counts)
+        payloads = [encode(ordered.slice(starts[one], counts[one])) for one in there]
+        yield _blobs(there, [sequence] * len(there), payloads)
+
+    return split
+
+
+def _blobs(groups: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(groups), pa.int32()),
+            pa.array(sequences, pa.int64()),
+            pa.array(payloads, pa.binary()),
+        ],
+        names=BLOBS.names,
+    )

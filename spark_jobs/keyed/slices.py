@@ -1,0 +1,134 @@
+"""Cuts what a run reads into slices of event time, each of which is a batch: file layout and batch size show in no result.
+
+All events of a slice come before all those of the next, whatever files they lie in. So the watermark can follow them
+closely, state holds no more than it must, and what is late is decided by the watermark that the run began with alone.
+
+Times here are whole milliseconds since 1970, as the log of a Delta table written by Spark has them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spark_jobs.lakehouse.changes import DataFile
+
+_TOLERANCE = 0.25
+"""A slice may be so much larger or smaller than asked for, if it then cuts through fewer files."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows of a span of event time, wherever they lie.
+
+    Attributes:
+        since, until: its bounds, the first in it and the second not; None for no bound.
+        files: that hold rows of it, in order of their first event, each with whether it lies in the slice whole.
+        rows: how many there are, by estimate where a file is cut.
+    """
+
+    since: int | None
+    until: int | None
+    files: tuple[tuple[DataFile, bool], ...]
+    rows: int
+
+
+_SMALLEST = 1 << 20
+"""Slices of fewer bytes than this are not cut out of a file: a batch costs more than it."""
+
+
+def cut(
+    files: Sequence[DataFile], max_bytes: int, since: int | None = None, until: int | None = None
+) -> tuple[Slice, ...]:
+    """Cut files into slices of about `max_bytes` each, one at least; files without rows are left out.
+
+    Args:
+        files: data files, with the span of their event times.
+        max_bytes: of a slice's share of the files.
+        since, until: read only this span.
+    """
+    there = [file for file in files if file.rows and _overlaps(file, since, until)]
+    there.sort(key=lambda file: (file.first, file.last, file.path))
+    bounds = [since, *_cuts(there, max_bytes, since, until), until]
+    slices = (_slice(there, start, end) for start, end in pairwise(bounds))
+    return tuple(one for one in slices if one.files) or (Slice(since, until, (), 0),)
+
+
+def cuts_through(slices: Sequence[Slice]) -> float:
+    """How often a file is read on the whole: 1 where the table is clustered in time; more where files span slices."""
+    read = sum(len(one.files) for one in slices)
+    return read / max(1, len({file.path for one in slices for file, _ in one.files}))
+
+
+def _overlaps(file: DataFile, since: int | None, until: int | None) -> bool:
+    first, last = _span(file)
+    return (since is None or last >= since) and (until is None or first < until)
+
+
+def _span(file: DataFile) -> tuple[int, int]:
+    assert file.first is not None and file.last is not None  # noqa: S101, PT018 - a file with rows has times
+    return file.first, file.last
+
+
+def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> Slice:
+    chosen: list[tuple[DataFile, bool]] = []
+    rows = 0.0
+    for file in files:
+        if not _overlaps(file, since, until):
+            continue
+        first, last = _span(file)
+        # `last` is rounded down: the event lies less than a millisecond past it, and bounds are whole ones.
+        whole = (since is None or first >= since) and (until is None or last < until)
+        chosen.append((file, whole))
+        inside = min(last + 1, until if until is not None else last + 1) - max(
+            first, since if since is not None else first
+        )
+        rows += file.rows * inside / (last + 1 - first)
+    return Slice(since, until, tuple(chosen), round(rows))
+
+
+def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: int | None) -> list[int]:
+    """Where to cut: near equal shares, at a moment that fewest bytes of files lie across."""
+    if not files:
+        return []
+    firsts = np.array([_span(file)[0] for file in files], dtype=np.float64)
+    ends = np.array([_span(file)[1] + 1 for file in files], dtype=np.float64)
+    sizes = np.array([file.bytes for file in files], dtype=np.float64)
+    low = firsts.min() if since is None else max(firsts.min(), since)
+    high = ends.max() if until is None else min(ends.max(), until)
+
+    def before(moments: np.ndarray) -> np.ndarray:
+        """Bytes that lie before each of these moments, as if events were spread evenly over each file's span."""
+        return np.array([(sizes * np.clip((moment - firsts) / (ends - firsts), 0, 1)).sum() for moment in moments])
+
+    start, total = before(np.array([low]))[0], before(np.array([high]))[0] - before(np.array([low]))[0]
+    parts = int(min(-(-total // max_bytes), max(len(files), total // _SMALLEST)))
+    if parts <= 1:
+        return []
+    moments = np.unique(np.concatenate([firsts, ends]))
+    moments = moments[(moments > low) & (moments < high)]
+    shares = before(moments) - start
+    cuts: list[int] = []
+    for part in range(1, parts):
+        wanted = total * part / parts
+        near = np.flatnonzero(np.abs(shares - wanted) <= _TOLERANCE * total / parts)
+        if near.size:
+            across = [sizes[(firsts < moment) & (ends > moment)].sum() for moment in moments[near]]
+            moment = moments[near[int(np.argmin(across))]]
+        else:
+            moment = _where(before, low, high, wanted + start)
+        if moment > (cuts[-1] if cuts else low):
+            cuts.append(int(moment))
+    return cuts
+
+
+def _where(before: Callable[[np.ndarray], np.ndarray], low: float, high: float, wanted: float) -> float:
+    """The whole millisecond before which about so many bytes lie, by bisection."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if before(np.array([middle]))[0] < wanted:
+            low = middle
+        else:
+            high = middle
+    return high

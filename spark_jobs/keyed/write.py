@@ -1,0 +1,96 @@
+"""The sink side: workers turn emitted blobs into data files of the job's tables, and tell the driver of them in a few rows."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.keyed.codec import decode
+from spark_jobs.keyed.contract import KeyedJob, OutputTable
+from spark_jobs.keyed.operator import NEVER, TOLD, GroupTold
+from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
+from spark_jobs.lakehouse.fail_points import reached
+
+WORKED = StructType([StructField("table", StringType()), StructField("told", StringType())])
+"""What a task tells: a file of a table, or (table `#told`) the sum of what its key groups tell; as JSON."""
+
+_ROWS_A_FILE = 1_000_000
+_BYTES_A_FILE = 256 << 20
+
+
+@dataclass
+class Worked:
+    """What a batch's work came to, put together from all tasks.
+
+    Attributes:
+        files: written, by table.
+        told: the sum over all key groups.
+    """
+
+    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
+    told: GroupTold = field(default_factory=lambda: GroupTold(0, 0, NEVER, NEVER))
+
+
+def write_tables(
+    job: KeyedJob, folders: dict[str, Path]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: rows of `operator.EMITTED` in, data files written, rows of `WORKED` out.
+
+    Args:
+        job: whose tables they are.
+        folders: of its tables, by name; rows of an upsert are staged there.
+    """
+    tables = {table.name: table for table in job.tables}
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: dict[str, list[pl.DataFrame]] = {}
+        sizes: dict[str, tuple[int, int]] = {}
+        told = GroupTold(0, 0, NEVER, NEVER)
+        for batch in batches:
+            for name, payload in zip(batch.column("table").to_pylist(), batch.column("payload"), strict=True):
+                if name == TOLD:
+                    told += GroupTold.unpack(payload.as_py())
+                    continue
+                frame = decode(payload.as_buffer())
+                waiting.setdefault(name, []).append(frame)
+                rows, size = sizes.get(name, (0, 0))
+                sizes[name] = rows + frame.height, size + frame.estimated_size()
+                if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
+                    yield _told(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
+                    sizes[name] = 0, 0
+        for name, frames in waiting.items():
+            yield _told(name, _write(tables[name], folders[name], frames).model_dump())
+        reached("work: files written")
+        yield _told(TOLD, told._asdict())
+
+    return write
+
+
+def put_together(rows: Sequence[Row]) -> Worked:
+    """Read what all tasks told."""
+    worked = Worked()
+    for row in rows:
+        told: dict[str, Any] = json.loads(row["told"])
+        if row["table"] == TOLD:
+            worked.told += GroupTold(**told)
+        else:
+            worked.files.setdefault(row["table"], []).append(WrittenFile(**told))
+    return worked
+
+
+def _write(table: OutputTable, folder: Path, frames: list[pl.DataFrame]) -> WrittenFile:
+    staged = STAGED if table.mode == "upsert" else ""
+    return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
+
+
+def _told(table: str, told: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"table": table, "told": json.dumps(told)}], schema=_WORKED)
+
+
+_WORKED = pa.schema([("table", pa.string()), ("told", pa.string())])
