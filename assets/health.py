@@ -8,14 +8,13 @@ from statistics import median
 import dagster as dg
 
 from assets.metadata import table_key
-from spark_jobs.drift import find_drift
+from spark_jobs.ingest.drift import find_drift
+from spark_jobs.ingest.sources.files import list_files
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed import progress
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.sink import recent_batches
+from spark_jobs.keyed.runner import watermark
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.landing import look
 from spark_jobs.monitoring import RUN_STATISTICS, collect_statistics
 from spark_jobs.streams import Stream
 from spark_jobs.tables import count_rows
@@ -46,7 +45,7 @@ def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
             lambda instance, _: volume(_events_of_runs(instance, asset)),
         ),
         "few_events_are_late": (
-            f"At most {_MOST_LATE:.0%} of the events of the last micro-batches came too late.",
+            f"At most {_MOST_LATE:.0%} of the events of the last batches came too late.",
             lambda _, lakehouse: lateness(lakehouse, template.name),
         ),
         "watermark_keeps_up": (
@@ -109,21 +108,21 @@ def volume(events_of_runs: Sequence[int]) -> Finding:
 
 
 def lateness(lakehouse: Lakehouse, job: str) -> Finding:
-    """Whether few of the last micro-batches' events were late."""
+    """Whether few of the last batches' events were late."""
     generation = live_generation(lakehouse, job)
-    batches = recent_batches(generation) if generation else []
+    batches = generation.journal.recent() if generation else []
     events = sum(record.counts.events for record in batches)
     late = sum(record.counts.rows.get(f"late.{job}", 0) for record in batches)
     return (
         late <= _MOST_LATE * events,
-        f"{late:,} of {events:,} events of the last {len(batches)} micro-batches came late",
+        f"{late:,} of {events:,} events of the last {len(batches)} batches came late",
     )
 
 
 def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
     """Whether the watermark is near the clock."""
     generation = live_generation(lakehouse, job)
-    reached = progress.watermark(generation) if generation else None
+    reached = watermark(generation) if generation else None
     if reached is None:
         return True, "no events yet"
     behind = now - reached
@@ -133,9 +132,9 @@ def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
 def growth(lakehouse: Lakehouse, job: str) -> Finding:
     """Whether open state is about as large as it was."""
     generation = live_generation(lakehouse, job)
-    sizes = [record.totals.open_events for record in recent_batches(generation)] if generation else []
+    sizes = [record.open_events for record in generation.journal.recent()] if generation else []
     if len(sizes) <= _FEWEST_RUNS:
-        return True, f"{sizes[-1] if sizes else 0:,} events open; too few micro-batches to compare"
+        return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
     usual = median(sizes[:-1])
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
@@ -144,10 +143,9 @@ def drift(stream: Stream, landing: Path) -> Finding:
     """Whether the newest files' columns are the stream's."""
     if not landing.is_dir():
         return True, "no landing folder"
-    newest = sorted(look(landing, done_marker=stream.done_marker).files, key=lambda file: file.changed_at)[
-        -_NEWEST_FILES:
-    ]
-    found = [one for one in find_drift(stream, (Path(file.path) for file in newest)) if one.is_any]
+    files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
+    newest = sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]
+    found = [one for one in find_drift(stream, (landing / file.path for file in newest)) if one.is_any]
     told = [
         f"{one.file.name}"
         + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")
@@ -162,7 +160,7 @@ def drift(stream: Stream, landing: Path) -> Finding:
     deps=[table_key(name) for name in JOBS],
     kinds={"deltalake"},
     owners=["team:data-platform"],
-    description="What every micro-batch of every job read, wrote and kept.",
+    description="What every batch of every job read, wrote and kept.",
     metadata={
         "dagster/table_name": "monitoring.run_statistics",
         "dagster/column_schema": dg.TableSchema(
@@ -171,7 +169,7 @@ def drift(stream: Stream, landing: Path) -> Finding:
                 for name, description in (
                     ("job", "The job"),
                     ("generation", "Its generation"),
-                    ("batch", "Number of the micro-batch in the generation, from 0"),
+                    ("batch", "Number of the batch in the generation, from 0"),
                     ("written_at", "When it was written (UTC)"),
                     ("events", "Events that it read"),
                     ("rows", "Rows that it wrote to the job's own table"),

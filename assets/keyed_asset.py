@@ -7,16 +7,18 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from assets.keyed_config import KeyedRunConfig, config_for
-from assets.metadata import column_schema, last_materialization, preview, table_key, table_metadata
+from assets.metadata import batch_metadata, column_schema, last_materialization, preview, table_key, table_metadata
 from assets.plots.runs import plot_runs
 from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.journal.progress import Progress
+from spark_jobs.keyed.conservation import Conservation, check_conservation
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.records import Counts
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
-from spark_jobs.keyed.sink import Counts
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.written_rows import last_batch
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -72,8 +74,9 @@ def keyed_assets(
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
-        def tell(batch: int, counts: Counts) -> None:
-            context.log.info(f"batch {batch}: {counts.events:,} events, rows {counts.rows}")
+        def tell(progress: Progress, counts: Counts) -> None:
+            rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
+            context.log.info(f"{progress.told()}: {counts.events:,} events; rows: {rows}")
 
         config = config_type(**context.op_execution_context.op_config)
         moment, replay = config.moment(), config.replay()
@@ -81,15 +84,19 @@ def keyed_assets(
         options = RunOptions(on_batch=tell)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         summary = run_job(spark, lakehouse, job, mode=config.mode, replay=replay, advance_to=moment, options=options)
+        for warning in summary.warnings:
+            context.log.warning(warning)
         if replay is not None:
             _tell_of_branch(context, lakehouse, job, summary, replay.branch)
             return
         plots = _plots(context, lakehouse, template.name, plot)
+        batch = last_batch(lakehouse, job.name)
         for table in job.tables:
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
                 metadata={
-                    **table_metadata(lakehouse.table(table.name), before[table.name]),
+                    **table_metadata(lakehouse.table(table.name)),
+                    **batch_metadata(summary.generation, batch, before[table.name]),
                     **_column_lineage(job, tables.get(table.name)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
                     **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
@@ -105,7 +112,8 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=table_key(template.name),
         name="no_event_is_lost",
-        description="Events read = events in outputs + in open state + late, counted anew from tables and state store.",
+        description="Events read, by the event table's log = events in outputs + in open state + late, counted anew from "
+        "tables and state store = events that reached a step, by the journal.",
         blocking=True,
         pool=f"job_{template.name}",
     )
@@ -116,10 +124,10 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             passed=found.balanced,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=f"{found.events_read:,} events read {'=' if found.balanced else '≠'} {found.in_outputs:,} in "
-            f"outputs + {found.open_events:,} open + {found.late:,} late",
+            description=_balance(found),
             metadata={
                 "events_read": found.events_read,
+                "journalled": found.journalled,
                 "in_outputs": found.in_outputs,
                 "open_events": found.open_events,
                 "late": found.late,
@@ -127,6 +135,17 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
         )
 
     return no_event_is_lost
+
+
+def _balance(found: Conservation) -> str:
+    if found.is_empty:
+        return "nothing was read yet, so there is nothing to compare"
+    kept = found.in_outputs + found.open_events + found.late
+    return (
+        f"{found.events_read:,} events read {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
+        f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
+        f"{found.journalled:,} in the journal"
+    )
 
 
 def _build(template: JobTemplate, config: KeyedRunConfig, lakehouse: Lakehouse) -> KeyedJob:
@@ -214,4 +233,9 @@ def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataVa
         "batches": dg.MetadataValue.int(len(summary.batch_seconds)),
         "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
         "seconds": dg.MetadataValue.float(round(summary.seconds, 2)),
+        **({"warnings": dg.MetadataValue.md(_as_list(summary.warnings))} if summary.warnings else {}),
     }
+
+
+def _as_list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

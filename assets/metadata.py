@@ -1,6 +1,7 @@
 """What the assets tell Dagster about their tables: columns, places, counts, and a few rows to look at."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
@@ -49,25 +50,63 @@ def column_schema(schema: pa.Schema, descriptions: Mapping[str, str]) -> dg.Tabl
     )
 
 
-TABLE_VERSION = "table_version"
-"""Metadata: the Delta version of the table once the run had written it."""
-SINCE_VERSION = "since_version"
-"""Metadata: the version before the run's rows, that of the materialization before; it is not there for the first."""
+GENERATION = "keyfold/generation"
+"""Metadata: the generation whose table it is."""
+BATCH = "keyfold/batch"
+"""Metadata: the newest batch of the generation once the run was over."""
+SINCE_BATCH = "keyfold/since_batch"
+"""Metadata: the newest batch that the materialization before told of; it is not there for a generation's first."""
 
 
-def table_metadata(path: Path, before: dg.AssetMaterialization | None = None) -> dict[str, dg.MetadataValue]:
-    """Row count, place, version and a preview of a Delta table, read from its log and at most ten of its rows.
+@dataclass(frozen=True)
+class MadeBatches:
+    """Batches that a materialization tells of: its own run's, and those that nobody has told of.
+
+    The others are of runs that broke off and of the command line's; checks must see their rows too.
+
+    Attributes:
+        generation: of the job.
+        since: the last batch before them.
+        until: the last of them.
+    """
+
+    generation: str
+    since: int
+    until: int
+
+
+def batch_metadata(
+    generation: str, batch: int | None, before: dg.AssetMaterialization | None
+) -> dict[str, dg.MetadataValue]:
+    """What a materialization says of the batches that made it.
 
     Args:
-        path: of the table.
-        before: the materialization before this one.
+        generation: of the job.
+        batch: its newest one.
+        before: the table's materialization before this one.
     """
-    told = before.metadata if before is not None else {}
-    since = told.get(TABLE_VERSION)
-    is_same_table = "dagster/uri" in told and told["dagster/uri"].value == path.as_uri()
+    earlier = before.metadata if before is not None else {}
+    is_same = GENERATION in earlier and earlier[GENERATION].value == generation
     return {
-        **({SINCE_VERSION: since} if since is not None and is_same_table else {}),
-        TABLE_VERSION: dg.MetadataValue.int(DeltaTable(str(path)).version()),
+        GENERATION: dg.MetadataValue.text(generation),
+        **({BATCH: dg.MetadataValue.int(batch)} if batch is not None else {}),
+        **({SINCE_BATCH: earlier[BATCH]} if is_same and BATCH in earlier else {}),
+    }
+
+
+def made_batches(made: dg.AssetMaterialization | None) -> MadeBatches | None:
+    """The batches that a materialization tells of, None for a generation's first: it tells of the whole table."""
+    told = made.metadata if made is not None else {}
+    if not {GENERATION, BATCH, SINCE_BATCH} <= told.keys():
+        return None
+    generation, since, until = (str(told[name].value) for name in (GENERATION, SINCE_BATCH, BATCH))
+    return MadeBatches(generation, int(since), int(until))
+
+
+def table_metadata(path: Path) -> dict[str, dg.MetadataValue]:
+    """Row count, place, version and a preview of a Delta table, read from its log and at most ten of its rows."""
+    return {
+        "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
         "dagster/uri": dg.MetadataValue.text(path.as_uri()),
         "preview": dg.MetadataValue.md(preview(path)),

@@ -1,50 +1,81 @@
 """The Great Expectations suites, each on its table: on what a run wrote, or on all of it where that is asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from importlib import import_module
+from pathlib import Path
 
 import dagster as dg
 from great_expectations.expectations import Expectation
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from assets.metadata import SINCE_VERSION, last_materialization, table_key
+from assets.metadata import last_materialization, made_batches, table_key
 from dagster_project.checks import Read, Scope, gx_checks
 from dagster_project.data_docs import DataDocs
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import OutputTable
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.tables import files_written_since
+from spark_jobs.written_rows import files_written
 
 _CHECKED_ELSEWHERE = {"long_rides"}
 """Its rows are rows of `ride_summaries`."""
 
-TABLES = [
-    table.name
+_TABLES = [
+    (template.name, table)
     for template in JOBS.values()
     for table in build_job(template).tables
     if table.name != f"late.{template.name}" and table.name not in _CHECKED_ELSEWHERE
 ]
+
+TABLES = [table.name for _, table in _TABLES]
 """Every table that a job writes, but for its late events, which are as they came."""
 
+_BATCH_COLUMN, _RANK_COLUMN = "_keyfold_batch", "_keyfold_rank"
 
-def read_table(table: str) -> Read:
-    """A function that reads a table of the lakehouse with the run's own session."""
+
+def read_table(job: str, table: OutputTable) -> Read:
+    """A function that reads a table of a job with the run's own session."""
+    name, key = table.name, table.key
 
     def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> DataFrame | None:
         spark: SparkSession = context.resources.spark
         lakehouse: Lakehouse = context.resources.lakehouse
-        path = lakehouse.table(table)
+        path = lakehouse.table(name)
         whole = spark.read.format("delta").load(str(path))
         if scope is Scope.FULL:
             return whole
-        made = last_materialization(context.instance, table_key(table))
-        since = made.metadata.get(SINCE_VERSION) if made is not None else None
-        files = files_written_since(path, int(str(since.value))) if since is not None else None
-        if files is None:
+        made = made_batches(last_materialization(context.instance, table_key(name)))
+        if made is None:
             return None
-        return spark.read.schema(whole.schema).parquet(*files) if files else whole.limit(0)
+        files = files_written(lakehouse, job, name, made.generation, made.since, made.until)
+        return None if files is None else rows_written(spark, whole.schema, files, key)
 
     return read
+
+
+def rows_written(
+    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Path]], key: Sequence[str]
+) -> DataFrame:
+    """The rows of files that batches wrote; of a table with a key, what each key came to in the last of them.
+
+    Args:
+        spark: reads them.
+        schema: of the table.
+        files: by batch.
+        key: of an upsert table, empty for one that is appended to.
+    """
+    read = spark.read.schema(schema)
+    if not files:
+        return spark.createDataFrame([], schema)
+    if not key or len(files) == 1:
+        return read.parquet(*(str(path) for paths in files.values() for path in paths))
+    batches = [read.parquet(*map(str, paths)).withColumn(_BATCH_COLUMN, F.lit(batch)) for batch, paths in files.items()]
+    newest_first = Window.partitionBy(*key).orderBy(F.desc(_BATCH_COLUMN))
+    ranked = reduce(DataFrame.unionByName, batches).withColumn(_RANK_COLUMN, F.row_number().over(newest_first))
+    return ranked.where(F.col(_RANK_COLUMN) == 1).drop(_BATCH_COLUMN, _RANK_COLUMN)
 
 
 def expectations_of(table: str) -> Mapping[str, Expectation]:
@@ -60,11 +91,11 @@ def data_docs(context: dg.AssetCheckExecutionContext) -> DataDocs:
 
 SUITES = [
     gx_checks(
-        table_key(table),
-        expectations_of(table),
-        read_table(table),
+        table_key(table.name),
+        expectations_of(table.name),
+        read_table(job, table),
         required_resource_keys={"spark", "lakehouse"},
         data_docs=data_docs,
     )
-    for table in TABLES
+    for job, table in _TABLES
 ]

@@ -1,6 +1,6 @@
-"""Run statistics as a table: what every micro-batch of every job read, wrote and kept, from the jobs' own records.
+"""Run statistics as a table: what every batch of every job read, wrote and kept, from the jobs' journals.
 
-A job keeps the records of its last hundred micro-batches; here they stay.
+A journal keeps the records of its last hundred batches at least; here they stay.
 """
 
 from pathlib import Path
@@ -10,7 +10,6 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.sink import recent_batches
 from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
 from spark_jobs.streams import TIMESTAMP
 
@@ -29,7 +28,7 @@ RUN_STATISTICS = pa.schema(
 
 
 def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
-    """Add the micro-batches that are new to `monitoring.run_statistics`; gives their number.
+    """Add the batches that are new to `monitoring.run_statistics`; gives their number.
 
     Each job's newest batch is kept with the commit, so that one that is told twice is there once.
     """
@@ -44,7 +43,7 @@ def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
     if generation is None:
         return 0
     done = DeltaTable(str(table)).transaction_version(generation.identity)
-    records = [record for record in recent_batches(generation) if done is None or record.batch > done]
+    records = [record for record in generation.journal.recent() if done is None or record.batch > done]
     if not records:
         return 0
     late = f"late.{job}"
@@ -53,13 +52,14 @@ def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
             "job": job,
             "generation": generation.name,
             "batch": [record.batch for record in records],
-            "written_at": [record.written_at for record in records],
+            "written_at": [record.finished_at for record in records],
             "events": [record.counts.events for record in records],
             "rows": [record.counts.rows.get(job, 0) for record in records],
             "late": [record.counts.rows.get(late, 0) for record in records],
             "open_events": [record.totals.open_events for record in records],
-        }
-    ).with_columns(pl.col("written_at").str.to_datetime(time_unit="us", time_zone="UTC"))
+        },
+        schema_overrides={"written_at": pl.Datetime("us", "UTC")},
+    )
     commit = CommitProperties(app_transactions=[Transaction(generation.identity, records[-1].batch)])
     rows.write_delta(str(table), mode="append", delta_write_options={"commit_properties": commit})
     return len(records)

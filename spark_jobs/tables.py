@@ -7,7 +7,6 @@ from typing import Literal, TextIO
 
 import polars as pl
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from rich.console import Console
 from rich.table import Table
 
@@ -20,16 +19,6 @@ _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
 def count_rows(path: Path) -> int:
     """The number of rows of a Delta table, from its log alone."""
     return DeltaTable(str(path)).count()
-
-
-def files_written_since(path: Path, version: int) -> list[str] | None:
-    """The files of a Delta table's rows that later versions than this wrote; None where its log no longer says."""
-    table = DeltaTable(str(path))
-    try:
-        before = DeltaTable(str(path), version=version)
-    except DeltaError:
-        return None
-    return sorted({*table.file_uris()} - {*before.file_uris()})
 
 
 def read_batches(path: Path, limit: int | None = None) -> Iterator[pl.DataFrame]:

@@ -4,16 +4,19 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.progress import Progress
 
 
 def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
@@ -30,7 +33,7 @@ def failures() -> Iterator[None]:
     try:
         yield
     except KeyfoldError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 
@@ -44,19 +47,30 @@ def usage_faults() -> Iterator[None]:
 
 
 @contextmanager
-def progress_of(what: str) -> Iterator[Callable[[int], None]]:
+def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
     """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[told]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda events: progress.advance(task, events)
+    with Bar(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None, told="planning")
+
+        def tell(progress: Progress) -> None:
+            bar.update(task, total=max(progress.total, 1), completed=progress.done, told=progress.told())
+
+        yield tell
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print what people should know of on standard error, a line each."""
+    for warning in warnings:
+        Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
 
 
 def stop_on_signal() -> threading.Event:
