@@ -22,12 +22,19 @@ class Answers(Protocol):
         ...
 
 
-class AnswersInMemory(dict[str, str]):
+class AnswersInMemory:
     """Answers as long as a process lives, for the harness."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str] = {}
+
+    def get(self, key: str) -> str | None:
+        """The answer that was kept under a key, None where there is none."""
+        return self._kept.get(key)
 
     def keep(self, key: str, answer: str) -> None:
         """Keep an answer."""
-        self[key] = answer
+        self._kept[key] = answer
 
 
 class AnswersInFiles:

@@ -1,5 +1,6 @@
 """The query: Spark runs one batch a plan, in the journal's order, and the driver makes done records and commits of them."""
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -165,6 +166,14 @@ def make_done(job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: 
         next_deadline=None if worked.told.deadline == NEVER else moment(worked.told.deadline),
         next_stale_at=None if worked.told.stale_at == NEVER else moment(worked.told.stale_at),
     )
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Py4j logs every exception that goes through it as an error; the one that ends a run is none."""
+    return not (record.exc_info and isinstance(record.exc_info[1], _NoneLeft))
+
+
+logging.getLogger("py4j.clientserver").addFilter(_is_worth_saying)
 
 
 class _NoneLeft(Exception):

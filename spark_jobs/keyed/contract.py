@@ -121,7 +121,8 @@ class KeyedJob:
         output: columns of the main table.
         step: the pure function `(state, events, clock) -> Step`.
         combine: optional, associative `(events) -> events` applied to parts of a batch before the shuffle;
-            late rows of such a job are combined rows.
+            late rows of such a job are combined rows. The time of a combined row is that of its newest event: an older
+            one would make it late.
         event_count: how many events of the event table the rows of an `events` frame stand for; says more than their
             number only where `combine` joins some.
         step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).

@@ -119,7 +119,8 @@ class KeyGroupProcessor(StatefulProcessor):
         if not payloads and not is_due:
             yield Row(table=TOLD, payload=GroupTold(0, 0, deadline, stale_at).pack())
             return
-        state = decode(self._state.get()[0]) if kept else no_state(job)
+        stored = self._state.get() if kept else None
+        state = decode(stored[0]) if stored else no_state(job)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         called = self._call(group, state, events, clock)
         for table, frame in called.tables.items():

@@ -60,7 +60,7 @@ def write_tables(
                 frame = decode(payload.as_buffer())
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
-                sizes[name] = rows + frame.height, size + frame.estimated_size()
+                sizes[name] = rows + frame.height, size + int(frame.estimated_size())
                 if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
                     yield _told(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
                     sizes[name] = 0, 0

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
-import pyarrow.compute as pc
+import polars as pl
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -171,9 +171,8 @@ def _from_footer(path: Path, time: str) -> tuple[int, datetime | None, datetime 
     """What the log does not say stands in the file itself."""
     with pq.ParquetFile(path) as file:
         rows = file.metadata.num_rows
-        times = file.read([time], use_threads=False).column(0)
-    span = pc.min_max(times).as_py()
-    return rows, span["min"], span["max"]
+        times = pl.Series(pl.from_arrow(file.read([time], use_threads=False).column(0)))
+    return rows, cast(datetime | None, times.min()), cast(datetime | None, times.max())
 
 
 def _parsed(text: str | None) -> datetime | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
 from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
@@ -40,7 +40,9 @@ def append_files(table: Path, files: Sequence[WrittenFile], application: str, ba
     if not files or _has_taken(delta, application, batch):
         return
     now = time.time_ns() // 1_000_000
-    actions = [AddAction(file.path, file.bytes, {}, now, True, _statistics(file)) for file in files]
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.bytes, {}, now, True, _statistics(file)) for file in files
+    ]
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=_once(application, batch)
     )

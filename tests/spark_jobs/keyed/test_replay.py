@@ -24,11 +24,11 @@ def clicked(lakehouse):
     clicks(("ann", 0), ("ann", 4), ("bob", 12), ("ann", 31)).write_delta(str(lakehouse.events("clicks")))
 
 
-def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(spark, lakehouse, clicked):
-    run_job(spark, lakehouse, windows(), advance_to=minutes(60))
+def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_spark, lakehouse, clicked):
+    run_job(without_spark, lakehouse, windows(), advance_to=minutes(60))
     live = rows(lakehouse, "windows")
     summary = run_job(
-        spark,
+        without_spark,
         lakehouse,
         windows(),
         mode="replay",
@@ -38,20 +38,20 @@ def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(spark, la
     assert summary.counts.events == 2
     assert rows(lakehouse, "windows@what-if") == [("ann", START, 1), ("bob", minutes(10), 1)]
     assert rows(lakehouse, "windows") == live
-    assert run_job(spark, lakehouse, windows()).generation == "generation-0001"
+    assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
 
 
-def test_a_replay_of_the_same_branch_starts_over(spark, lakehouse, clicked):
+def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, clicked):
     for _ in range(2):
-        run_job(spark, lakehouse, windows(), mode="replay", replay=Replay("again"), advance_to=minutes(60))
+        run_job(without_spark, lakehouse, windows(), mode="replay", replay=Replay("again"), advance_to=minutes(60))
     assert rows(lakehouse, "windows@again") == [("ann", START, 2), ("ann", minutes(30), 1), ("bob", minutes(10), 1)]
     assert "windows" not in lakehouse.tables()
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "UPPER", "x" * 65])
-def test_a_branch_needs_a_name_that_is_no_path(spark, lakehouse, clicked, name):
+def test_a_branch_needs_a_name_that_is_no_path(without_spark, lakehouse, clicked, name):
     with pytest.raises(KeyfoldError, match="branch"):
-        run_job(spark, lakehouse, windows(), mode="replay", replay=Replay(name))
+        run_job(without_spark, lakehouse, windows(), mode="replay", replay=Replay(name))
 
 
 def test_a_range_that_holds_nothing_is_refused():
@@ -59,6 +59,6 @@ def test_a_range_that_holds_nothing_is_refused():
         Replay("none", since=minutes(5), until=minutes(5))
 
 
-def test_other_modes_take_no_branch(spark, lakehouse, clicked):
+def test_other_modes_take_no_branch(without_spark, lakehouse, clicked):
     with pytest.raises(KeyfoldError, match="a replay needs a branch"):
-        run_job(spark, lakehouse, windows(), replay=Replay("x"))
+        run_job(without_spark, lakehouse, windows(), replay=Replay("x"))

@@ -42,7 +42,8 @@ def windows_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Ste
 
 
 def sum_clicks(events: pl.DataFrame) -> pl.DataFrame:
-    return events.group_by("user", pl.col("at").dt.truncate("10m")).agg(pl.col("clicks").sum())
+    window = pl.col("at").dt.truncate("10m").alias("window")
+    return events.group_by("user", window).agg(pl.col("at").max(), pl.col("clicks").sum()).drop("window")
 
 
 def windows(**changes) -> KeyedJob:
