@@ -4,7 +4,8 @@ It needs no Spark. Each op holds the pool of what writes its tables, so that it 
 that runs from the command line is left alone until the next night. What is safe to delete: `spark_jobs.maintenance`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from pydantic import Field
 from assets.metadata import table_key
 from dagster_project.schedules import schedule_of
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import ingest_journal
 from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
+from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import RETENTION, Maintained, maintain
 from spark_jobs.streams import Stream
 
@@ -58,10 +61,20 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
     def maintain_stream(
         context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
     ) -> None:
-        tables = {
-            f"events.{stream.name}": lakehouse.events(stream.name),
-            f"quarantine.{stream.name}": lakehouse.quarantine(stream.name),
-        }
+        batches = ingest_journal(lakehouse, stream.name).recent()
+        tables = (
+            _Table(
+                f"events.{stream.name}",
+                lakehouse.events(stream.name),
+                [done.tables.get("events", ()) for done in batches],
+                stream.event_time,
+            ),
+            _Table(
+                f"quarantine.{stream.name}",
+                lakehouse.quarantine(stream.name),
+                [done.tables.get("quarantine", ()) for done in batches],
+            ),
+        )
         # No lock: whoever writes these only appends, which does not clash.
         _maintain(context, config, lakehouse, tables)
 
@@ -80,26 +93,47 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             with exclusive(lakehouse.job(template.name), f"job {template.name}"):
                 # Under the lock: a full refresh puts other tables in their place.
                 generation = live_generation(lakehouse, template.name)
-                tables = {} if generation is None else _tables(generation.folder / "tables")
-                _maintain(context, config, lakehouse, tables)
+                _maintain(context, config, lakehouse, _tables(generation) if generation else ())
         except KeyfoldError as busy:
             context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")
 
     return maintain_job
 
 
-def _tables(folder: Path) -> dict[str, Path]:
-    return {path.name: path for path in sorted(folder.glob("*"))}
+@dataclass(frozen=True)
+class _Table:
+    """A table to be cared for; `written` and `time` as `maintain` takes them."""
+
+    name: str
+    path: Path
+    written: Sequence[Sequence[WrittenFile]]
+    time: str | None = None
+
+
+def _tables(generation: Generation) -> list[_Table]:
+    batches = generation.journal.recent()
+    return [
+        _Table(path.name, path, [done.tables.get(path.name, ()) for done in batches])
+        for path in sorted((generation.folder / "tables").glob("*"))
+    ]
 
 
 def _maintain(
-    context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: Lakehouse, tables: Mapping[str, Path]
+    context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: Lakehouse, tables: Sequence[_Table]
 ) -> None:
-    for name, path in tables.items():
-        if not is_table(path):
+    for table in tables:
+        name = table.name
+        if not is_table(table.path):
             context.log.info(f"{name} is not there yet")
             continue
-        done = maintain(lakehouse, path, timedelta(days=config.retention_days))
+        done = maintain(
+            lakehouse,
+            name,
+            table.path,
+            timedelta(days=config.retention_days),
+            time=table.time,
+            written=table.written,
+        )
         if done.not_deleted:
             context.log.warning(f"{name}: no file was deleted: {done.not_deleted}")
         if done.kept_for:

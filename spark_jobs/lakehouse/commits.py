@@ -10,12 +10,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
 from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
 from spark_jobs.lakehouse.files import sync_folder
+
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""For what is done beside runs: checkpoints of the log and its clean-up come with the tables' own commits."""
 
 _FEW_ROWS = 200_000
 _SMALL_TABLE = 256 << 20
@@ -82,6 +85,27 @@ def merge_files(
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
     else:
         _merge_by_spark(spark, table, files, same_key, application, batch)
+    _make_durable(delta, table)
+
+
+def replace_files(table: Path, gone: Sequence[tuple[str, int]], files: Sequence[WrittenFile]) -> None:
+    """Put written files in the place of others that hold the same rows: who reads the table's additions sees nothing new.
+
+    Args:
+        table: an existing Delta table.
+        gone: path below the table's folder, and size, of files that it consists of; they stay on disk.
+        files: in its folder, with the rows of those.
+    """
+    delta = DeltaTable(str(table))
+    now = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.bytes, {}, now, False, _statistics(file)) for file in files
+    ]
+    actions += [RemoveAction(path, False, now, size, {}) for path, size in gone]
+    properties = CommitProperties(custom_metadata={"keyfold": "files joined"})
+    delta.create_write_transaction(
+        actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
+    )
     _make_durable(delta, table)
 
 

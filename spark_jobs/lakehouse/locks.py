@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
@@ -22,3 +22,15 @@ def exclusive(folder: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             raise KeyfoldError(f"{what} is already running on {folder}; wait for that run or stop it") from None
         yield
+
+
+def is_held(folder: Path) -> bool:
+    """Whether some run holds a folder's lock now; whoever asks for it in that very moment may be told that one does."""
+    try:
+        with open(folder / ".lock", "rb") as file:
+            flock(file, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

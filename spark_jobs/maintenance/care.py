@@ -1,0 +1,167 @@
+"""One table's care: its small files are joined, then those that nobody needs are deleted."""
+
+import json
+import math
+import os
+import time as clock
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.data_files import STAGED, WrittenFile
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.maintenance.joining import join_small_files
+from spark_jobs.maintenance.readers import Reader, readers
+
+RETENTION = timedelta(days=7)
+"""Delta's own default."""
+
+_MARGIN = timedelta(hours=1)
+"""For clocks that differ, and for a join that began before a version and was committed after it."""
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What was done to a table.
+
+    Attributes:
+        files_before, files_after: that the table consists of.
+        bytes_before, bytes_after: of all data files on disk, those of older versions too.
+        deleted: files that were deleted.
+        retention: how far back files were kept.
+        kept_for: the job for which they were kept longer than was asked for.
+        not_deleted: why nothing was deleted, where something stood in the way.
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    deleted: int
+    retention: timedelta
+    kept_for: str | None = None
+    not_deleted: str | None = None
+
+
+def maintain(
+    lakehouse: Lakehouse,
+    name: str,
+    table: Path,
+    retention: timedelta = RETENTION,
+    *,
+    time: str | None = None,
+    written: Sequence[Sequence[WrittenFile]] = (),
+) -> Maintained:
+    """Join a table's small files, then delete those that nobody needs any more.
+
+    Only appends may go on meanwhile: of an upsert and this, one would fail. Hold the job's lock.
+
+    Args:
+        lakehouse: where the jobs are that read the table.
+        name: of the table in plans, `events.<stream>` or a job's.
+        table: its folder.
+        retention: files that it has replaced are kept for so long, and longer while a job has yet to read them.
+        time: of an event table, the column of times by which its files are put in order.
+        written: its files by the done records that are kept of whoever writes it, oldest first.
+    """
+    before = DeltaTable(str(table))
+    files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(table)
+    join_small_files(table, time)
+    reached("maintenance: files joined")
+    deleted, kept_for, obstacle = 0, None, None
+    try:
+        kept, kept_for, versions = _kept(lakehouse, name, table, retention)
+        deleted = _delete(table, kept, versions, _paths(written[-1:]))
+        deleted += _delete_staged(table, retention, _paths(written))
+        retention = max(retention, kept)
+    except (KeyfoldError, DeltaError) as error:
+        obstacle = str(error)
+    reached("maintenance: files deleted")
+    return Maintained(
+        files_before=files_before,
+        files_after=len(DeltaTable(str(table)).file_uris()),
+        bytes_before=bytes_before,
+        bytes_after=_bytes_on_disk(table),
+        deleted=deleted,
+        retention=retention,
+        kept_for=kept_for,
+        not_deleted=obstacle,
+    )
+
+
+def _kept(
+    lakehouse: Lakehouse, name: str, table: Path, retention: timedelta
+) -> tuple[timedelta, str | None, list[int]]:
+    """How far back files are needed, for whom where that is longer than asked for, and versions to keep whole."""
+    latest = DeltaTable(str(table)).version()
+    behind = [reader for reader in readers(lakehouse, name, table) if reader.version <= latest]
+    if not behind:
+        return retention, None, []
+    first = min(behind, key=lambda reader: reader.version)
+    needed = datetime.now(UTC) - _committed_at(table, first) + _MARGIN
+    whole = sorted({reader.version for reader in behind})
+    return (needed, first.name, whole) if needed > retention else (retention, None, whole)
+
+
+def _delete(table: Path, kept: timedelta, versions: list[int], named: set[str]) -> int:
+    """Delete what no version that is kept consists of, unless a done record names it: the table may yet take that."""
+    found = DeltaTable(str(table)).vacuum(
+        retention_hours=math.ceil(kept / timedelta(hours=1)),
+        dry_run=True,  # that is to say: say which; the two commits of a VACUUM are of use to nobody
+        full=True,  # else files whose removal an old checkpoint has forgotten would stay for ever
+        keep_versions=versions or None,
+        enforce_retention_duration=kept >= RETENTION,
+    )
+    gone = [path for path in found if path not in named]
+    for path in gone:
+        (table / path).unlink(missing_ok=True)
+    if gone:
+        sync_folder(table)
+    return len(gone)
+
+
+def _delete_staged(table: Path, retention: timedelta, named: set[str]) -> int:
+    """Delete rows that waited to be merged and that no done record knows (any more)."""
+    oldest = clock.time() - retention.total_seconds()
+    old = [
+        path
+        for path in (table / STAGED).glob("*.parquet")
+        if path.relative_to(table).as_posix() not in named and path.stat().st_mtime < oldest
+    ]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _paths(written: Sequence[Sequence[WrittenFile]]) -> set[str]:
+    return {file.path for files in written for file in files}
+
+
+def _committed_at(table: Path, reader: Reader) -> datetime:
+    log = table / "_delta_log" / f"{reader.version:020d}.json"
+    try:
+        for line in log.read_text(encoding="utf-8").splitlines():
+            if info := json.loads(line).get("commitInfo"):
+                milliseconds = info.get("inCommitTimestamp") or info["timestamp"]
+                return datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return datetime.fromtimestamp(log.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        raise KeyfoldError(
+            f"{reader.name} has read to before version {reader.version}, whose log entry is gone: it cannot go on; "
+            "run it with --full-refresh, or remove its folder if it is no more"
+        ) from None
+
+
+def _bytes_on_disk(table: Path) -> int:
+    total = 0
+    for parent, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if name != "_delta_log"]
+        total += sum(os.path.getsize(os.path.join(parent, name)) for name in names if not name.startswith("."))
+    return total

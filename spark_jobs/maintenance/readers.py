@@ -1,0 +1,70 @@
+"""Which versions of an event table keyed jobs have yet to read, from their journals."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.keyed.checkpoint import finished_batch
+from spark_jobs.keyed.generations import Generation, live_generation_name
+from spark_jobs.lakehouse import Lakehouse, read_json
+from spark_jobs.lakehouse.locks import is_held
+from spark_jobs.lakehouse.tables import table_id
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A generation of a job that reads a table, and the first version that it may yet have to open files of."""
+
+    name: str
+    version: int
+
+
+def readers(lakehouse: Lakehouse, name: str, table: Path) -> Iterator[Reader]:
+    """The generations that read a table and have begun to.
+
+    Of a job's generations the live one counts, and a newer one that is being filled; a newer one that nobody fills is
+    what a refresh that died has left, and nobody will ever go on with it.
+
+    Args:
+        lakehouse: where the jobs are.
+        name: of the table in plans, `events.<stream>`.
+        table: its folder.
+
+    Raises:
+        KeyfoldError: a journal cannot be read.
+    """
+    identity = table_id(table)
+    for folder in sorted(lakehouse.home.glob("jobs/*/generation-*")):
+        live = live_generation_name(lakehouse, folder.parent.name)
+        is_old = live is not None and folder.name < live
+        is_dead = live is not None and folder.name > live and not is_held(folder.parent)
+        if is_old or is_dead or not (folder / "generation.json").exists():
+            continue
+        generation = Generation(folder, read_json(folder / "generation.json"))
+        # Of another table of that name, or of an earlier form of Keyfold: it is not gone on with either.
+        if generation.record.get("input_ids", {}).get(name) != identity:
+            continue
+        version = _first_version_needed(generation, name)
+        if version is not None:
+            yield Reader(f"job {folder.parent.name}, {folder.name}", version)
+
+
+def _first_version_needed(generation: Generation, name: str) -> int | None:
+    """None where nothing older than the table as it is now will be read.
+
+    A batch that Spark has not finished is worked on again, done or not: what counts is where its run began.
+    """
+    journal, done = generation.journal, generation.journal.last_done()
+    if done is None:
+        following = 0
+    elif finished_batch(generation.checkpoint) == done.batch:
+        following = done.batch + 1
+    else:
+        following = done.batch
+    before = journal.done(following - 1) if following else None
+    position = before.positions.get(name) if before else None
+    if position is not None:
+        return position + 1
+    # In a generation's first run the whole of one version is read.
+    plan = journal.plan(following)
+    return next((one.version for one in plan.inputs if one.table == name), None) if plan else None
