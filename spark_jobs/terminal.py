@@ -24,7 +24,7 @@ def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         print(json.dumps(summary, default=_as_json))
     else:
-        Console().print(text, highlight=False, soft_wrap=True)
+        Console().print(escape(text), highlight=False, soft_wrap=True)
 
 
 @contextmanager
