@@ -12,29 +12,19 @@ import pytest
 
 from assets import health
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.monitoring import collect_statistics
 from spark_jobs.streams import METRICS, RIDE_POINTS, WEATHER
+from tests.made_generations import NOW, put_done, put_generation
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 JOB = RIDE_SUMMARIES.name
 
 
 def batches(lakehouse: Lakehouse, *records: tuple[int, int, int], first: int = 0) -> None:
-    """Records of micro-batches of (events, late, open events after it)."""
-    folder = lakehouse.job(JOB) / "generation-0001"
-    write_json(folder / "generation.json", {"job": JOB, "identity": "abc"})
-    write_json(lakehouse.job(JOB) / "current.json", {"generation": folder.name})
+    """Records of batches of (events, late, open events after it)."""
+    generation = put_generation(lakehouse, JOB)
     for number, (events, late, still_open) in enumerate(records, first):
-        counts = {"events": events, "rows": {JOB: 1, f"late.{JOB}": late}, "open_events": still_open}
-        record = {"batch": counts, "totals": counts, "written_at": NOW.isoformat()}
-        write_json(folder / "batches" / f"{number:09d}.json", record)
-
-
-def watermark(lakehouse: Lakehouse, moment: datetime) -> None:
-    commits = lakehouse.job(JOB) / "generation-0001" / "checkpoint" / "commits"
-    commits.mkdir(parents=True)
-    (commits / "0").write_text(f'v1\n{{"nextBatchWatermarkMs":{round(moment.timestamp() * 1000)}}}')
+        put_done(generation, number, events=events, rows={JOB: 1, f"late.{JOB}": late}, open_events=still_open)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +46,12 @@ def test_many_late_events_are_told(lakehouse):
     batches(lakehouse, (100, 4, 0))
     assert health.lateness(lakehouse, JOB)[0]
     batches(lakehouse, (100, 6, 0))
-    assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 micro-batches came late")
+    assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 batches came late")
 
 
 def test_event_time_far_behind_the_clock_is_told(lakehouse):
     assert health.lag(lakehouse, JOB, NOW) == (True, "no events yet")
-    batches(lakehouse, (1, 0, 0))
-    watermark(lakehouse, NOW - timedelta(hours=26))
+    put_done(put_generation(lakehouse, JOB), 0, events=1, watermark=NOW - timedelta(hours=26))
     assert health.lag(lakehouse, JOB, NOW)[0]
     late, text = health.lag(lakehouse, JOB, NOW + timedelta(minutes=6))
     assert not late
@@ -125,7 +114,8 @@ def test_statistics_are_collected_once_each(lakehouse):
 
 
 def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):
-    batches(lakehouse, (100, 50, 0))
+    now = datetime.now(UTC)
+    put_done(put_generation(lakehouse, JOB), 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [dg.AssetSpec(JOB), health.health_checks(RIDE_SUMMARIES)],

@@ -17,7 +17,8 @@ from assets.plots.weather import plot_averages
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import empty
-from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.lakehouse import Lakehouse
+from tests.made_generations import put_done, put_generation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOURS = [START + timedelta(hours=hour) for hour in range(48)]
@@ -25,13 +26,11 @@ HOURS = [START + timedelta(hours=hour) for hour in range(48)]
 
 def put(lakehouse: Lakehouse, job: str, **tables: pl.DataFrame) -> None:
     """A generation of a job with tables; those not given are empty."""
-    folder = lakehouse.job(job) / "generation-0001"
-    write_json(folder / "generation.json", {"job": job})
-    write_json(lakehouse.job(job) / "current.json", {"generation": "generation-0001"})
+    generation = put_generation(lakehouse, job)
     for table in build_job(JOBS[job]).tables:
-        (folder / "tables").mkdir(exist_ok=True)
+        generation.table(table.name).parent.mkdir(exist_ok=True)
         rows = tables.get(table.name, empty(table.schema))
-        rows.select(table.schema.names).write_delta(str(folder / "tables" / table.name))
+        rows.select(table.schema.names).write_delta(str(generation.table(table.name)))
 
 
 def pixels(value: Any) -> np.ndarray:
@@ -110,9 +109,6 @@ def test_empty_tables_give_no_plot(lakehouse, job, plot):
 def test_throughput_and_state_are_drawn_of_the_batches_there_were(lakehouse):
     assert plot_runs(lakehouse, "ride_summaries") == {}
     put(lakehouse, "ride_summaries")
-    batches = lakehouse.job("ride_summaries") / "generation-0001" / "batches"
     for batch in range(9, 12):
-        counts = {"events": 10 * batch, "rows": {}, "open_events": batch}
-        record = {"batch": counts, "totals": counts, "written_at": START.isoformat()}
-        write_json(batches / f"{batch:09d}.json", record)
+        put_done(put_generation(lakehouse, "ride_summaries"), batch, events=10 * batch, open_events=batch)
     assert is_drawn(plot_runs(lakehouse, "ride_summaries")["throughput_and_state"])

@@ -1,0 +1,68 @@
+"""Generations of jobs as runs leave them, for tests of those who read them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spark_jobs.journal.clock import Reading
+from spark_jobs.keyed.generations import Generation
+from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
+from spark_jobs.lakehouse import Lakehouse, read_json, write_json
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def put_generation(
+    lakehouse: Lakehouse, job: str, name: str = "generation-0001", *, live: bool = True, **record: object
+) -> Generation:
+    """A generation without a batch."""
+    folder = lakehouse.job(job) / name
+    write_json(folder / "generation.json", {"job": job, "identity": f"{job} {name}", "format": 2, **record})
+    if live:
+        write_json(lakehouse.job(job) / "current.json", {"generation": name})
+    return Generation(folder, read_json(folder / "generation.json"))
+
+
+def put_done(generation: Generation, batch: int, *, finished: bool = True, **fields: object) -> KeyedDone:
+    """A batch that is done, and that Spark has finished."""
+    job = generation.record["job"]
+    given: dict[str, object] = {
+        "batch": batch,
+        "run": batch,
+        "finished_at": NOW,
+        "seconds": 1.0,
+        "tables": {},
+        "last_written": {},
+        "positions": {},
+        "watermark": NOW,
+        "rows": {job: 0},
+        "total_rows": {job: 0},
+        **fields,
+    }
+    done = KeyedDone.model_validate(given)
+    generation.journal.write_done(done)
+    if finished:
+        finish(generation.checkpoint, batch)
+    return done
+
+
+def finish(checkpoint: Path, batch: int) -> None:
+    """Spark has finished a batch."""
+    (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+
+
+def plan_of(batch: int, table: str, version: int, *files: str, run: int | None = None, batches: int = 1) -> KeyedPlan:
+    """A plan of a batch that reads files of a table."""
+    return KeyedPlan(
+        batch=batch,
+        run=batch if run is None else run,
+        batches=batches,
+        planned_at=NOW,
+        inputs=(
+            TableInput(
+                table=table, version=version, files=tuple(PlannedFile(path=path, rows=1, bytes=1) for path in files)
+            ),
+        ),
+        clock=PlannedClock(late_watermark=NOW, watermark=NOW, processing_time=NOW),
+        reading=Reading(wall=NOW, uptime=0, boot=""),
+    )
