@@ -4,16 +4,17 @@ A source is polled with the cursor of the last tick and decides, by itself and w
 anything to run on. Files are such a source (`FileSource`); a topic's offsets fit as well, with one offset a partition
 as the cursor.
 
-The cursor only says when to start: what was read is the business of ingest, which never reads a file twice. A cursor
-that is lost or reset costs a run that finds nothing new, and no more.
+What was read is the business of ingest, whose journal says so: a file that it does not know is new, whatever a clock or a
+cursor says. The cursor remembers what was asked for, so that a run that fails is asked for again, and not for ever.
 """
 
 import getpass
-import os
+import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +22,9 @@ import dagster as dg
 
 from assets.streams import landing_key
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import KnownFile, is_known, is_unfinished, known_files
+from spark_jobs.ingest.sources.files import SETTLE, LandedFile, Listing, list_files
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.landing import SETTLE, Look, look
 from spark_jobs.streams import Stream
 
 _UNFINISHED = [
@@ -33,6 +35,10 @@ _UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _NAMES_SHOWN = 10
+_TRIES = 3
+_AGAIN_AFTER = 600_000_000_000
+_MOST_SEEN = 1_000
+"""A cursor is a row of a database: it stays small."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Decision:
     """What a tick found.
 
     Attributes:
-        cursor: to go on from, after a run was asked for.
+        cursor: to go on from.
         new: how much is new, in the source's own unit; a run starts where it is not 0.
         reason: why no run starts, for people.
         warnings: what is wrong with a part of the source while the rest goes on.
@@ -61,7 +67,7 @@ class Source(Protocol):
         """Decide what to do; changes nothing, so that a tick that fails can be had again.
 
         Args:
-            cursor: of the last decision that started a run, None before the first. Keep it small: it is a database row.
+            cursor: of the last decision, None before the first. Keep it small: it is a database row.
 
         Raises:
             KeyfoldError: somebody has set a cursor that is none.
@@ -77,17 +83,21 @@ class FileSource:
         folder: the landing folder, which need not be there yet.
         settle: how long a file must have stayed as it is to count as whole.
         done_marker: whether a file counts as whole by its marker instead.
+        known: gives the files that ingest has read, by their paths.
+        unfinished: tells whether a run of ingest broke off.
     """
 
     folder: Path
     settle: timedelta = SETTLE
     done_marker: bool = False
+    known: Callable[[], Mapping[str, KnownFile]] = dict
+    unfinished: Callable[[], bool] = bool
 
     def poll(self, cursor: str | None) -> Decision:
-        """Look at the folder and decide."""
+        """List the folder and decide."""
         now = time.time_ns()
         try:
-            found = look(self.folder, done_marker=self.done_marker)
+            found = list_files(self.folder, done_marker=self.done_marker)
         except FileNotFoundError:
             return Decision(cursor, reason=f"the landing folder {self.folder} is not there yet")
         except OSError as error:
@@ -96,53 +106,141 @@ class FileSource:
                 reason=f"the landing folder {self.folder} cannot be read ({error.strerror}); it must be a folder that "
                 f"{getpass.getuser()}, who runs Dagster, may list and enter",
             )
-        return decide(found, cursor, now, folder=self.folder, settle=self.settle)
+        return decide(
+            found,
+            self.known() if found.files else {},
+            cursor,
+            now,
+            folder=self.folder,
+            settle=self.settle,
+            unfinished=self.unfinished(),
+        )
 
 
-def decide(found: Look, cursor: str | None, now: int, *, folder: Path, settle: timedelta = SETTLE) -> Decision:
-    """Which files are new since the cursor.
+def decide(
+    found: Listing,
+    known: Mapping[str, KnownFile],
+    cursor: str | None,
+    now: int,
+    *,
+    folder: Path,
+    settle: timedelta = SETTLE,
+    unfinished: bool = False,
+) -> Decision:
+    """Whether to ask for a run: there are whole files that ingest has not read, or it broke off.
 
-    The cursor is one number, the newest change time taken so far, however many files there are. A file that is not
-    whole yet is never behind it: settled files are older than unsettled ones by definition, and a marker that comes
-    late counts with its own time. So does a file that comes late with an old modification time.
+    The same files are asked for three times, and every ten minutes after that. Files that have changed since they were
+    read are asked for once, by themselves: the run says what is to be done about them.
 
     Args:
         found: all that is in the folder.
+        known: the files that ingest has read.
         cursor: of the last decision, None at first.
-        now: nanoseconds since 1970, before the folder was looked at.
+        now: nanoseconds since 1970, before the folder was listed.
         folder: for the texts.
         settle: how long a file without a marker must have stayed as it is.
+        unfinished: whether a run of ingest broke off.
 
     Raises:
-        KeyfoldError: the cursor is no number.
+        KeyfoldError: the cursor is none of this sensor's.
     """
-    taken = _taken(cursor)
-    later = [file for file in found.files if file.changed_at > taken or file.marked is False]
-    new = [file for file in later if file.is_whole(now, settle)]
+    before = _Asked.read(cursor)
+    others = [file for file in found.files if not is_known(file, known)]
+    changed = [file for file in others if file.path in known and known[file.path].was_read]
+    unread = [file for file in others if file not in changed] if changed else others
+    new = [file for file in unread if file.is_whole(now, settle) or before.has_seen(file)]
+    ahead = [file for file in unread if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
+    seen = {file.path: _shape(file) for file in ahead}
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
-    if not new:
-        return Decision(cursor, reason=_nothing(folder, found, len(later)), warnings=warnings)
-    newest = max(file.changed_at for file in new)
+    if new or unfinished:
+        digest = _digest(new, str(unfinished))
+        tries = before.tries + 1 if digest == before.files else 1
+        if tries > _TRIES and 0 <= now - before.at < _AGAIN_AFTER:
+            return Decision(replace(before, seen=seen).text(), reason=_tried(new, before, now), warnings=warnings)
+        asked = _Asked(digest, tries, now, _digest(changed), seen)
+    elif changed and _digest(changed) != before.changed:
+        asked = _Asked("", 0, now, _digest(changed), seen)
+    else:
+        reason = _nothing(folder, found, len(unread), len(changed))
+        return Decision(replace(before, seen=seen).text(), reason=reason, warnings=warnings)
+    files = new or changed
+    newest = max((file.changed_at for file in files), default=now)
     return Decision(
-        str(newest),
-        new=len(new),
+        asked.text(),
+        new=len(files) or 1,
         warnings=warnings,
         metadata={
             "dagster/uri": folder.as_uri(),
             "new_files": len(new),
             "new_bytes": sum(file.size for file in new),
-            "files_not_whole": len(later) - len(new),
+            "files_not_whole": len(unread) - len(new),
+            "files_changed": len(changed),
             "newest": dg.MetadataValue.timestamp(newest / 1e9),
-            "first_names": dg.MetadataValue.json([os.path.relpath(file.path, folder) for file in new[:_NAMES_SHOWN]]),
+            "first_names": dg.MetadataValue.json([file.path for file in files[:_NAMES_SHOWN]]),
         },
     )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the cursor holds: what was asked for last, and what lies ahead of the clock.
+
+    Attributes:
+        files: a digest of the files that a run was asked for.
+        tries: how often.
+        at: when, nanoseconds since 1970.
+        changed: a digest of the files that had changed since they were read.
+        seen: files whose change time lies ahead of this machine's clock, by path: one that is the same a tick later is
+            whole, since waiting for the clock to get there may take for ever.
+    """
+
+    files: str = ""
+    tries: int = 0
+    at: int = 0
+    changed: str = ""
+    seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cursor: str | None) -> "_Asked":
+        try:
+            content = json.loads(cursor or "{}")
+            return cls() if isinstance(content, int) else cls(**content)  # an older sensor kept one number
+        except (ValueError, TypeError):
+            raise KeyfoldError(
+                f"the sensor's cursor {cursor!r} is none that it wrote; reset it to nothing: files that were read are "
+                "not read again"
+            ) from None
+
+    def text(self) -> str:
+        return json.dumps(vars(self), separators=(",", ":"))
+
+    def has_seen(self, file: LandedFile) -> bool:
+        return file.marked is not False and self.seen.get(file.path) == _shape(file)
+
+
+def _shape(file: LandedFile) -> list[int]:
+    return [file.size, file.modified_at, file.changed_at]
+
+
+def _digest(files: Sequence[LandedFile], more: str = "") -> str:
+    content = blake2b(more.encode(), digest_size=8)
+    for file in files:
+        content.update(f"{file.path}\0{_shape(file)}".encode())
+    return content.hexdigest()
 
 
 def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
     """A sensor that starts a job when files of a stream have landed, however many, in one run."""
 
     def source(lakehouse: Lakehouse) -> Source:
-        return FileSource(lakehouse.landing(stream.name), settle, stream.done_marker)
+        folder = lakehouse.landing(stream.name)
+        return FileSource(
+            folder,
+            settle,
+            stream.done_marker,
+            lambda: known_files(lakehouse, stream.name, folder),
+            lambda: is_unfinished(lakehouse, stream.name),
+        )
 
     return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
 
@@ -178,6 +276,8 @@ def new_data_sensor(
         for warning in decision.warnings:
             context.log.warning(warning)
         if not decision.new:
+            if decision.cursor is not None:
+                context.update_cursor(decision.cursor)
             return dg.SkipReason("; ".join((decision.reason, *decision.warnings)))
         # No run key: it would de-duplicate for ever, and a cursor may be reset.
         return dg.SensorResult(
@@ -195,22 +295,20 @@ def unfinished_run(instance: dg.DagsterInstance, job: str) -> str | None:
     return records[0].dagster_run.run_id if records else None
 
 
-def _taken(cursor: str | None) -> int:
-    try:
-        return int(cursor or 0)
-    except ValueError:
-        raise KeyfoldError(
-            f"the sensor's cursor {cursor!r} is no time in nanoseconds; reset it to nothing: files that were read are "
-            "not read again"
-        ) from None
+def _tried(new: Sequence[LandedFile], asked: _Asked, now: int) -> str:
+    files = "1 file was" if len(new) == 1 else f"{len(new)} files were"
+    what = f"{files} asked for" if new else "what a run left undone was asked for"
+    minutes = -(-(asked.at + _AGAIN_AFTER - now) // 60_000_000_000)
+    return f"{what} {asked.tries} times and not read: look why the last runs failed; asked for again in {minutes} min"
 
 
-def _nothing(folder: Path, found: Look, not_whole: int) -> str:
+def _nothing(folder: Path, found: Listing, not_whole: int, changed: int) -> str:
     if not found.files:
         return f"no files in {folder}"
-    if not not_whole:
-        return f"no new files in {folder}"
-    awaited = (
-        "without their done-marker" if any(file.marked is False for file in found.files) else "still being written"
-    )
-    return f"no new files in {folder} ({not_whole} {awaited})"
+    told = []
+    if not_whole:
+        is_marked = any(file.marked is False for file in found.files)
+        told.append(f"{not_whole} {'without their done-marker' if is_marked else 'still being written'}")
+    if changed:
+        told.append(f"{changed} changed since they were read: see the last run of ingest")
+    return f"no new files in {folder}" + (f" ({'; '.join(told)})" if told else "")

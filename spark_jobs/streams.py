@@ -50,9 +50,12 @@ class Stream:
         missing: texts that stand for no value, in any column.
         event_id: columns that together identify an event; empty keeps every row.
         rules: further rules on the typed columns.
-        duplicate_window: how far back, in event time, a second copy of an event is recognised.
-        future_bound: how far past its file's arrival an event's time may lie.
-        done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them (`landing`).
+        duplicate_window: how far apart, in event time, two copies of an event may lie to be recognised as such.
+        future_bound: how far past its file's admission an event's time may lie.
+        done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them
+            (`ingest.sources.files`).
+        max_line_bytes: the longest line of a text file; a file with a longer one goes to quarantine as a whole.
+        max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
     """
 
     name: str
@@ -63,9 +66,11 @@ class Stream:
     missing: tuple[str, ...] = ()
     event_id: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
-    duplicate_window: timedelta = timedelta(days=1)
+    duplicate_window: timedelta = timedelta(days=7)
     future_bound: timedelta = timedelta(days=1)
     done_marker: bool = False
+    max_line_bytes: int = 16 << 20
+    max_file_bytes: int = 8 << 30
 
     def source(self, column: str) -> Source:
         """Where a column comes from."""

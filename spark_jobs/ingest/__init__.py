@@ -1,6 +1,25 @@
-"""Landing files to event tables: incremental, exactly once, and every row accounted for."""
+"""Landing files to event tables: incremental, exactly once, and every row accounted for.
 
-from spark_jobs.ingest.counts import Counts, ingest_totals
-from spark_jobs.ingest.run import QUARANTINE, IngestSummary, ingest
+A run plans what it reads, workers write validated, de-duplicated rows as data files, a done record names them, and the
+tables take them by it: see `spark_jobs.journal`.
+"""
 
-__all__ = ["QUARANTINE", "Counts", "IngestSummary", "ingest", "ingest_totals"]
+from spark_jobs.ingest.admission import is_known
+from spark_jobs.ingest.birth import QUARANTINE
+from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, is_unfinished, known_files
+from spark_jobs.ingest.known import KnownFile
+from spark_jobs.ingest.records import IngestCounts
+from spark_jobs.ingest.run import IngestSummary, ingest
+
+__all__ = [
+    "QUARANTINE",
+    "IngestCounts",
+    "IngestSummary",
+    "KnownFile",
+    "ingest",
+    "ingest_journal",
+    "ingest_totals",
+    "is_known",
+    "is_unfinished",
+    "known_files",
+]

@@ -1,68 +1,127 @@
-"""Admission: the files that Spark gets to see are those that are whole.
+"""Admission: which landing files are new and whole, and which have changed since they were read.
 
-Spark's file source takes whatever is visible when it lists a folder, and never looks at a file again; of what it could
-be told to leave out, `modifiedBefore` is refused in streams and `pathGlobFilter` knows names, not paths. So it lists
-a folder of links instead, SOURCE/admitted, in which a file stands once it is whole, under its path below the landing
-folder. A link stays as long as its file does: a batch that is replayed finds what it was planned with.
+A file is known by its path below its landing folder, and is read once. One that has changed since is never passed over in
+silence: its rows may be in no table, or twice.
 """
 
-import os
 import time
-from collections.abc import Set
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.landing import Look, look
+from spark_jobs.ingest.known import KnownFile
+from spark_jobs.ingest.records import AdmittedFile
+from spark_jobs.ingest.sources.files import LandedFile, Listing, fingerprint, list_files
 from spark_jobs.microseconds import micros
 
 
-def admit(landing: Path, links: Path, *, settle: timedelta, done_marker: bool) -> int:
-    """Link the files that are whole; give back how many are not yet (a folder that cannot be read counts as one).
+@dataclass(frozen=True)
+class Admission:
+    """What a look at a landing folder gave.
+
+    Attributes:
+        files: to be read, in order of their paths.
+        waiting: how many are not whole yet; a folder that cannot be read counts as one.
+        changed: by path, how files differ from what was read of them.
+        touched: by path, files of which no more than the times differ.
+    """
+
+    files: tuple[AdmittedFile, ...] = ()
+    waiting: int = 0
+    changed: Mapping[str, str] = field(default_factory=dict)
+    touched: Mapping[str, AdmittedFile] = field(default_factory=dict)
+
+
+def admit(
+    landing: Path, known: Mapping[str, KnownFile], *, settle: timedelta, done_marker: bool, reread_changed: bool
+) -> Admission:
+    """List a landing folder, and part its files.
 
     Files that were changed just now are given the settling time, once, so that a run that a person starts right after
-    copying finds them.
+    copying finds them; those that stay as they are for so long are whole, whatever the file server's clock says.
 
     Args:
         landing: the landing folder.
-        links: the folder of links.
+        known: the files that were read, by their paths.
         settle: how long a file must have stayed as it is; with 0 every file counts as whole.
         done_marker: whether a file counts as whole by its marker instead.
+        reread_changed: whether files that have changed are read again.
 
     Raises:
         KeyfoldError: the landing folder cannot be read.
     """
-    now, found = time.time_ns(), _look(landing, done_marker)
-    if not done_marker and (young := [file for file in found.files if not file.is_whole(now, settle)]) and settle:
+    now, listing = time.time_ns(), _list(landing, done_marker)
+    seen: set[LandedFile] = set()
+    young = [file for file in listing.files if not file.is_whole(now, settle) and not is_known(file, known)]
+    if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
-        now, found = time.time_ns(), _look(landing, done_marker)
-    below = {os.path.relpath(file.path, landing): file for file in found.files}
-    if not found.unreadable:
-        _unlink_what_is_gone(links, below.keys())
-    waiting = len(found.unreadable)
-    for path, file in below.items():
-        link = links / path
-        if file.is_whole(now, settle) or not (settle or done_marker):
-            link.parent.mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink():
-                link.symlink_to(file.path)
-        elif not link.is_symlink():
+        seen = set(young)
+        now, listing = time.time_ns(), _list(landing, done_marker)
+    files: list[AdmittedFile] = []
+    changed: dict[str, str] = {}
+    touched: dict[str, AdmittedFile] = {}
+    waiting = len(listing.unreadable)
+    for file in listing.files:
+        if is_known(file, known):
+            continue
+        if not (file.is_whole(now, settle) or file in seen or not (settle or done_marker)):
             waiting += 1
-    links.mkdir(parents=True, exist_ok=True)
-    return waiting
+            continue
+        admitted = _admitted(landing, file)
+        before = known.get(file.path)
+        if admitted is None:
+            continue
+        if before is None or not before.was_read:
+            files.append(admitted)
+        elif admitted.fingerprint == before.fingerprint:
+            touched[file.path] = admitted
+        else:
+            changed[file.path] = _difference(before, admitted)
+            if reread_changed:
+                files.append(admitted)
+    return Admission(tuple(files), waiting, changed, touched)
 
 
-def _look(landing: Path, done_marker: bool) -> Look:
+def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
+    """Whether a file was read, or told of, as it is now."""
+    before = known.get(file.path)
+    if before is None or before.was_read == (file.refused is not None):
+        return False
+    return (file.size, file.modified_at, file.changed_at) == (before.size, before.modified_at, before.changed_at)
+
+
+def _admitted(landing: Path, file: LandedFile) -> AdmittedFile | None:
+    digest = ""
+    if file.refused is None:
+        try:
+            digest = fingerprint(landing / file.path)
+        except FileNotFoundError:
+            return None
+        except OSError:  # whoever reads it will say what is wrong
+            digest = ""
+    return AdmittedFile(
+        path=file.path,
+        size=file.size,
+        modified_at=file.modified_at,
+        changed_at=file.changed_at,
+        fingerprint=digest,
+        refused=file.refused,
+    )
+
+
+def _difference(before: KnownFile, now: AdmittedFile) -> str:
+    if now.refused:
+        return f"became a link out of the landing folder ({now.refused})"
+    if now.size == before.size:
+        return f"was rewritten ({now.size:,} bytes as before)"
+    return f"{'grew' if now.size > before.size else 'shrank'} from {before.size:,} to {now.size:,} bytes"
+
+
+def _list(landing: Path, done_marker: bool) -> Listing:
     try:
-        return look(landing, done_marker=done_marker)
+        return list_files(landing, done_marker=done_marker)
     except OSError as error:
         raise KeyfoldError(f"the landing folder {landing} cannot be read: {error.strerror}") from None
-
-
-def _unlink_what_is_gone(links: Path, there: Set[str]) -> None:
-    for parent, folders, names in os.walk(links, topdown=False):
-        for name in (*names, *folders):
-            path = os.path.join(parent, name)
-            if os.path.islink(path) and os.path.relpath(path, links) not in there:
-                os.unlink(path)

@@ -1,127 +1,179 @@
-"""One micro-batch of ingest: count, find duplicates, commit rejects, commit events, make the counts final."""
+"""A batch of ingest: its files go to lanes, what lanes could not know of each other is put right, and it is written down.
 
-from collections.abc import Callable
-from pathlib import Path
+Lanes are consecutive files, so that an earlier lane's rows are the earlier ones, and a data file spans little time where
+files come in order of time.
+"""
 
-import pyarrow as pa
-from deltalake import DeltaTable, Schema
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from spark_jobs.append import append_once
+import numpy as np
+import polars as pl
+from pyspark.sql import SparkSession
+
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest.counts import Counts, Ledger
-from spark_jobs.ingest.duplicates import event_id, find_duplicates
-from spark_jobs.lakehouse import Lakehouse, create_table, is_table
+from spark_jobs.ingest.birth import Birth
+from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
+from spark_jobs.ingest.lane import Lane, LaneResult, WrittenEvents, read_lane
+from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
+from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, write_segment
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.microseconds import micros
 from spark_jobs.streams import Stream
 
-ACCEPTED = "line IS NOT NULL AND reason IS NULL"
-REJECTED = "reason IS NOT NULL"
+_LANE_BYTES = 8 << 20
+"""A lane of less is not worth a data file of its own."""
+
+_HERE_BYTES = 2 << 20
+"""Files of less in all are read by this process: a Spark job costs more than reading them does."""
+
+_ROWS_AT_ONCE = 4_000_000
 
 
-class BatchWriter:
-    """Takes parsed micro-batches to a stream's tables; a batch that comes twice leaves one trace.
+def work(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    birth: Birth,
+    plan: IngestPlan,
+    before: IngestDone | None,
+    segments: tuple[Segment, ...],
+) -> IngestDone:
+    """Do what a plan says, and give back its done record, which is not written yet.
 
-    Both appends carry the checkpoint's name and the batch id, by which Delta skips a second one. Counts and duplicates
-    of a replay are worked out anew only while the events are not in: afterwards the batch would meet its own rows.
-    """
-
-    def __init__(self, spark: SparkSession, lakehouse: Lakehouse, stream: Stream, ledger: Ledger) -> None:
-        self._spark = spark
-        self._stream = stream
-        self._ledger = ledger
-        self._events = lakehouse.events(stream.name)
-        self._quarantine = lakehouse.quarantine(stream.name)
-        self._checkpoint = ledger.name()
-
-    def write(self, parsed: DataFrame, batch: int) -> Counts | None:
-        """Commit a batch of parsed rows; None when an earlier run had done so."""
-        if self._ledger.is_final(batch):
-            return None
-        parsed = parsed.persist()
-        duplicates = None
-        try:
-            counts, span, repeats = self._count(parsed)
-            accepted = parsed.where(ACCEPTED)
-            if self._stream.event_id and counts.accepted:
-                duplicates = find_duplicates(
-                    self._spark, self._stream, accepted, self._events, span, repeats=repeats
-                )  # fmt: skip
-            if duplicates is not None:
-                duplicates = duplicates.persist()
-                found = duplicates.count()
-                counts += Counts(accepted=-found, duplicates=found)
-                if found:
-                    accepted = accepted.join(duplicates, ["file", "line"], "left_anti")
-            self._commit(parsed, accepted, batch, counts)
-        finally:
-            parsed.unpersist()
-            if duplicates is not None:
-                duplicates.unpersist()
-        return counts
-
-    def _commit(self, parsed: DataFrame, accepted: DataFrame, batch: int, counts: Counts) -> None:
-        """Rejects first: once the events are in, the batch counts as done."""
-        if counts.quarantined:
-            rejects = parsed.where(REJECTED).select("raw", "file", "line", "reason")
-            rejects = rejects.withColumn("batch", F.lit(batch).cast("long"))
-            append_once(rejects, counts.quarantined, self._quarantine, self._checkpoint, batch)
-        self._ledger.write_ahead(batch, counts)
-        if counts.accepted:
-            events = accepted.select(self._stream.schema.names)
-            append_once(events, counts.accepted, self._events, self._checkpoint, batch)
-        self._ledger.settle(batch)
-
-    def _count(self, parsed: DataFrame) -> tuple[Counts, tuple[int, int], bool]:
-        """The counts but for duplicates, the span of event times, and whether any id comes twice."""
-        time = F.unix_micros(F.col(self._stream.event_time))
-        accepted = F.expr(ACCEPTED)
-        aggregates = [
-            F.count_if(accepted).alias("accepted"),
-            F.count_if(F.expr(REJECTED)).alias("rejected"),
-            F.count_if(F.col("line").isNull()).alias("files"),
-            F.min(F.when(accepted, time)).alias("first"),
-            F.max(F.when(accepted, time)).alias("last"),
-        ]
-        if self._stream.event_id:
-            # equal hashes of two ids only cost a closer look
-            hashed = F.xxhash64(event_id(self._stream))
-            aggregates.append(F.count_distinct(F.when(accepted, hashed)).alias("ids"))
-        row = parsed.agg(*aggregates).first() or Row()
-        counts = Counts(row["files"], row["accepted"] + row["rejected"], row["accepted"], row["rejected"])
-        repeats = bool(self._stream.event_id) and row["ids"] < row["accepted"]
-        return counts, (row["first"], row["last"]), repeats
-
-
-def committed(events: Path) -> Callable[[str, int], bool]:
-    """Tells whether the rows of a (checkpoint name, batch id) are in the event table."""
-
-    def is_in(checkpoint: str, batch: int) -> bool:
-        version = DeltaTable(str(events)).transaction_version(checkpoint)
-        return version is not None and version >= batch
-
-    return is_in
-
-
-def ensure_table(path: Path, schema: pa.Schema, totals: Counts) -> None:
-    """Create a Delta table, empty, so that whoever comes next can read it.
+    Args:
+        spark: spreads the work.
+        lakehouse: where the source is, if below its home.
+        stream: what the files hold.
+        birth: whose plan it is.
+        plan: the plan.
+        before: the done record of the batch before.
+        segments: the index of ids that is live.
 
     Raises:
-        KeyfoldError: there is one with other columns, or there was one and it is gone.
+        KeyfoldError: a disk is full or fails; the batch can be done again.
     """
-    if not is_table(path):
-        if totals.accepted:
-            raise KeyfoldError(
-                f"{path} is gone, yet {totals.accepted} events were ingested into it; restore it, or remove the "
-                "stream's ingest folder to read all its landing files again"
-            )
-        create_table(path, schema)
-        return
-    wanted = {field.name: field.type for field in Schema.from_arrow(schema).fields}
-    found = {field.name: field.type for field in DeltaTable(str(path)).schema().fields}
-    if found != wanted:
-        differ = ", ".join(sorted(name for name in wanted | found if wanted.get(name) != found.get(name)))
-        raise KeyfoldError(
-            f"{path} and its stream differ in {differ}; alter the table to match, or remove it together with the "
-            "stream's ingest folder to read all its landing files again"
+    began = time.monotonic()
+    reached("work: before")
+    lanes = [
+        Lane(
+            stream,
+            plan.batch,
+            plan.planned_at,
+            lakehouse.home / plan.source,
+            birth.tables["events"],
+            birth.tables["quarantine"],
+            birth.segments,
+            segments,
+            files,
         )
+        for files in _lanes(plan.files, spark.sparkContext.defaultParallelism)
+    ]
+    if stream.event_id:
+        birth.segments.mkdir(exist_ok=True)
+    results = _read(spark, lanes)
+    reached("work: files written")
+    written = [one for result in results for one in result.events]
+    counts = IngestCounts()
+    for result in results:
+        counts += result.counts
+    if stream.event_id:
+        written, copies = _without_copies(stream, birth, written)
+        counts += IngestCounts(accepted=-copies, duplicates=copies)
+    new = [one.segment for one in written if one.segment is not None]
+    live = merge_segments(birth.segments, [*segments, *new])
+    tables = {
+        "events": tuple(one.file for one in written),
+        "quarantine": tuple(file for result in results for file in result.rejects),
+    }
+    reached("work: after")
+    return IngestDone(
+        batch=plan.batch,
+        run=plan.run,
+        finished_at=datetime.now(UTC),
+        seconds=time.monotonic() - began,
+        tables=tables,
+        last_written=(before.last_written if before else {})
+        | {name: plan.batch for name, files in tables.items() if files},
+        counts=counts,
+        totals=(before.totals if before else IngestCounts()) + counts,
+        segments=live,
+        deferred=tuple(path for result in results for path in result.deferred),
+    )
+
+
+def _lanes(files: Sequence[AdmittedFile], parallelism: int) -> list[tuple[tuple[int, AdmittedFile], ...]]:
+    """Consecutive files, in about as many equal parts as are read at a time."""
+    total = sum(file.size for file in files)
+    count = max(1, min(parallelism, len(files), -(-total // _LANE_BYTES)))
+    lanes: list[list[tuple[int, AdmittedFile]]] = [[] for _ in range(count)]
+    done = 0
+    for place, file in enumerate(files):
+        # By its middle, so that a file goes where most of it belongs.
+        middle = done + file.size / 2
+        lanes[min(int(middle * count / total) if total else 0, count - 1)].append((place, file))
+        done += file.size
+    return [tuple(lane) for lane in lanes if lane]
+
+
+def _read(spark: SparkSession, lanes: Sequence[Lane]) -> list[LaneResult]:
+    if sum(file.size for lane in lanes for _, file in lane.files) <= _HERE_BYTES:
+        results = [read_lane(lane) for lane in lanes]
+    else:
+        # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
+        results = spark.sparkContext.parallelize(lanes, len(lanes)).map(read_lane).collect()
+    faults = [result.fault for result in results if result.fault]
+    if faults:
+        raise KeyfoldError(f"files cannot be read or written: {faults[0]}; mend that and run ingest again")
+    return results
+
+
+def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvents]) -> tuple[list[WrittenEvents], int]:
+    """Leave out the rows that are copies of others in the batch; files that have any are written again."""
+    found = _copies_between(birth, written, micros(stream.duplicate_window))
+    kept: list[WrittenEvents] = []
+    for one, copies in zip(written, found, strict=True):
+        if not copies.any():
+            kept.append(one)
+        elif not copies.all():
+            kept.append(_rewritten(stream, birth, one, copies))
+        if copies.any():
+            (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
+        (birth.segments / one.places).unlink(missing_ok=True)
+    return kept, sum(int(copies.sum()) for copies in found)
+
+
+def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[Mask]:
+    """Which rows of each file, in their segment's order, are copies; a range of hashes at a time, to bound memory."""
+    opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
+    places = [np.load(birth.segments / one.places, mmap_mode="r")[0] for one in written]
+    found = [np.zeros(len(ids), np.bool_) for ids in opened]
+    ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
+    starts = np.array([at * (2**64 // ranges) for at in range(ranges)], np.uint64)
+    bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
+    for at in range(ranges if opened else 0):
+        parts = [slice(bound[at], bound[at + 1]) for bound in bounds]
+        some = [ids.take(part) for ids, part in zip(opened, parts, strict=True)]
+        together = Ids(*(np.concatenate([getattr(ids, name) for ids in some]) for name in ("first", "second", "time")))
+        order = np.concatenate([place[part] for place, part in zip(places, parts, strict=True)])
+        copies = copies_within(together, order, window)
+        for mask, part, own in zip(
+            found, parts, np.split(copies, np.cumsum([len(ids) for ids in some])[:-1]), strict=True
+        ):
+            mask[part] = own
+    return found
+
+
+def _rewritten(stream: Stream, birth: Birth, one: WrittenEvents, copies: Mask) -> WrittenEvents:
+    events = birth.tables["events"]
+    rows = np.load(birth.segments / one.places)[1]
+    is_kept = np.ones(one.file.rows, np.bool_)
+    is_kept[rows[copies]] = False
+    frame = pl.read_parquet(events / one.file.path)
+    file = write_data_file(frame.filter(pl.Series(is_kept)), events, stream.schema)
+    if one.segment is None:
+        return WrittenEvents(file)
+    return WrittenEvents(file, write_segment(birth.segments, open_segment(birth.segments, one.segment).take(~copies)))

@@ -1,68 +1,195 @@
-"""Finds second copies of events, within a batch and against the event table.
+"""Which rows are second copies of an event, told by fingerprints of ids: arrays in, a mask out.
 
-Spark's own dropDuplicatesWithinWatermark is no help: it drops late rows without a word.
-
-A copy is a row with the id of an earlier one and an event time no more than the window away from a copy that is kept.
-Earlier are the rows of the event table; within a batch, the row of the smaller file and line.
+A copy is a row with the id of an earlier one and an event time no more than the window away from a copy that stands.
+Earlier are the events that were ingested before; within a batch, the row of the smaller file and line.
 """
 
-from pathlib import Path
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import numpy.typing as npt
 
-from spark_jobs.microseconds import micros
-from spark_jobs.streams import Stream
+_PAIRS = 4_000_000
+_MANY = 64
+_ROUNDS = 32
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
 
 
-def event_id(stream: Stream) -> Column:
-    """A stream's event id as one column."""
-    return F.struct(*(F.col(name) for name in stream.event_id))
+@dataclass(frozen=True)
+class Ids:
+    """Events by the fingerprints of their ids.
+
+    Attributes:
+        first, second: two independent 64-bit hashes of the id.
+        time: event time, microseconds since 1970.
+    """
+
+    first: Hashes
+    second: Hashes
+    time: Numbers
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def take(self, where: Numbers | Mask | slice) -> "Ids":
+        """Those at some positions."""
+        return Ids(self.first[where], self.second[where], self.time[where])
+
+    def sorted_order(self) -> Numbers:
+        """The positions in order of first, second, time."""
+        order = np.argsort(self.first, kind="stable")
+        tied = _tied(self.first[order])
+        if tied.any():
+            among = order[tied]
+            order[tied] = among[np.lexsort((self.time[among], self.second[among], self.first[among]))]
+        return order
 
 
-def find_duplicates(
-    spark: SparkSession, stream: Stream, accepted: DataFrame, events: Path, span: tuple[int, int], *, repeats: bool
-) -> DataFrame | None:
-    """The places (file, line) of the rows that are second copies, or None where there can be none.
+def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
+    """Which rows are copies of events that stand.
 
     Args:
-        spark: the session.
-        stream: its id and its window decide.
-        accepted: the batch's valid rows, with file and line; read several times.
-        events: the event table, as it was before this batch.
-        span: the least and the greatest event time of the batch, in microseconds since 1970.
-        repeats: whether an id may come twice in the batch.
+        ids: the rows, in any order.
+        standing: the events, in `sorted_order`; they may be a file in the place of memory.
+        window: microseconds.
     """
-    window = micros(stream.duplicate_window)
-    time = F.unix_micros(F.col(stream.event_time)).alias("at")
-    between = F.col(stream.event_time).between(
-        F.timestamp_micros(F.lit(span[0] - window)), F.timestamp_micros(F.lit(span[1] + window))
-    )
-    rows = accepted.select(event_id(stream).alias("id"), time, "file", "line")
-    history = spark.read.format("delta").load(str(events)).where(between)
-    nowhere = F.expr("CAST(NULL AS STRING)").alias("file"), F.expr("CAST(NULL AS BIGINT)").alias("line")
-    history = history.select(event_id(stream).alias("id"), time, *nowhere)
-    seen = history.join(rows.select("id"), "id", "left_semi")
-    if seen.isEmpty():
-        if not repeats:
-            return None
-        seen = rows.limit(0)
-    suspects = seen.select("id").unionByName(rows.groupBy("id").count().where("count > 1").select("id"))
-    suspected = rows.join(suspects, "id", "left_semi")
-    kept = suspected.unionByName(seen).groupBy("id").agg(_kept(window).alias("kept"))
-    kept = kept.select(F.inline("kept")).where("file IS NOT NULL").select("file", "line")
-    return suspected.select("file", "line").join(kept, ["file", "line"], "left_anti")
+    found = np.zeros(len(ids), np.bool_)
+    if not len(standing):
+        return found
+    left = np.searchsorted(standing.first, ids.first, "left")
+    known = np.flatnonzero(standing.first[np.minimum(left, len(standing) - 1)] == ids.first)
+    right = np.searchsorted(standing.first, ids.first[known], "right")
+    left, count = left[known], right - left[known]
+    few = count <= _MANY
+    for start in _pieces(count[few]):
+        rows, begin, copies = known[few][start], left[few][start], count[few][start]
+        pairs = np.repeat(np.arange(len(rows)), copies)
+        at = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies) + begin[pairs]
+        near = np.abs(standing.time[at] - ids.time[rows[pairs]]) <= window
+        near &= standing.second[at] == ids.second[rows[pairs]]
+        found[rows[pairs[near]]] = True
+    many = known[~few]
+    for begin in np.unique(left[~few]):
+        # An id of very many copies: their times are in order, so that the nearest is found and not gone through.
+        rows = many[left[~few] == begin]
+        end = np.searchsorted(standing.first, standing.first[begin], "right")
+        for second in np.unique(ids.second[rows]):
+            same = rows[ids.second[rows] == second]
+            inside = standing.second[begin:end]
+            low, high = np.searchsorted(inside, second, "left"), np.searchsorted(inside, second, "right")
+            found[same] = _is_near(ids.time[same], standing.time[begin + low : begin + high], window)
+    return found
 
 
-def _kept(window: int) -> Column:
-    """The copies of one id that stand: in order, each that lies further than the window from all that stand already."""
-    # NULL sorts first, and so do the rows that are in the event table
-    ordered = F.sort_array(F.collect_list(F.struct("file", "line", "at")))
-    nothing = F.slice(ordered, 1, 0)
-    return F.aggregate(
-        ordered,
-        nothing,
-        lambda kept, copy: F.when(
-            copy["file"].isNotNull() & F.exists(kept, lambda other: F.abs(other["at"] - copy["at"]) <= window), kept
-        ).otherwise(F.concat(kept, F.array(copy))),
+def same_moment_copies(ids: Ids, order: Numbers) -> Mask:
+    """Which rows have the id and the very time of an earlier one.
+
+    Whatever makes a copy of the earlier one makes one of these too: they may go before anything else is known.
+
+    Args:
+        ids: the rows.
+        order: of each row, which of two is the earlier one.
+    """
+    found = np.zeros(len(ids), np.bool_)
+    among = _repeated(ids)
+    if len(among):
+        some = ids.take(among)
+        sequence = np.lexsort((order[among], some.time, some.second, some.first))
+        some = some.take(sequence)
+        again = (
+            (some.first[1:] == some.first[:-1])
+            & (some.second[1:] == some.second[:-1])
+            & (some.time[1:] == some.time[:-1])
+        )
+        found[among[sequence[1:][again]]] = True
+    return found
+
+
+def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
+    """Which rows are copies of earlier rows among these that stand.
+
+    Args:
+        ids: the rows, none of which is a copy of an event from before.
+        order: of each row, which of two is the earlier one.
+        window: microseconds.
+    """
+    found = same_moment_copies(ids, order)
+    among = _repeated(ids)
+    among = among[~found[among]]
+    if not len(among):
+        return found
+    some = ids.take(among)
+    sequence = np.lexsort((some.time, some.second, some.first))
+    among, some = among[sequence], some.take(sequence)
+    # Rows that no chain of near ones connects know nothing of each other.
+    apart = (
+        (some.first[1:] != some.first[:-1])
+        | (some.second[1:] != some.second[:-1])
+        | (some.time[1:] - some.time[:-1] > window)
     )
+    chain = np.concatenate([[0], np.cumsum(apart)])
+    sequence = np.lexsort((order[among], chain))
+    rows, chain, time = among[sequence], chain[sequence], some.time[sequence]
+    for _ in range(_ROUNDS):
+        linked = _tied(chain)
+        rows, chain, time = rows[linked], chain[linked], time[linked]
+        if not len(rows):
+            return found
+        heads = np.flatnonzero(np.concatenate([[True], chain[1:] != chain[:-1]]))
+        head = np.repeat(heads, np.diff(np.append(heads, len(chain))))
+        near = np.abs(time - time[head]) <= window
+        is_head = np.arange(len(chain)) == head
+        found[rows[near & ~is_head]] = True
+        rows, chain, time = rows[~near], chain[~near], time[~near]
+    # What is left is of ids with very many events, each just beyond the window of another.
+    found[rows] = _greedy(chain, time, window)
+    return found
+
+
+def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
+    found = np.zeros(len(chain), np.bool_)
+    standing: list[int] = []
+    before = -1
+    for at, (link, moment) in enumerate(zip(chain.tolist(), time.tolist(), strict=True)):
+        if link != before:
+            standing, before = [], link
+        place = bisect_left(standing, moment)
+        found[at] = any(abs(other - moment) <= window for other in standing[max(place - 1, 0) : place + 1])
+        if not found[at]:
+            insort(standing, moment)
+    return found
+
+
+def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
+    """Which times lie within the window of one that stands; those are in order."""
+    if not len(standing):
+        return np.zeros(len(times), np.bool_)
+    place = np.searchsorted(standing, times - window, "left")
+    return np.asarray((place < len(standing)) & (standing[np.minimum(place, len(standing) - 1)] <= times + window))
+
+
+def _repeated(ids: Ids) -> Numbers:
+    """The positions of rows whose first hash is not theirs alone."""
+    order = np.argsort(ids.first, kind="stable")
+    return order[_tied(ids.first[order])]
+
+
+def _tied(values: npt.NDArray[np.generic]) -> Mask:
+    """Which of some grouped values equal a neighbour."""
+    same = values[1:] == values[:-1]
+    edge = np.zeros(min(len(values), 1), np.bool_)
+    return np.concatenate([same, edge]) | np.concatenate([edge, same])
+
+
+def _pieces(counts: Numbers) -> list[slice]:
+    """Consecutive slices, each of a bounded sum."""
+    if not len(counts):
+        return []
+    ends = np.cumsum(counts)
+    cuts = [0, *(np.flatnonzero(np.diff(ends // _PAIRS)) + 1).tolist(), len(counts)]
+    return [slice(start, end) for start, end in pairwise(cuts)]

@@ -1,44 +1,33 @@
 """A run of ingest: everything new in a landing folder goes to the stream's tables, and the run ends."""
 
-import hashlib
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest.admission import admit
-from spark_jobs.ingest.batch import BatchWriter, committed, ensure_table
-from spark_jobs.ingest.counts import Counts, Ledger, ingest_totals
+from spark_jobs.ingest.admission import Admission, admit
+from spark_jobs.ingest.batch import work
+from spark_jobs.ingest.birth import open_ingest
+from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
+from spark_jobs.ingest.known import KnownFiles
+from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
+from spark_jobs.ingest.segments import Segment, missing_segments, rebuild_segments, sweep_segments
+from spark_jobs.journal.agreement import check_tables
+from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.lakehouse import Lakehouse, exclusive
-from spark_jobs.parsing import parse_files, parsed_schema
+from spark_jobs.lakehouse.commits import append_files
+from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.streams import Stream
 
-MAX_BYTES_PER_BATCH = 256 << 20
+MAX_BYTES_PER_BATCH = 512 << 20
+MAX_FILES_PER_BATCH = 10_000
+"""A plan names each file: this bounds the record."""
 
-_NEVER = "36500d"
-"""The file source forgets files older than this behind the newest, and so would leave out those filled in later."""
-
-_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-"""The columns that Spark's binary file source has to have; contents that nobody selects are not read."""
-
-QUARANTINE = pa.schema(
-    [
-        ("raw", pa.string()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("reason", pa.string()),
-        ("batch", pa.int64()),
-    ]
-)
+_TOLD = 10
 
 
 @dataclass(frozen=True)
@@ -49,9 +38,12 @@ class IngestSummary:
         stream: the stream's name.
         files, rows_read, accepted, quarantined, duplicates: this run's counts.
         totals: the same counts over all runs of all sources of the stream.
-        waiting: files that are not whole yet and wait for a later run.
-        batches: micro-batches of this run.
+        waiting: files that are not whole yet, or changed while they were read, and wait for a later run.
+        changed: files that have changed since they were read, with what changed.
+        reread: whether those were read again.
+        batches: batches of this run, those that an earlier one had left among them.
         seconds: how long it took.
+        warnings: what else somebody should know.
     """
 
     stream: str
@@ -61,9 +53,23 @@ class IngestSummary:
     quarantined: int
     duplicates: int
     waiting: int
-    totals: Counts
+    changed: dict[str, str]
+    reread: bool
+    totals: IngestCounts
     batches: int
     seconds: float
+    warnings: tuple[str, ...] = ()
+
+    def told(self) -> list[str]:
+        """What somebody should know, a line each."""
+        remedy = (
+            "it was read again"
+            if self.reread
+            else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
+        )
+        names = [f"{path} {what} after it was read; {remedy}" for path, what in list(self.changed.items())[:_TOLD]]
+        more = len(self.changed) - len(names)
+        return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
 
 
 def ingest(
@@ -73,13 +79,14 @@ def ingest(
     landing: Path | None = None,
     *,
     settle: timedelta = timedelta(0),
-    on_batch: Callable[[int, Counts], None] | None = None,
+    reread_changed: bool = False,
+    on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
 ) -> IngestSummary:
     """Ingest the files that are new in a landing folder, in subfolders too; killed at any moment, run it again.
 
-    Files are told apart by their paths and read once, so only those that are whole are read: see `landing` for what
-    makes a file whole, and `admission` for how the others are kept from Spark.
+    Files are known by their paths and read once, so only those that are whole are read: see `sources.files` for what
+    makes a file whole.
 
     Args:
         spark: the session.
@@ -88,99 +95,156 @@ def ingest(
         landing: the folder; by default the lakehouse's own for the stream.
         settle: how long a file must have stayed as it is; 0 where nobody writes while this runs. A stream with
             done-markers goes by them.
-        on_batch: called with the batch id and its counts after each batch is committed.
-        max_bytes_per_batch: size of the files that one micro-batch takes; it takes one at least.
+        reread_changed: read files again that have changed since they were read; what is in the tables already is
+            dropped by its id.
+        on_batch: called after each batch is committed.
+        max_bytes_per_batch: size of the files that one batch takes; it takes one at least.
 
     Raises:
-        KeyfoldError: the folder is missing or cannot be read, the tables do not fit the stream, or the stream is being
-            ingested already.
+        KeyfoldError: the folder is missing or cannot be read, the tables, the journal and the stream do not fit each
+            other, a disk is full, or the stream is being ingested already.
     """
     began = time.monotonic()
     landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
     if not landing.is_dir():
         raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
-    # One run a stream, not a source: duplicates are looked up in a table that nobody else may add to meanwhile.
+    if reread_changed and not stream.event_id:
+        raise KeyfoldError(
+            f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
+            "read again; land what is new in files of their own"
+        )
+    # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
-        ledger = Ledger(lakehouse.ingest(stream.name) / source_id(landing))
-        ensure_table(lakehouse.events(stream.name), stream.schema, ingest_totals(lakehouse, stream))
-        ensure_table(lakehouse.quarantine(stream.name), QUARANTINE, Counts())
-        run = ledger.open(landing, committed(lakehouse.events(stream.name)))
-        batches = int(run != Counts())
-        writer = BatchWriter(spark, lakehouse, stream, ledger)
+        run = _Run(spark, lakehouse, stream, on_batch)
+        run.finish_last()
+        run.do(run.journal.pending())
+        source = source_name(lakehouse, landing)
+        known = run.known.of(source)
+        admission = admit(
+            landing, known, settle=settle, done_marker=stream.done_marker, reread_changed=reread_changed
+        )  # fmt: skip
+        run.known.note(source, admission.touched)
+        run.do(run.plan(source, admission.files, max_bytes_per_batch))
+        run.tidy_up()
+        return run.summary(admission, reread_changed, time.monotonic() - began)
 
-        def write(parsed: DataFrame, batch: int) -> None:
-            nonlocal run, batches
-            counts = writer.write(parsed, batch)
-            if counts is not None:
-                run, batches = run + counts, batches + 1
-                if on_batch is not None:
-                    on_batch(batch, counts)
 
-        listed, waiting = landing, 0
-        if ledger.admits():
-            listed = ledger.links
-            waiting = admit(landing, listed, settle=settle, done_marker=stream.done_marker)
-        parsed = _parsed(spark, stream, landing, listed, max_bytes_per_batch)
-        _run_query(parsed, ledger.checkpoint, write)
+class _Run:
+    """What has come of a run so far."""
+
+    def __init__(
+        self, spark: SparkSession, lakehouse: Lakehouse, stream: Stream, on_batch: Callable[[Progress], None] | None
+    ) -> None:
+        self._spark, self._lakehouse, self._stream, self._on_batch = spark, lakehouse, stream, on_batch
+        self._birth = open_ingest(lakehouse, stream)
+        self.journal = ingest_journal(lakehouse, stream.name)
+        self.known = KnownFiles(self._birth.folder, self.journal, self._birth.where)
+        self._counts = IngestCounts()
+        self._batches = self._deferred = 0
+        self._warnings: list[str] = []
+        birth = self._birth
+        check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
+
+    def finish_last(self) -> None:
+        """Make the commits of a batch that broke off after its done record."""
+        done = self.journal.last_done()
+        if done is not None and uncommitted(self._birth, done):
+            self._commit(done)
+
+    def plan(self, source: str, files: Sequence[AdmittedFile], max_bytes: int) -> list[IngestPlan]:
+        """Plan batches of consecutive files, and write the plans."""
+        parts = _parts(files, max_bytes)
+        last = self.journal.last_done()
+        first, now = last.batch + 1 if last else 0, datetime.now(UTC)
+        plans = [
+            IngestPlan(
+                batch=first + at, run=first, batches=len(parts), planned_at=now, source=source, files=tuple(part)
+            )
+            for at, part in enumerate(parts)
+        ]
+        if plans:
+            self.journal.write_plans(plans)
+        return plans
+
+    def do(self, plans: Sequence[IngestPlan]) -> None:
+        """Do what plans say, batch by batch."""
+        if not plans:
+            return
+        began, done_bytes = time.monotonic(), 0
+        sizes = [sum(file.size for file in plan.files) for plan in plans]
+        last = self.journal.last_done()
+        segments = self._live_segments(last)
+        sweep_segments(self._birth.segments, {segment.name for segment in segments})
+        for at, plan in enumerate(plans):
+            done = work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments)
+            self.journal.write_done(done)
+            self._commit(done)
+            last, segments = done, done.segments
+            sweep_segments(self._birth.segments, {segment.name for segment in segments})
+            done_bytes += sizes[at]
+            left = seconds_left(done_bytes, sum(sizes), time.monotonic() - began)
+            if self._on_batch is not None:
+                self._on_batch(Progress(at + 1, len(plans), done_bytes, sum(sizes), "bytes", left))
+
+    def tidy_up(self) -> None:
+        """Keep what is known of files in few records, and the journal short."""
+        self.known.keep()
+        self.journal.compact()
+
+    def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
+        """What the run did."""
+        counts = self._counts
         return IngestSummary(
-            stream=stream.name,
-            files=run.files,
-            rows_read=run.rows_read,
-            accepted=run.accepted,
-            quarantined=run.quarantined,
-            duplicates=run.duplicates,
-            waiting=waiting,
-            totals=ingest_totals(lakehouse, stream),
-            batches=batches,
-            seconds=time.monotonic() - began,
+            stream=self._stream.name,
+            files=counts.files,
+            rows_read=counts.rows_read,
+            accepted=counts.accepted,
+            quarantined=counts.quarantined,
+            duplicates=counts.duplicates,
+            waiting=admission.waiting + self._deferred,
+            changed=dict(admission.changed),
+            reread=reread,
+            totals=ingest_totals(self._lakehouse, self._stream),
+            batches=self._batches,
+            seconds=seconds,
+            warnings=tuple(self._warnings),
         )
 
+    def _commit(self, done: IngestDone) -> None:
+        """Let the tables take what a done record names; what they took before they do not take again."""
+        birth = self._birth
+        reached("commit: before")
+        for number, (name, files) in enumerate(done.tables.items()):
+            if number:
+                reached("commit: one table")
+            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch)
+        reached("commit: after")
+        self._counts += done.counts
+        self._batches += 1
+        self._deferred += len(done.deferred)
 
-def source_id(landing: Path) -> str:
-    """The name of a landing folder's checkpoint and counts."""
-    return hashlib.sha256(str(landing).encode()).hexdigest()[:12]
+    def _live_segments(self, last: IngestDone | None) -> tuple[Segment, ...]:
+        """The index of ids, made anew from the event table where part of it is gone."""
+        if not self._stream.event_id or last is None:
+            return ()
+        missing = missing_segments(self._birth.segments, last.segments)
+        if not missing:
+            return last.segments
+        self._warnings.append(
+            f"part of the index of ids in {self._birth.segments} is gone or damaged ({', '.join(missing[:3])}); it was "
+            "made anew from the event table"
+        )
+        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"])
 
 
-def _parsed(spark: SparkSession, stream: Stream, landing: Path, listed: Path, max_bytes: int) -> DataFrame:
-    """The landing files as a streaming frame of parsed rows.
-
-    Spark lists the links and remembers them; the workers open them by path. Its own readers know no line numbers, and
-    emit rows of a file before they find it broken.
-    """
-    files = (
-        spark.readStream.format("binaryFile")
-        .schema(_FILES)
-        .option("recursiveFileLookup", "true")
-        .option("maxFileAge", _NEVER)
-        .option("maxBytesPerTrigger", max_bytes)
-        .load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(listed)))
-        .select(F.replace("path", F.lit(str(listed)), F.lit(str(landing))).alias("path"), "modificationTime")
-    )
-    return files.mapInArrow(parse_files(stream, landing), from_arrow_schema(parsed_schema(stream)))
-
-
-def _run_query(parsed: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> None:
-    """Run to the end of what is there now; what a batch raised is raised here as it was."""
-    raised: list[Exception] = []
-
-    def write_or_tell(batch_rows: DataFrame, batch: int) -> None:
-        try:
-            write(batch_rows, batch)
-        except Exception as error:
-            raised.append(error)
-            raise
-
-    query = (
-        parsed.writeStream.foreachBatch(write_or_tell)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    except StreamingQueryException:
-        if raised:
-            raise raised[0] from None
-        raise
-    finally:
-        query.stop()
+def _parts(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[AdmittedFile]]:
+    """Consecutive files, each part of a bounded size, or of one file."""
+    parts: list[list[AdmittedFile]] = []
+    size = 0
+    for file in files:
+        if not parts or size + file.size > max_bytes or len(parts[-1]) == MAX_FILES_PER_BATCH:
+            parts.append([])
+            size = 0
+        parts[-1].append(file)
+        size += file.size
+    return parts

@@ -3,17 +3,19 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from dagster_project.sensors import Decision, FileSource, Source, decide, landing_sensor, new_data_sensor
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import KnownFile, ingest
+from spark_jobs.ingest.sources.files import LandedFile, Listing
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.landing import LandedFile, Look
 from spark_jobs.streams import RIDE_POINTS
 
 SECOND = 1_000_000_000
@@ -21,12 +23,22 @@ NOW = 1_000 * SECOND
 FOLDER = Path("/landing")
 
 
-def file(name: str, at: float, *, marked: bool | None = None) -> LandedFile:
-    return LandedFile(str(FOLDER / name), 10, int(at * SECOND), marked)
+def file(name: str, at: float, *, marked: bool | None = None, size: int = 10) -> LandedFile:
+    return LandedFile(name, size, int(at * SECOND), int(at * SECOND), marked)
 
 
-def decided(files: list[LandedFile], cursor: str | None = None, now: int = NOW, **settings) -> Decision:
-    return decide(Look(tuple(files)), cursor, now, folder=FOLDER, **settings)
+def known(*files: LandedFile) -> dict[str, KnownFile]:
+    return {one.path: KnownFile(one.size, one.modified_at, one.changed_at, "as it was read") for one in files}
+
+
+def decided(
+    files: Sequence[LandedFile],
+    read: Mapping[str, KnownFile] | None = None,
+    cursor: str | None = None,
+    now: float = 1_000,
+    **settings: Any,
+) -> Decision:
+    return decide(Listing(tuple(files)), read or {}, cursor, int(now * SECOND), folder=FOLDER, **settings)
 
 
 def names(decision: Decision) -> list[str]:
@@ -37,15 +49,20 @@ def test_at_first_every_settled_file_is_new_and_all_go_into_one_run():
     decision = decided([file("a", 20), file("b", 10)])
     assert names(decision) == ["a", "b"]
     assert decision.new == 2
-    assert decision.cursor == str(20 * SECOND)
 
 
-def test_files_behind_the_cursor_are_not_new_again():
-    first = decided([file("a", 10)])
-    second = decided([file("a", 10)], first.cursor)
-    assert not second.new
-    assert second.cursor == first.cursor
-    assert second.reason == "no new files in /landing"
+def test_files_that_ingest_has_read_are_not_new_whatever_the_cursor():
+    files = [file("a", 10), file("b", 20)]
+    for cursor in (None, decided(files).cursor, "20000000000"):
+        read = decided(files, known(*files), cursor)
+        assert not read.new
+        assert read.reason == "no new files in /landing"
+
+
+def test_a_clock_that_jumps_ahead_and_back_makes_no_file_invisible():
+    first = decided([file("a", 10)], now=1_000_000)
+    later = decided([file("a", 10), file("b", 900)], known(file("a", 10)), first.cursor, now=1_000)
+    assert names(later) == ["b"]
 
 
 def test_a_file_still_being_written_waits_and_is_not_lost():
@@ -53,72 +70,94 @@ def test_a_file_still_being_written_waits_and_is_not_lost():
     first = decided(files)
     assert names(first) == ["a"]
     assert first.metadata["files_not_whole"] == 1
-    waits = decided(files, first.cursor)
+    waits = decided(files, known(files[0]), first.cursor)
     assert waits.reason == "no new files in /landing (1 still being written)"
-    assert names(decided(files, waits.cursor, NOW + 10 * SECOND)) == ["b"]
+    assert names(decided(files, known(files[0]), waits.cursor, now=1_010)) == ["b"]
 
 
-def test_a_file_that_grows_while_another_settles_waits_until_it_has_settled_too():
-    first = decided([file("a", 990), file("b", 998)])
-    assert names(first) == ["a"]
-    assert not decided([file("a", 990), file("b", 1009)], first.cursor, NOW + 10 * SECOND).new
-    assert names(decided([file("a", 990), file("b", 1009)], first.cursor, NOW + 20 * SECOND)) == ["b"]
+def test_a_file_of_a_server_whose_clock_is_ahead_is_whole_once_two_ticks_saw_it_unchanged():
+    first = decided([file("a", 50_000)])
+    assert first.reason == "no new files in /landing (1 still being written)"
+    grown = decided([file("a", 50_003, size=20)], cursor=first.cursor, now=1_005)
+    assert not grown.new
+    assert names(decided([file("a", 50_003, size=20)], cursor=grown.cursor, now=1_010)) == ["a"]
 
 
 def test_a_file_waits_for_its_marker_however_long_and_is_not_overtaken():
-    first = decided([file("a", 10, marked=False), file("b", 500, marked=True)])
+    files = [file("a", 10, marked=False), file("b", 500, marked=True)]
+    first = decided(files)
     assert names(first) == ["b"]
-    waits = decided([file("a", 10, marked=False), file("b", 500, marked=True)], first.cursor)
+    waits = decided(files, known(files[1]), first.cursor)
     assert waits.reason == "no new files in /landing (1 without their done-marker)"
-    marked = [file("a", 999, marked=True), file("b", 500, marked=True)]
-    assert names(decided(marked, waits.cursor)) == ["a"]
+    marked = [file("a", 999, marked=True), files[1]]
+    assert names(decided(marked, known(files[1]), waits.cursor)) == ["a"]
 
 
-def test_what_comes_while_the_folder_is_looked_at_waits_for_the_next_look():
+def test_what_comes_while_the_folder_is_listed_waits_for_the_next_tick():
     assert not decided([file("a", 1000.001, marked=True)]).new
 
 
+def test_files_that_no_run_reads_are_asked_for_three_times_and_every_ten_minutes_then():
+    files, cursor, asked = [file("a", 10), file("b", 20)], None, []
+    for now in range(1_000, 3_400, 5):
+        decision = decided(files, cursor=cursor, now=now)
+        cursor = decision.cursor
+        if decision.new:
+            asked.append(now)
+        elif now == 1_015:
+            assert decision.reason == (
+                "2 files were asked for 3 times and not read: look why the last runs failed; asked for again in 10 min"
+            )
+    assert asked == [1_000, 1_005, 1_010, 1_610, 2_210, 2_810]
+    assert decided([*files, file("c", 30)], cursor=cursor, now=3_400).new == 3, "another file is another set"
+
+
+def test_a_run_that_broke_off_is_asked_for_again_though_no_file_is_new():
+    read = [file("a", 10)]
+    decision = decided(read, known(*read), unfinished=True)
+    assert decision.new == 1
+    again = decided(read, known(*read), decision.cursor, unfinished=True)
+    assert again.new
+    assert not decided(read, known(*read), again.cursor).new
+
+
+def test_a_file_that_has_changed_since_it_was_read_is_told_by_one_run():
+    before, after = file("a", 10), file("a", 900, size=11)
+    first = decided([after], known(before))
+    assert names(first) == ["a"]
+    assert (first.metadata["new_files"], first.metadata["files_changed"]) == (0, 1)
+    second = decided([after], known(before), first.cursor)
+    assert second.reason == "no new files in /landing (1 changed since they were read: see the last run of ingest)"
+    third = decided([after, file("b", 20)], known(before), second.cursor)
+    assert names(third) == ["b"]
+    assert not decided([after, file("b", 20)], known(before, file("b", 20)), third.cursor).new
+
+
 def test_a_file_that_is_gone_changes_nothing():
-    first = decided([file("a", 10), file("b", 20)])
-    gone = decided([file("a", 10)], first.cursor)
-    assert not gone.new
-    assert gone.cursor == first.cursor
-    assert decided([], first.cursor).reason == "no files in /landing"
+    assert not decided([file("a", 10)], known(file("a", 10), file("b", 20))).new
+    assert decided([]).reason == "no files in /landing"
 
 
 def test_the_cursor_stays_small_however_many_files_there_are():
     decision = decided([file(f"{n}", (n + 1) / 1000) for n in range(100_000)])
     assert decision.new == 100_000
-    assert len(decision.cursor or "") < 20
+    assert len(decision.cursor or "") < 200
     assert len(names(decision)) == 10
+    ahead = decided([file(f"{n}", 2_000) for n in range(100_000)])
+    assert len(ahead.cursor or "") < 100_000
 
 
-def test_a_cursor_that_is_none_is_refused_with_the_remedy():
+@pytest.mark.parametrize("cursor", ["yesterday", '{"when": 1}', "[]"])
+def test_a_cursor_that_is_none_is_refused_with_the_remedy(cursor):
     with pytest.raises(KeyfoldError, match="reset it to nothing"):
-        decided([file("a", 10)], "yesterday")
+        decided([file("a", 10)], cursor=cursor)
 
 
 def test_a_file_moved_in_with_an_old_modification_time_is_new(tmp_path):
-    source = FileSource(tmp_path, timedelta(0))
-    (tmp_path / "early").touch()
-    time.sleep(0.02)
-    first = source.poll(None)
-    time.sleep(0.02)
     (tmp_path / "late").touch()
     os.utime(tmp_path / "late", (1, 1))
     time.sleep(0.02)
-    assert names(source.poll(first.cursor)) == ["late"]
-
-
-def test_a_renamed_file_starts_a_run_since_ingest_knows_files_by_their_names(tmp_path):
-    source = FileSource(tmp_path, timedelta(0))
-    (tmp_path / "a").touch()
-    time.sleep(0.02)
-    first = source.poll(None)
-    time.sleep(0.02)
-    (tmp_path / "a").rename(tmp_path / "b")
-    time.sleep(0.02)
-    assert names(source.poll(first.cursor)) == ["b"]
+    assert names(FileSource(tmp_path, timedelta(0)).poll(None)) == ["late"]
 
 
 def test_a_folder_that_is_missing_or_none_is_a_reason_not_an_error(tmp_path):
@@ -138,8 +177,8 @@ def test_a_folder_that_may_not_be_read_is_a_reason_that_says_who_wants_to(tmp_pa
 
 
 def test_a_part_that_may_not_be_read_is_warned_of_and_the_rest_goes_on():
-    found = Look((file("a", 10),), ("/landing/closed",))
-    decision = decide(found, None, NOW, folder=FOLDER)
+    found = Listing((file("a", 10),), ("/landing/closed",))
+    decision = decide(found, {}, None, NOW, folder=FOLDER)
     assert names(decision) == ["a"]
     assert decision.warnings == ("the folder /landing/closed cannot be read; its files wait",)
 
@@ -182,7 +221,7 @@ def test_the_sensor_waits_for_files_to_settle(instance, lakehouse):
     assert "2 still being written" in str(tick(instance, lakehouse, settle=60))
 
 
-def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(instance, lakehouse):
+def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, instance, lakehouse):
     land(lakehouse, "a.ndjson", "b.ndjson")
     told = tick(instance, lakehouse)
     assert isinstance(told, dg.SensorResult)
@@ -190,7 +229,20 @@ def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(instance,
     assert request.run_key is None
     assert event.asset_key == dg.AssetKey("ride_points_landing")
     assert event.metadata["new_files"].value == 2
+    ingest(spark, lakehouse, RIDE_POINTS)
     assert "no new files" in str(tick(instance, lakehouse, cursor=told.cursor))
+
+
+def test_a_run_of_ingest_that_failed_is_asked_for_again_and_a_limit_is_said(instance, lakehouse):
+    land(lakehouse, "a.ndjson")
+    cursor = None
+    for _ in range(3):
+        told = tick(instance, lakehouse, cursor)
+        assert isinstance(told, dg.SensorResult)
+        cursor = told.cursor
+        run = instance.create_run_for_job(rides_like, status=dg.DagsterRunStatus.STARTED)
+        instance.report_run_failed(run)
+    assert "1 file was asked for 3 times and not read" in str(tick(instance, lakehouse, cursor))
 
 
 def test_the_sensor_holds_back_while_a_run_is_not_over_and_keeps_its_cursor(instance, lakehouse):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.parsing import parse_file
 from spark_jobs.simulation import SIMULATORS, simulate
 from spark_jobs.streams import STREAMS
+from tests.spark_jobs.ingest.parsing.reading import file_rows
 from tests.spark_jobs.simulation.conftest import START
 from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
 
@@ -89,15 +89,14 @@ def test_ingest_accepts_the_events_and_rejects_each_fault_for_its_own_reason(cal
     call = calls(stream)[number]
     accepted, reasons, unreadable, keys = 0, Counter(), 0, set()
     for path in call.paths:
-        for table in parse_file(STREAMS[stream], path, call.summary.end + HOUR, call.landing):
-            for row in table.to_pylist():
-                if row["line"] is None:
-                    unreadable += row["reason"] is not None
-                elif row["reason"] is None:
-                    accepted += 1
-                    keys.add(row[STREAMS[stream].schema.names[0]])
-                else:
-                    reasons[fault_by(row["reason"], call.summary.malformed_by_fault, path.name)] += 1
+        for row in file_rows(STREAMS[stream], path, call.summary.end + HOUR, call.landing):
+            if row["line"] is None:
+                unreadable += 1
+            elif row["reason"] is None:
+                accepted += 1
+                keys.add(row[STREAMS[stream].schema.names[0]])
+            else:
+                reasons[fault_by(row["reason"], call.summary.malformed_by_fault, path.name)] += 1
     assert accepted == call.summary.events + call.summary.duplicates
     assert reasons == call.summary.malformed_by_fault
     assert unreadable == call.summary.unreadable_files

@@ -5,17 +5,16 @@ not all that follow.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import IO
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from spark_jobs.parsing.rows import Reject, Rows
-from spark_jobs.parsing.text import CHUNK, UnreadableFileError, chunks
+from spark_jobs.ingest.parsing.rows import Reject, Rows
+from spark_jobs.ingest.parsing.text import UnreadableFileError
 
 MAX_ROW_LINES = 1000
 """A quote that is not closed within so many lines was not meant to open a field."""
@@ -27,15 +26,15 @@ _BLANK = " \t"
 csv.field_size_limit(1 << 30)  # the default of 128 KiB would reject rows that Arrow's reader accepts
 
 
-def read_csv(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[Rows]:
-    """Read a whole CSV file, chunk by chunk; every column as text, an empty field as NULL.
+def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
+    """Read the chunks of a CSV file; every column as text, an empty field as NULL.
 
     Raises:
         UnreadableFileError: the header names a column of the schema twice.
     """
     header: list[str] | None = None
     line, rest = 1, b""
-    for chunk in chunks(text, size):
+    for chunk, is_last in _with_last(text):
         data = rest + chunk
         rest = b""
         if header is not None and b'"' not in data:
@@ -45,7 +44,7 @@ def read_csv(schema: pa.Schema, text: IO[bytes], size: int = CHUNK) -> Iterator[
                 yield Rows(table, np.arange(line, line + count, dtype=np.int64), _Raw(data))
                 line += count
                 continue
-        final = not data.endswith(b"\n") or not _more(text)
+        final = is_last or not data.endswith(b"\n")
         lines = [one.removesuffix("\r") for one in data.decode().removesuffix("\n").split("\n")]
         start = 0
         if header is None:
@@ -70,11 +69,16 @@ class _Raw:
         return self._lines[position].removesuffix(b"\r").decode()
 
 
-def _more(text: IO[bytes]) -> bool:
-    here = text.tell()
-    more = bool(text.read(1))
-    text.seek(here)
-    return more
+def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Each chunk, and whether it is the last one."""
+    chunks = iter(text)
+    before = next(chunks, None)
+    if before is None:
+        return
+    for chunk in chunks:
+        yield before, False
+        before = chunk
+    yield before, True
 
 
 def _header(lines: Sequence[str], schema: pa.Schema) -> tuple[int, list[str] | None]:

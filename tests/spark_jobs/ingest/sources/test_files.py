@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.landing import LandedFile, look
+from spark_jobs.ingest.sources.files import LandedFile, fingerprint, list_files, refusal
 
 SECOND = 1_000_000_000
 
@@ -22,7 +22,7 @@ def put(folder: Path, *names: str) -> None:
 
 
 def seen(folder: Path, **options: bool) -> list[str]:
-    return [os.path.relpath(file.path, folder) for file in look(folder, **options).files]
+    return [file.path for file in list_files(folder, **options).files if file.refused is None]
 
 
 @contextmanager
@@ -43,21 +43,58 @@ def test_hidden_files_and_folders_are_not_seen_as_in_spark_s_file_source(tmp_pat
     assert seen(tmp_path) == ["_year=2026/f.ndjson", "c.ndjson", "deep/d.ndjson"]
 
 
-def test_links_to_files_and_folders_are_followed_and_a_loop_ends(tmp_path):
-    put(tmp_path, "elsewhere/a.ndjson", "landing/b.ndjson")
+def test_links_within_the_folder_show_each_file_where_it_is_and_a_loop_ends(tmp_path):
+    put(tmp_path, "landing/b.ndjson", "landing/deep/c.ndjson")
     landing = tmp_path / "landing"
-    (landing / "linked").symlink_to(tmp_path / "elsewhere")
+    (landing / "also b.ndjson").symlink_to(landing / "b.ndjson")
+    (landing / "also deep").symlink_to(landing / "deep")
     (landing / "loop").symlink_to(landing)
     (landing / "dangling").symlink_to(tmp_path / "nowhere")
-    assert seen(landing) == ["b.ndjson", "linked/a.ndjson"]
+    assert seen(landing) == ["also b.ndjson", "b.ndjson", "deep/c.ndjson"]
+
+
+def test_links_that_lead_out_of_the_folder_are_refused_and_not_followed(tmp_path):
+    put(tmp_path, "elsewhere/a.ndjson", "landing-2/x.ndjson", "landing/b.ndjson")
+    landing = tmp_path / "landing"
+    (landing / "folder").symlink_to(tmp_path / "elsewhere")
+    (landing / "file.ndjson").symlink_to(tmp_path / "landing-2" / "x.ndjson")
+    refused = {file.path: file.refused for file in list_files(landing).files if file.refused}
+    assert refused == {
+        "folder": f"the link leads out of the landing folder, to {tmp_path / 'elsewhere'}",
+        "file.ndjson": f"the link leads out of the landing folder, to {tmp_path / 'landing-2' / 'x.ndjson'}",
+    }
+    assert seen(landing) == ["b.ndjson"]
+    assert refusal(landing, "folder/a.ndjson") == f"{refused['folder']}/a.ndjson"
+    assert refusal(landing, "b.ndjson") is None
+
+
+def test_pipes_are_not_read_and_keep_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe.ndjson")
+    assert seen(tmp_path) == []
+    with pytest.raises(OSError, match="no regular file"):
+        fingerprint(tmp_path / "pipe.ndjson")
+
+
+def test_a_fingerprint_is_of_the_size_the_beginning_and_the_end(tmp_path):
+    file, content = tmp_path / "a", bytearray(300_000)
+    found = set()
+    for at in (None, 0, 65_535, 150_000, 234_465, 299_999):
+        changed = bytearray(content)
+        if at is not None:
+            changed[at] = 1
+        file.write_bytes(changed)
+        found.add(fingerprint(file))
+    assert len(found) == 5, "what changes in the middle alone is not seen"
+    file.write_bytes(content + b"x")
+    assert fingerprint(file) not in found
 
 
 def test_a_missing_folder_or_a_file_in_its_place_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
-        look(tmp_path / "landing")
+        list_files(tmp_path / "landing")
     (tmp_path / "landing").touch()
     with pytest.raises(NotADirectoryError):
-        look(tmp_path / "landing")
+        list_files(tmp_path / "landing")
 
 
 def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
@@ -70,17 +107,17 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
     (landing / "closed").chmod(0)
     try:
         with as_nobody():
-            found = look(landing)
-            assert [file.path for file in found.files] == [str(landing / "a.ndjson")]
+            found = list_files(landing)
+            assert [file.path for file in found.files] == ["a.ndjson"]
             assert found.unreadable == (str(landing / "closed"),)
             with pytest.raises(PermissionError):
-                look(landing / "closed")
+                list_files(landing / "closed")
     finally:
         (landing / "closed").chmod(0o755)
 
 
 def test_a_file_is_whole_once_it_has_stayed_as_it_is():
-    file = LandedFile("a", 1, 100 * SECOND)
+    file = LandedFile("a", 1, 0, 100 * SECOND)
     assert not file.is_whole(104 * SECOND)
     assert file.is_whole(105 * SECOND)
     assert file.is_whole(100 * SECOND, timedelta(0))
@@ -90,7 +127,7 @@ def test_a_file_is_whole_once_it_has_stayed_as_it_is():
 def test_a_done_marker_beside_a_file_or_for_its_folder_makes_it_whole_at_once(tmp_path):
     put(tmp_path, "a.csv", "a.csv.done", "b.csv", "day/c.csv", "day/_SUCCESS", "day/deeper/d.csv")
     now = time.time_ns()
-    found = {os.path.basename(file.path): file for file in look(tmp_path, done_marker=True).files}
+    found = {os.path.basename(file.path): file for file in list_files(tmp_path, done_marker=True).files}
     assert {name: file.is_whole(now) for name, file in found.items()} == {
         "a.csv": True,
         "b.csv": False,

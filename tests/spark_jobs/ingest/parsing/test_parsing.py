@@ -3,6 +3,8 @@
 import gzip
 import io
 import json
+import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.parsing import parse_file, parse_json_lines, parsed_schema
-from spark_jobs.parsing.csv_lines import read_csv
-from spark_jobs.parsing.files import local_path
-from spark_jobs.parsing.json_lines import read_json
-from spark_jobs.parsing.rows import Rows, judge
+from spark_jobs.ingest.parsing import parse_json_lines
+from spark_jobs.ingest.parsing.csv_lines import read_csv
+from spark_jobs.ingest.parsing.json_lines import read_json
+from spark_jobs.ingest.parsing.rows import Rows, validate_rows
+from spark_jobs.ingest.parsing.text import UnreadableFileError, chunks
 from spark_jobs.streams import RIDE_POINTS
+from tests.spark_jobs.ingest.parsing.reading import as_rows, file_rows
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = RIDE_POINTS.schema.names
@@ -41,17 +44,10 @@ CSV_ROW = "r1,3,40.7,-74.0,2016-06-21T17:00:06.25-04:00,2.5,,pickup,2"
 
 
 def parse(path: Path, content: bytes | str | None = None) -> list[dict[str, Any]]:
-    """All rows of a file but for the one that says it was read, by line."""
+    """All rows of a file, by line."""
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    tables = list(parse_file(RIDE_POINTS, path, ARRIVED))
-    assert all(table.schema == parsed_schema(RIDE_POINTS) for table in tables)
-    rows = pa.concat_tables(tables).to_pylist()
-    assert rows[-1]["line"] is None
-    if rows[-1]["reason"] is None:
-        rows.pop()
-    assert all(row["file"] == str(path) for row in rows)
-    return sorted(rows, key=lambda row: row["line"] or 0)
+    return file_rows(RIDE_POINTS, path, ARRIVED)
 
 
 def events(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -396,8 +392,8 @@ JSON_LINE = st.one_of(
 )
 
 
-def judged(rows: Rows) -> list[dict[str, Any]]:
-    return judge(RIDE_POINTS, rows, "f", ARRIVED).to_pylist()
+def validated(rows: Rows) -> list[dict[str, Any]]:
+    return as_rows(RIDE_POINTS, validate_rows(RIDE_POINTS, rows, ARRIVED))
 
 
 def expected_event(text: str) -> dict[str, Any]:
@@ -413,7 +409,11 @@ def test_every_json_line_is_an_event_or_a_reject_or_blank_however_the_text_is_cu
     lines: list[tuple[str, str]], size: int, ended: bool
 ):
     text = "\n".join(line for _, line in lines) + ("\n" if ended else "")
-    found = [row for rows in read_json(RIDE_POINTS.schema, io.BytesIO(text.encode()), size) for row in judged(rows)]
+    found = [
+        row
+        for rows in read_json(RIDE_POINTS.schema, chunks(io.BytesIO(text.encode()), size))
+        for row in validated(rows)
+    ]
     found.sort(key=lambda row: row["line"])
     good = [(at + 1, expected_event(line)) for at, (kind, line) in enumerate(lines) if kind == "good"]
     bad = [(at + 1, line) for at, (kind, line) in enumerate(lines) if kind == "bad"]
@@ -430,11 +430,11 @@ CSV_FIELD = st.sampled_from(["a", "", '"a,b"', '"q ""x"" q"', '"two\nlines"', '"
 def test_csv_rows_are_those_that_pythons_csv_reads_however_the_text_is_cut(fields: list[list[str]], size: int):
     schema = pa.schema([("a", pa.string()), ("b", pa.string())])
     text = "a,b\n" + "".join(",".join(row) + "\n" for row in fields)
-    chunks = list(read_csv(schema, io.BytesIO(text.encode()), size))
-    assert not [reject for rows in chunks for reject in rows.rejects]
+    parts = list(read_csv(schema, chunks(io.BytesIO(text.encode()), size)))
+    assert not [reject for rows in parts for reject in rows.rejects]
     found = sorted(
         (int(line), row["a"], row["b"], rows.raw(at))
-        for rows in chunks
+        for rows in parts
         for at, (line, row) in enumerate(zip(rows.lines, rows.columns.to_pylist(), strict=True))
     )
     expected, line = [], 2
@@ -448,15 +448,58 @@ def test_csv_rows_are_those_that_pythons_csv_reads_however_the_text_is_cut(field
 
 def test_lines_of_another_source_are_parsed_with_the_numbers_they_bring():
     values = [json.dumps(POINT).encode(), b"", b"rubbish", (json.dumps(POINT) + "\n").encode()]
-    found = parse_json_lines(RIDE_POINTS, values, np.array([70, 71, 72, 73]), "topic-0", ARRIVED).to_pylist()
-    assert [(row["line"], row["reason"] is None, row["file"]) for row in found] == [
-        (70, True, "topic-0"),
-        (73, True, "topic-0"),
-        (72, False, "topic-0"),
+    found = parse_json_lines(RIDE_POINTS, values, np.array([70, 71, 72, 73]), ARRIVED)
+    assert [(row["line"], row["reason"] is None) for row in as_rows(RIDE_POINTS, found)] == [
+        (70, True),
+        (73, True),
+        (72, False),
     ]
 
 
-def test_addresses_as_spark_lists_them_are_local_paths():
-    assert local_path("file:/a b/c%20d.json") == Path("/a b/c%20d.json")
-    assert local_path("file:///a/b.json") == Path("/a/b.json")
-    assert local_path("/a/b.json") == Path("/a/b.json")
+# bounds
+
+
+def bomb(path: Path, line: int, lines: int = 1) -> Path:
+    """A gzip file of a thousandth of what it holds."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(lines):
+            for _ in range(line >> 20):
+                file.write(b"a" * (1 << 20))
+            file.write(b"\n")
+    return path
+
+
+def test_a_line_of_200_mib_is_found_too_long_before_it_is_in_memory(tmp_path: Path):
+    path = bomb(tmp_path / "bomb.ndjson.gz", 200 << 20)
+    assert path.stat().st_size < 1 << 20
+    tracemalloc.start()
+    (row,) = parse(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert row["reason"] == "the file has a line of more than 16 MiB, which is its limit"
+    assert peak < 100 << 20
+
+
+def test_a_file_that_holds_more_text_than_it_may_is_found_so_before_it_is_read(tmp_path: Path):
+    small = replace(RIDE_POINTS, max_file_bytes=3 << 20)
+    (row,) = file_rows(small, bomb(tmp_path / "bomb.ndjson.gz", 1 << 20, 5), ARRIVED)
+    assert row["reason"] == "the file holds more than 3 MiB of text, which is its limit"
+    pq.write_table(table([POINT] * 20_000), tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
+    (row,) = file_rows(replace(RIDE_POINTS, max_file_bytes=1 << 20), tmp_path / "a.parquet", ARRIVED)
+    assert row["reason"] == "the file holds more than 1 MiB, which is its limit"
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 12), max_size=30), st.integers(1, 20), st.integers(1, 12), st.booleans())
+def test_text_is_cut_at_line_ends_and_no_line_is_longer_than_it_may_be(
+    lengths: list[int], size: int, limit: int, ended: bool
+):
+    lines = [b"x" * length for length in lengths]
+    text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
+    if max(lengths, default=0) > limit:
+        with pytest.raises(UnreadableFileError, match="a line of more than"):
+            list(chunks(io.BytesIO(text), size, max_line=limit))
+    else:
+        found = list(chunks(io.BytesIO(text), size, max_line=limit))
+        assert b"".join(found) == text
+        assert all(chunk.endswith(b"\n") for chunk in found[:-1])

@@ -11,17 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.parsing import parse_file
-from spark_jobs.parsing.mapping import path_value
+from spark_jobs.ingest.parsing.mapping import path_value
 from spark_jobs.streams import METRICS, SALES, TIMESTAMP, WEATHER, Source, Stream
+from tests.spark_jobs.ingest.parsing.reading import file_rows
 
 ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def parsed(stream: Stream, path: Path, landing: Path | None = None) -> list[dict[str, Any]]:
-    """The parsed rows without the one that says that the file was read."""
-    rows = [row for table in parse_file(stream, path, ARRIVED, landing) for row in table.to_pylist()]
-    return [row for row in rows if row["line"] is not None]
+    return file_rows(stream, path, ARRIVED, landing)
 
 
 def test_columns_are_renamed_and_missing_marks_are_null_in_csv(tmp_path: Path) -> None:

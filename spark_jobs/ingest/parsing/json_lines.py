@@ -5,55 +5,49 @@ the bad line is among a few, and those few go through Python's json, which also 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 from pyarrow import types
 
-from spark_jobs.parsing.casting import SHOWN, named
-from spark_jobs.parsing.rows import Reject, Rows, judge
-from spark_jobs.parsing.text import CHUNK, chunks
+from spark_jobs.ingest.parsing.casting import SHOWN, named
+from spark_jobs.ingest.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from spark_jobs.streams import Stream
 
 _PARTS = 16
 _FEW = 32
 _BLANK = b" \t\r\n"
-_NEWLINE, _OPEN, _CLOSE = b"\n{}"
 
 
-def parse_json_lines(
-    stream: Stream, values: Sequence[bytes], lines: np.ndarray, file: str, arrived: datetime
-) -> pa.Table:
+def parse_json_lines(stream: Stream, values: Sequence[bytes], lines: np.ndarray, arrived: datetime) -> ValidatedRows:
     """Parse JSON objects, one a value, wherever they came from; blank ones are left out.
 
     Args:
         stream: what they should be.
         values: the raw objects, in UTF-8.
         lines: the number of each, for its parsed row.
-        file: what to call the place they came from.
         arrived: when they came (UTC).
     """
-    return judge(stream, read_values(stream.raw_schema, values, lines, stream.missing), file, arrived)
+    return validate_rows(stream, read_values(stream.raw_schema, values, lines, stream.missing), arrived)
 
 
-def read_json(schema: pa.Schema, text: IO[bytes], size: int = CHUNK, missing: tuple[str, ...] = ()) -> Iterator[Rows]:
-    """Read a whole file of JSON objects, one a line, chunk by chunk; `missing` texts stand for no value."""
-    line = 1
-    for chunk in chunks(text, size):
-        content = np.frombuffer(chunk, np.uint8)
-        ends = np.flatnonzero(content == _NEWLINE)
-        count = len(ends) + (not chunk.endswith(b"\n"))
-        table = _read(_as_text(schema), chunk, count) if _one_object_a_line(content, ends) else None
+def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
+    """Read chunks of JSON objects, one a line; `missing` texts stand for no value."""
+    line, text_schema = 1, _as_text(schema)
+    for chunk in text:
+        ended = chunk.count(b"\n")
+        count = ended + (not chunk.endswith(b"\n"))
+        table = _read(text_schema, chunk, count) if _one_object_a_line(chunk, count) else None
         if table is not None:
             yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
         else:
             values = chunk.split(b"\n")
             yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
-        line += len(ends)
+        line += ended
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
@@ -122,17 +116,13 @@ def _as_text(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, pa.string() if types.is_timestamp(field.type) else field.type) for field in schema])
 
 
-def _one_object_a_line(content: np.ndarray, ends: np.ndarray) -> bool:
-    """Whether each line starts with a brace and ends with one.
+def _one_object_a_line(chunk: bytes, count: int) -> bool:
+    """Whether each of so many lines starts with a brace and ends with one.
 
     With as many objects as lines, each line then is one object: between a closing brace at a line's end and an opening
     one at the next line's start no object can be open. It also keeps a bare null from Arrow's reader, which crashes.
     """
-    last = content[-2:-1] if content[-1] == _NEWLINE else content[-1:]
-    if content[0] != _OPEN or not (last == _CLOSE).all():
-        return False
-    inner = ends[ends < len(content) - 1]
-    return bool((content[inner - 1] == _CLOSE).all() and (content[inner + 1] == _OPEN).all())
+    return chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}")) and chunk.count(b"}\n{") == count - 1
 
 
 def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:

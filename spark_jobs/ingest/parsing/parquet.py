@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.parsing.rows import Rows
-from spark_jobs.parsing.text import UnreadableFileError
+from spark_jobs.ingest.parsing.rows import Rows
+from spark_jobs.ingest.parsing.text import UnreadableFileError
 
 BATCH_ROWS = 100_000
 
 
-def read_parquet(schema: pa.Schema, path: Path) -> Iterator[Rows]:
-    """Read a whole Parquet file; every page is decoded once before the first row is handed over.
+def read_parquet(schema: pa.Schema, path: Path, max_bytes: int) -> Iterator[Rows]:
+    """Read a whole Parquet file of at most `max_bytes`, decompressed.
 
     Raises:
-        UnreadableFileError: it has a column of the schema twice.
+        UnreadableFileError: it has a column of the schema twice, or holds more than it may.
         OSError, pyarrow.ArrowException: it is broken.
     """
     if not path.stat().st_size:
@@ -28,8 +28,9 @@ def read_parquet(schema: pa.Schema, path: Path) -> Iterator[Rows]:
         twice = sorted({name for name in schema.names if names.count(name) > 1})
         if twice:
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
-        for _ in file.iter_batches(BATCH_ROWS, use_threads=False):
-            pass
+        groups = file.metadata.num_row_groups
+        if sum(file.metadata.row_group(at).total_byte_size for at in range(groups)) > max_bytes:
+            raise UnreadableFileError(f"the file holds more than {max_bytes >> 20:,} MiB, which is its limit")
         done = 0
         for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
             lines = np.arange(done + 1, done + 1 + batch.num_rows, dtype=np.int64)

@@ -8,13 +8,17 @@ names are not seen. Of other files,
 
 Change times are the file server's and are compared with this machine's clock: one that lags behind by more than the
 settling time, or a mount that caches them for longer (NFS: `acregmax`, a minute), wants a longer settling time.
+
+Links that lead out of the folder are not followed: whoever may write there may read no more than what is there.
 """
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
+from stat import S_ISREG
 
 from spark_jobs.microseconds import micros
 
@@ -23,6 +27,7 @@ SETTLE = timedelta(seconds=5)
 
 DONE = ".done"
 _SUCCESS = "_SUCCESS"
+_ENDS = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -30,24 +35,28 @@ class LandedFile:
     """A file in a landing folder.
 
     Attributes:
-        path: where it is.
+        path: below the landing folder.
         size: bytes.
+        modified_at: its own modification time, nanoseconds since 1970: what tells that it was written again.
         changed_at: inode change time in nanoseconds since 1970; the marker's where that is later. A modification time
             would not do: `cp -p`, `mv` and rsync keep old ones, and whoever goes by them never sees such files.
         marked: whether a done-marker is there; None where the stream has none.
+        refused: why it must not be read; None where it may.
     """
 
     path: str
     size: int
+    modified_at: int
     changed_at: int
     marked: bool | None = None
+    refused: str | None = None
 
     def is_whole(self, now: int, settle: timedelta = SETTLE) -> bool:
         """Whether nobody writes it any more.
 
         Args:
-            now: nanoseconds since 1970, taken before the folder was looked at: what came during the look waits for the
-                next one, in which whatever came before it is seen as well.
+            now: nanoseconds since 1970, taken before the folder was listed: what came meanwhile waits for the next
+                time, in which whatever came before it is seen as well.
             settle: how long a file without a marker must have stayed as it is.
         """
         if self.marked is False:
@@ -56,15 +65,15 @@ class LandedFile:
 
 
 @dataclass(frozen=True)
-class Look:
+class Listing:
     """What is in a landing folder; `unreadable` are the folders below it that could not be listed."""
 
     files: tuple[LandedFile, ...]
     unreadable: tuple[str, ...] = ()
 
 
-def look(folder: Path, *, done_marker: bool = False) -> Look:
-    """List the files below a folder that ingest reads, in order of their paths; links are followed.
+def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
+    """List the files below a folder that ingest reads, in order of their paths.
 
     Args:
         folder: the landing folder.
@@ -73,48 +82,86 @@ def look(folder: Path, *, done_marker: bool = False) -> Look:
     Raises:
         OSError: the folder itself is missing, no folder, or not to be read.
     """
+    top = os.path.realpath(folder)
     files: list[LandedFile] = []
     unreadable: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    waiting = [str(folder)]
+    waiting = [top]
     while waiting:
         parent = waiting.pop()
         try:
-            place = os.stat(parent)
-            if (place.st_dev, place.st_ino) in seen:  # a link to a folder that it is in
-                continue
-            seen.add((place.st_dev, place.st_ino))
             with os.scandir(parent) as listed:
                 entries = {entry.name: entry for entry in listed}
-            found = list(_files(entries, done_marker))
-            folders = [entry.path for name, entry in entries.items() if not _is_hidden(name) and entry.is_dir()]
+            found = list(_files(top, entries, done_marker))
+            # A link to a folder within is passed over: its files are found where they are.
+            folders = [
+                entry.path
+                for name, entry in entries.items()
+                if not _is_hidden(name) and entry.is_dir(follow_symlinks=False)
+            ]
         except OSError as error:
-            if parent == str(folder):
+            if parent == top:
                 raise
             if not isinstance(error, FileNotFoundError):
                 unreadable.append(parent)
             continue
         files += found
         waiting += folders
-    return Look(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(unreadable)))
+    return Listing(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(unreadable)))
 
 
-def _files(entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
+def refusal(folder: Path, path: str) -> str | None:
+    """Why a path below a landing folder must not be read; None where it may."""
+    place, top = os.path.realpath(folder / path), os.path.realpath(folder)
+    return None if _is_below(place, top) else f"the link leads out of the landing folder, to {place}"
+
+
+def fingerprint(file: Path) -> str:
+    """A cheap digest of a file: of its size, its first and its last 64 KiB.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file any more.
+    """
+    # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
+        found = os.fstat(opened.fileno())
+        if not S_ISREG(found.st_mode):
+            raise OSError(None, f"{file} is no regular file")
+        digest = blake2b(str(found.st_size).encode(), digest_size=16)
+        digest.update(opened.read(_ENDS))
+        if found.st_size > _ENDS:
+            opened.seek(max(_ENDS, found.st_size - _ENDS))
+            digest.update(opened.read(_ENDS))
+    return digest.hexdigest()
+
+
+def _files(top: str, entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
     everything_done = _changed_at(entries.get(_SUCCESS)) if done_marker else None
     for name, entry in entries.items():
         if _is_hidden(name) or (done_marker and name.endswith(DONE)):
             continue
+        path = os.path.relpath(entry.path, top) if entry.path != os.path.join(top, name) else name
         try:
+            if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
+                if entry.is_file() or entry.is_dir():
+                    link = entry.stat(follow_symlinks=False)
+                    refused = f"the link leads out of the landing folder, to {place}"
+                    yield LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused)
+                continue
             if not entry.is_file():
                 continue
             found = entry.stat()
         except FileNotFoundError:  # renamed or removed since it was listed
             continue
         if not done_marker:
-            yield LandedFile(entry.path, found.st_size, found.st_ctime_ns)
+            yield LandedFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             continue
         markers = [at for at in (everything_done, _changed_at(entries.get(name + DONE))) if at is not None]
-        yield LandedFile(entry.path, found.st_size, max(found.st_ctime_ns, min(markers, default=0)), bool(markers))
+        changed_at = max(found.st_ctime_ns, min(markers, default=0))
+        yield LandedFile(path, found.st_size, found.st_mtime_ns, changed_at, bool(markers))
+
+
+def _is_below(place: str, top: str) -> bool:
+    return place == top or place.startswith(top.rstrip("/") + "/")
 
 
 def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:

@@ -1,0 +1,179 @@
+"""The birth record of a stream's ingest, and whether what is there still fits it.
+
+FOLDER/ingest.json   the name of this ingest in its tables' logs, Delta's ids of the tables, and what must not change
+"""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.schema import Field
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.event_ids import ENCODING
+from spark_jobs.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
+from spark_jobs.lakehouse.tables import table_id
+from spark_jobs.streams import Stream
+
+QUARANTINE = pa.schema(
+    [
+        ("raw", pa.string()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("batch", pa.int64()),
+    ]
+)
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A stream's ingest.
+
+    Attributes:
+        folder: where its journal, its index of ids and its known files are.
+        tables: the folders of the tables it writes, `events` and `quarantine`.
+        identity: its name in their logs.
+        ids: what Delta knew the tables by when it began.
+        fixed: what must not change.
+        where: what to call it in errors.
+        remedy: how to start over.
+    """
+
+    folder: Path
+    tables: dict[str, Path]
+    identity: str
+    ids: dict[str, str]
+    fixed: dict[str, Any]
+    where: str
+    remedy: str
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def segments(self) -> Path:
+        return self.folder / "ids"
+
+
+def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
+    """The ingest of a stream, begun if there is none; call it under the lock of its folder.
+
+    Raises:
+        KeyfoldError: it is of an older Keyfold, or the tables and the stream do not fit it.
+    """
+    there = existing_ingest(lakehouse, stream.name)
+    if there is None:
+        _begin(lakehouse, stream)
+        there = existing_ingest(lakehouse, stream.name)
+        assert there is not None  # noqa: S101 - it was just written; this tells the type checker so
+    _check_unchanged(stream, there)
+    if is_table(there.tables["events"]):  # one that is gone is told with all that must agree
+        _fit_events(stream, there)
+    return there
+
+
+def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
+    """The ingest of a stream, None where it has not begun; needs no lock.
+
+    Raises:
+        KeyfoldError: it is of another version of Keyfold.
+    """
+    folder = lakehouse.ingest(stream)
+    record = folder / "ingest.json"
+    if not record.exists():
+        return None
+    born = read_json(record)
+    where, remedy = _where(stream), _remedy(lakehouse, stream)
+    if born["format"] != _FORMAT:
+        raise KeyfoldError(f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}")
+    return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
+
+
+def _where(stream: str) -> str:
+    return f"ingest of {stream}"
+
+
+def _remedy(lakehouse: Lakehouse, stream: str) -> str:
+    events, quarantine = _tables(lakehouse, stream).values()
+    return (
+        f"start over: move {events}, {quarantine} and {lakehouse.ingest(stream)} aside; the landing files are then read "
+        "again"
+    )
+
+
+def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Path]:
+    return {"events": lakehouse.events(stream), "quarantine": lakehouse.quarantine(stream)}
+
+
+def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
+    folder, tables = lakehouse.ingest(stream.name), _tables(lakehouse, stream.name)
+    where, remedy = _where(stream.name), _remedy(lakehouse, stream.name)
+    old = [path.name for path in folder.glob("*") if (path / "checkpoint").exists() or (path / "source.json").exists()]
+    if old:
+        raise KeyfoldError(
+            f"{where}: {folder} was made by an older Keyfold, whose records of what was read (in {', '.join(sorted(old))}) "
+            f"this one does not read; once, {remedy}"
+        )
+    for name, path in tables.items():
+        if is_table(path) and DeltaTable(str(path)).count():
+            raise KeyfoldError(
+                f"{where}: the table {name} in {path} has rows, but which files they came from is not known: {folder} "
+                f"holds no record; restore that folder, or {remedy}"
+            )
+    create_table(tables["events"], stream.schema)
+    create_table(tables["quarantine"], QUARANTINE)
+    write_json(
+        folder / "ingest.json",
+        {
+            "format": _FORMAT,
+            "identity": str(uuid.uuid4()),
+            "tables": {name: table_id(path) for name, path in tables.items()},
+            "fixed": _fixed(stream),
+        },
+    )
+
+
+def _fixed(stream: Stream) -> dict[str, Any]:
+    """What must not change while an ingest lives: what ids and times mean."""
+    types = {field.name: str(field.type) for field in stream.schema}
+    return {
+        "event_id": [[name, types[name]] for name in stream.event_id],
+        "event_time": stream.event_time,
+        "fingerprints": ENCODING if stream.event_id else "",
+    }
+
+
+def _check_unchanged(stream: Stream, birth: Birth) -> None:
+    for name, now in _fixed(stream).items():
+        if birth.fixed[name] != now:
+            raise KeyfoldError(
+                f"{birth.where} began with {name} {birth.fixed[name]} and now has {now}; set it back, or {birth.remedy}"
+            )
+
+
+def _fit_events(stream: Stream, birth: Birth) -> None:
+    """Widen the event table by columns of the stream that are new and may be NULL; refuse any other difference."""
+    path = birth.tables["events"]
+    table = DeltaTable(str(path))
+    wanted = {field.name: field.type for field in Schema.from_arrow(stream.schema).fields}
+    found = {field.name: field.type for field in table.schema().fields}
+    new = [name for name in wanted if name not in found]
+    faults = [
+        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name]
+    ]
+    faults += [f"{name} is in the table alone" for name in found if name not in wanted]
+    faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
+    if faults:
+        raise KeyfoldError(
+            f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
+            f"(a new column that may be NULL is added by itself), or {birth.remedy}"
+        )
+    if new:
+        table.alter.add_columns([Field(name, wanted[name], nullable=True) for name in new])

@@ -1,0 +1,53 @@
+"""What can be told of a stream's ingest from outside, without its lock: counts, files that were read, what is unfinished."""
+
+from pathlib import Path
+
+from spark_jobs.ingest.birth import Birth, existing_ingest
+from spark_jobs.ingest.known import IngestJournal, KnownFile, KnownFiles
+from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
+from spark_jobs.journal import Journal
+from spark_jobs.lakehouse import Lakehouse, is_table
+from spark_jobs.lakehouse.commits import committed_batch
+from spark_jobs.streams import Stream
+
+
+def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
+    """The counts over all runs and all sources of a stream."""
+    done = ingest_journal(lakehouse, stream if isinstance(stream, str) else stream.name).last_done()
+    return done.totals if done else IngestCounts()
+
+
+def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
+    """The journal of a stream's ingest."""
+    return Journal(lakehouse.ingest(stream) / "journal", IngestPlan, IngestDone)
+
+
+def known_files(lakehouse: Lakehouse, stream: str, landing: Path) -> dict[str, KnownFile]:
+    """The files of a landing folder that were read, by their paths below it."""
+    known = KnownFiles(lakehouse.ingest(stream), ingest_journal(lakehouse, stream), f"ingest of {stream}")
+    return known.of(source_name(lakehouse, landing.expanduser().resolve()))
+
+
+def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
+    """Whether a run broke off and left something that the next one will finish."""
+    journal, birth = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream)
+    done = journal.last_done()
+    return bool(journal.pending()) or (birth is not None and done is not None and bool(uncommitted(birth, done)))
+
+
+def uncommitted(birth: Birth, done: IngestDone) -> list[str]:
+    """The tables that have yet to take what the newest done record names."""
+    return [
+        name
+        for name, files in done.tables.items()
+        if files
+        and is_table(birth.tables[name])
+        and committed_batch(birth.tables[name], f"{birth.identity}/{name}") != done.batch
+    ]
+
+
+def source_name(lakehouse: Lakehouse, landing: Path) -> str:
+    """What names a landing folder: its path below the home, which may move; the whole one elsewhere."""
+    if landing.is_relative_to(lakehouse.home):
+        return landing.relative_to(lakehouse.home).as_posix()
+    return landing.as_posix()

@@ -1,0 +1,139 @@
+"""The landing files that were read, however long ago: what the journal's records say, and a table of those before.
+
+FOLDER/files/known-000000123.parquet   the files of batches 0 to 123
+
+The table grows with the files, not with the runs; it is written anew before the journal lets go of the records.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.records import AdmittedFile, IngestDone, IngestPlan
+from spark_jobs.journal import Journal
+from spark_jobs.lakehouse.files import sweep, write_durably
+
+BATCHES_BETWEEN = 32
+"""Batches whose own records are gone through at most; fewer than a journal keeps."""
+
+IngestJournal = Journal[IngestPlan, IngestDone]
+
+_SCHEMA = {
+    "source": pl.String,
+    "path": pl.String,
+    "size": pl.Int64,
+    "modified_at": pl.Int64,
+    "changed_at": pl.Int64,
+    "fingerprint": pl.String,
+}
+_REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file as it was when it was read.
+
+    Attributes:
+        size: bytes.
+        modified_at, changed_at: nanoseconds since 1970.
+        fingerprint: see `AdmittedFile`.
+    """
+
+    size: int
+    modified_at: int
+    changed_at: int
+    fingerprint: str
+
+    @property
+    def was_read(self) -> bool:
+        """Whether it was; a link that leads out of its folder was only told of."""
+        return self.fingerprint != _REFUSED
+
+
+class KnownFiles:
+    """The files of one stream that were read, by source and path."""
+
+    def __init__(self, folder: Path, journal: IngestJournal, where: str) -> None:
+        self._folder = folder / "files"
+        self._journal = journal
+        self._where = where
+
+    def of(self, source: str) -> dict[str, KnownFile]:
+        """Those of a source, by their paths.
+
+        Raises:
+            KeyfoldError: part of what was known is gone.
+        """
+        table, after = self._table()
+        rows = table.filter(pl.col("source") == source).drop("source")
+        known = {path: KnownFile(*rest) for path, *rest in rows.iter_rows()}
+        for plan, files in self._later(after):
+            if plan.source == source:
+                known |= {file.path: _known(file) for file in files}
+        return known
+
+    def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
+        """Note files whose times have changed and whose content has not, so that they are not compared again."""
+        if touched:
+            self._write({(source, path): _known(file) for path, file in touched.items()})
+
+    def keep(self) -> None:
+        """Write the table anew if much came since; call it before the journal is compacted."""
+        last = self._journal.last_done()
+        if last is not None and last.batch - self._table()[1] >= BATCHES_BETWEEN:
+            self._write({})
+
+    def _write(self, more: dict[tuple[str, str], KnownFile]) -> None:
+        last = self._journal.last_done()
+        if last is None:
+            return
+        table, after = self._table()
+        latest: dict[tuple[str, str], KnownFile] = {}
+        for plan, files in self._later(after):
+            latest |= {(plan.source, file.path): _known(file) for file in files}
+        latest |= more
+        rows = [(source, path, *vars(file).values()) for (source, path), file in latest.items()]
+        new = pl.DataFrame(rows, _SCHEMA, orient="row")
+        whole = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
+        content = io.BytesIO()
+        whole.write_parquet(content, compression="zstd")
+        sweep(self._folder) if self._folder.is_dir() else None
+        write_durably(self._folder / f"known-{last.batch:09d}.parquet", content.getvalue())
+        for number in self._numbers():
+            if number < last.batch:
+                (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
+
+    def _table(self) -> tuple[pl.DataFrame, int]:
+        """The table, and the last batch that it covers."""
+        last = self._journal.last_done()
+        numbers = [number for number in self._numbers() if last is not None and number <= last.batch]
+        if not numbers:
+            return pl.DataFrame(schema=_SCHEMA), -1
+        return pl.read_parquet(self._folder / f"known-{numbers[-1]:09d}.parquet"), numbers[-1]
+
+    def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
+        last = self._journal.last_done()
+        found: list[tuple[IngestPlan, list[AdmittedFile]]] = []
+        for batch in range(after + 1, last.batch + 1 if last else 0):
+            plan, done = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or done is None:
+                raise KeyfoldError(
+                    f"{self._where}: which files were read is not known any more: {self._folder} and the record of batch "
+                    f"{batch} in {self._journal.folder} are gone; restore the whole folder {self._folder.parent}"
+                )
+            deferred = set(done.deferred)
+            found.append((plan, [file for file in plan.files if file.path not in deferred]))
+        return found
+
+    def _numbers(self) -> list[int]:
+        names = self._folder.glob("known-*.parquet")
+        return sorted(int(path.stem.removeprefix("known-")) for path in names)
+
+
+def _known(file: AdmittedFile) -> KnownFile:
+    fingerprint = _REFUSED if file.refused else file.fingerprint
+    return KnownFile(file.size, file.modified_at, file.changed_at, fingerprint)

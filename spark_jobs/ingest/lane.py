@@ -1,0 +1,254 @@
+"""A lane: some of a batch's files, read by one worker, which validates their rows and writes them as data files.
+
+What it gives back are names and counts. Nothing that it wrote counts before the batch's done record names it.
+"""
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.ingest.birth import QUARANTINE
+from spark_jobs.ingest.duplicates import Numbers, same_moment_copies
+from spark_jobs.ingest.event_ids import event_ids
+from spark_jobs.ingest.parsing import Reject, UnreadableFileError, ValidatedRows, parse_file
+from spark_jobs.ingest.records import AdmittedFile, IngestCounts
+from spark_jobs.ingest.segments import Segment, copies_of_history, write_segment
+from spark_jobs.ingest.sources.files import fingerprint, refusal
+from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
+from spark_jobs.microseconds import micros
+from spark_jobs.streams import Stream
+
+ROWS_A_FILE = 1_000_000
+BYTES_A_FILE = 256 << 20
+"""A lane holds no more than about this in memory before it writes."""
+
+_LINES = 1 << 40
+"""More than a file has lines: a row's place in its batch is its file's place times this, and its line."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What a worker is given.
+
+    Attributes:
+        stream: what the files hold.
+        batch: its number.
+        arrived: when the files were admitted (UTC).
+        landing: the landing folder.
+        events, quarantine: the tables' folders.
+        ids: the folder of the index of ids.
+        segments: those of the index that are live.
+        files: with their place in the batch.
+    """
+
+    stream: Stream
+    batch: int
+    arrived: datetime
+    landing: Path
+    events: Path
+    quarantine: Path
+    ids: Path
+    segments: tuple[Segment, ...]
+    files: tuple[tuple[int, AdmittedFile], ...]
+
+
+@dataclass(frozen=True)
+class WrittenEvents:
+    """A data file of events.
+
+    Attributes:
+        file: the file.
+        segment: the ids of its rows; None where the stream has no event id.
+        places: the name of a file, in the segment's order, of each row's place in the batch and in the data file.
+    """
+
+    file: WrittenFile
+    segment: Segment | None = None
+    places: str = ""
+
+
+@dataclass
+class LaneResult:
+    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault."""
+
+    counts: IngestCounts = field(default_factory=IngestCounts)
+    events: list[WrittenEvents] = field(default_factory=list)
+    rejects: list[WrittenFile] = field(default_factory=list)
+    deferred: list[str] = field(default_factory=list)
+    fault: str = ""
+
+
+def read_lane(lane: Lane) -> LaneResult:
+    """Read a lane's files; runs in a Spark worker, or in the driver where there is little to do."""
+    result = LaneResult()
+    kept = _Rows(lane)
+    try:
+        for place, file in lane.files:
+            taken = _read(lane, place, file)
+            if taken is None:
+                result.deferred.append(file.path)
+                continue
+            kept.add(taken)
+            if kept.is_large:
+                kept.write()
+        kept.write()
+    except OSError as error:
+        kept.discard()
+        result.fault = str(error)
+        return result
+    result.counts, result.events, result.rejects = kept.counts, kept.events, kept.rejected
+    return result
+
+
+def _read(lane: Lane, place: int, file: AdmittedFile) -> "_Rows | None":
+    """The rows of a file; None where it is not any more what was planned."""
+    path, taken = lane.landing / file.path, _Rows(lane)
+    refused = file.refused or refusal(lane.landing, file.path)
+    if refused:
+        taken.reject_file(str(path), refused)
+        taken.counts += IngestCounts(files=1)
+        return taken
+    if not _is_as_planned(path, file):
+        return None
+    try:
+        for rows in parse_file(lane.stream, path, lane.arrived, lane.landing):
+            taken.take(rows, place, str(path))
+            if taken.is_large:
+                taken.write()
+    except UnreadableFileError as error:
+        taken.discard()
+        taken = _Rows(lane)
+        taken.reject_file(str(path), str(error))
+    except BaseException:
+        taken.discard()
+        raise
+    if not _is_as_planned(path, file):
+        taken.discard()
+        return None
+    taken.counts += IngestCounts(files=1)
+    return taken
+
+
+class _Rows:
+    """Rows on their way into data files."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.counts = IngestCounts()
+        self.events: list[WrittenEvents] = []
+        self.rejected: list[WrittenFile] = []
+        self._lane = lane
+        self._frames: list[pl.DataFrame] = []
+        self._places: list[Numbers] = []
+        self._rejects: list[tuple[str, Reject | str]] = []
+        self._rows = self._bytes = 0
+
+    @property
+    def is_large(self) -> bool:
+        return self._rows >= ROWS_A_FILE or self._bytes >= BYTES_A_FILE
+
+    def take(self, rows: ValidatedRows, place: int, file: str) -> None:
+        """Take a chunk of a file."""
+        rejected = len(rows.rejects)
+        self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected)
+        if rows.accepted.height:
+            self._frames.append(rows.accepted)
+            self._places.append(place * _LINES + rows.lines)
+        self._rejects += [(file, reject) for reject in rows.rejects]
+        self._rows += rows.read
+        self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
+
+    def reject_file(self, file: str, reason: str) -> None:
+        """Reject a file as a whole."""
+        self._rejects.append((file, reason))
+        self.counts += IngestCounts(rows_read=1, quarantined=1)
+
+    def add(self, other: "_Rows") -> None:
+        """Take all that another holds."""
+        self.counts += other.counts
+        self.events += other.events
+        self.rejected += other.rejected
+        self._frames += other._frames
+        self._places += other._places
+        self._rejects += other._rejects
+        self._rows += other._rows
+        self._bytes += other._bytes
+
+    def write(self) -> None:
+        """Write what is in memory."""
+        if self._rejects:
+            self.rejected.append(_write_rejects(self._lane, self._rejects))
+        if self._frames:
+            frame, places = pl.concat(self._frames), np.concatenate(self._places)
+            self._frames, self._places = [], []
+            duplicates, written = _write_events(self._lane, frame, places)
+            self.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
+            self.events += written
+        self._frames, self._places, self._rejects = [], [], []
+        self._rows = self._bytes = 0
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for one in self.events:
+            (self._lane.events / one.file.path).unlink(missing_ok=True)
+            if one.segment is not None:
+                (self._lane.ids / one.segment.name).unlink(missing_ok=True)
+                (self._lane.ids / one.places).unlink(missing_ok=True)
+        for file in self.rejected:
+            (self._lane.quarantine / file.path).unlink(missing_ok=True)
+
+
+def _write_events(lane: Lane, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
+    """Write accepted rows but for those that are copies already; gives back how many those are."""
+    stream = lane.stream
+    ids = event_ids(stream, frame) if stream.event_id else None
+    copies = 0
+    if ids is not None:
+        found = copies_of_history(lane.ids, lane.segments, ids, micros(stream.duplicate_window))
+        # Of others it is not known yet what stands: an earlier lane may hold a copy that rules out the nearer one.
+        found |= same_moment_copies(ids, places)
+        if copies := int(found.sum()):
+            frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
+    if not frame.height:
+        return copies, []
+    times = frame[stream.event_time]
+    if not times.is_sorted():
+        order = times.arg_sort().to_numpy().astype(np.int64)
+        frame, places = frame[order], places[order]
+        ids = ids.take(order) if ids is not None else None
+    file = write_data_file(frame, lane.events, stream.schema)
+    if ids is None:
+        return copies, [WrittenEvents(file)]
+    order = ids.sorted_order()
+    segment = write_segment(lane.ids, ids.take(order))
+    name = f"{uuid.uuid4().hex}.places.npy"
+    np.save(lane.ids / name, np.stack([places[order], order]))
+    return copies, [WrittenEvents(file, segment, name)]
+
+
+def _write_rejects(lane: Lane, rejects: Sequence[tuple[str, Reject | str]]) -> WrittenFile:
+    rows = [
+        (None, file, None, reject) if isinstance(reject, str) else (reject.raw, file, reject.line, reject.reason)
+        for file, reject in rejects
+    ]
+    schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String}
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(lane.batch, pl.Int64))
+    return write_data_file(frame, lane.quarantine, QUARANTINE)
+
+
+def _is_as_planned(path: Path, file: AdmittedFile) -> bool:
+    """Whether a file is what it was when it was admitted."""
+    try:
+        found = os.stat(path)
+        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (file.size, file.modified_at, file.changed_at):
+            return True
+        return found.st_size == file.size and fingerprint(path) == file.fingerprint
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,61 @@
+"""Files to validated rows, whatever their format; a file that cannot be read is rejected as a whole."""
+
+import errno
+import zlib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_jobs.ingest.parsing.csv_lines import read_csv
+from spark_jobs.ingest.parsing.json_lines import read_json
+from spark_jobs.ingest.parsing.mapping import path_value
+from spark_jobs.ingest.parsing.parquet import read_parquet
+from spark_jobs.ingest.parsing.rows import Rows, ValidatedRows, validate_rows
+from spark_jobs.ingest.parsing.text import UnreadableFileError, read_chunks
+from spark_jobs.streams import Stream
+
+_ENDINGS = ".ndjson, .jsonl, .json and .csv, also with .gz, and .parquet"
+_FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
+"""What an OSError says when the fault is the file's; Arrow and gzip set no number. A full or failing disk is not the
+file's fault: it fails the run, so that the next one reads the file again."""
+
+
+def parse_file(stream: Stream, path: Path, arrived: datetime, landing: Path | None = None) -> Iterator[ValidatedRows]:
+    """Parse one file, chunk by chunk.
+
+    Args:
+        stream: what its rows should be.
+        path: a local file; its ending tells its format.
+        arrived: when it was admitted (UTC).
+        landing: the folder below which its path may be a value; without it, its name is.
+
+    Raises:
+        UnreadableFileError: the file is rejected as a whole; rows that came before do not count.
+    """
+    value = path_value(path, landing)
+    try:
+        for rows in _read(stream, path):
+            yield validate_rows(stream, rows, arrived, value)
+    except pa.ArrowMemoryError:
+        raise
+    except OSError as error:
+        if error.errno not in _FILE_FAULTS:
+            raise
+        raise UnreadableFileError(f"the file cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error, pa.ArrowException) as error:
+        raise UnreadableFileError(f"the file cannot be read: {error}") from None
+
+
+def _read(stream: Stream, path: Path) -> Iterator[Rows]:
+    schema = stream.raw_schema
+    endings = [ending.lower() for ending in path.suffixes]
+    kind = endings[-2] if endings[-1:] == [".gz"] and len(endings) > 1 else "".join(endings[-1:])
+    if kind == ".parquet" and endings[-1] == ".parquet":
+        yield from read_parquet(schema, path, stream.max_file_bytes)
+        return
+    if kind not in (".ndjson", ".jsonl", ".json", ".csv"):
+        raise UnreadableFileError(f"the file's ending is none that ingest knows ({_ENDINGS})")
+    text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
+    yield from read_csv(schema, text) if kind == ".csv" else read_json(schema, text, missing=stream.missing)

@@ -1,0 +1,143 @@
+"""The index of ids that were ingested: sorted, memory-mapped segments, of which a batch reads those that its times meet.
+
+A segment is one file of three rows of numbers: first and second hash, event time. It never changes; which ones are live
+says the journal. Small ones are merged with their neighbours in time, so that their number grows with the logarithm of
+the events (and by one every few million), and old times need not be looked at.
+"""
+
+import os
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from deltalake import DeltaTable
+from pydantic import BaseModel, ConfigDict
+
+from spark_jobs.ingest.duplicates import Ids, Mask, copies_of
+from spark_jobs.ingest.event_ids import event_ids
+from spark_jobs.streams import Stream
+
+_FEWEST = 1 << 10
+_MERGED_AT_ONCE = 8
+_LARGEST = 8 << 20
+_BYTES_A_ROW = 24
+_HEADER = 128
+
+
+class Segment(BaseModel):
+    """A file of the index.
+
+    Attributes:
+        name: of the file.
+        rows: how many ids it holds.
+        first, last: the span of their event times in microseconds since 1970.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    rows: int
+    first: int
+    last: int
+
+
+def write_segment(folder: Path, ids: Ids) -> Segment:
+    """Write ids, at least one and in `sorted_order`, as a new segment, durably.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{uuid.uuid4().hex}.npy"
+    try:
+        with open(path, "wb") as file:
+            np.save(file, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return Segment(name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()))
+
+
+def open_segment(folder: Path, segment: Segment) -> Ids:
+    """A segment's ids; they stay on disk until they are looked at."""
+    rows = np.load(folder / segment.name, mmap_mode="r")
+    return Ids(rows[0], rows[1], rows[2].view(np.int64))
+
+
+def copies_of_history(folder: Path, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
+    """Which rows are copies of events that were ingested before; see `copies_of`."""
+    found = np.zeros(len(ids), np.bool_)
+    if not len(ids):
+        return found
+    first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
+    met = [segment for segment in segments if segment.first <= last and segment.last >= first]
+    if met:
+        # In order, so that each search goes on from where the one before it ended.
+        order = np.argsort(ids.first)
+        in_order = ids.take(order)
+        for segment in met:
+            found[order] |= copies_of(in_order, open_segment(folder, segment), window)
+    return found
+
+
+def merge_segments(folder: Path, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Merge where there are many of a size; gives back those that are live then."""
+    live = sorted(segments, key=lambda segment: segment.first)
+    while (many := _many_of_a_size(live)) is not None:
+        merged = _merge(folder, many)
+        live = sorted([*(one for one in live if one not in many), merged], key=lambda segment: segment.first)
+    return tuple(live)
+
+
+def missing_segments(folder: Path, segments: Iterable[Segment]) -> list[str]:
+    """The names of those that are not there, or not whole."""
+    return [one.name for one in segments if not _is_whole(folder / one.name, one.rows)]
+
+
+def rebuild_segments(folder: Path, stream: Stream, events: Path) -> tuple[Segment, ...]:
+    """Make the index anew from the event table, file by file."""
+    columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
+    live: list[Segment] = []
+    for uri in DeltaTable(str(events)).file_uris():
+        ids = event_ids(stream, pl.read_parquet(uri, columns=columns))
+        if len(ids):
+            live = [*merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])]
+    return tuple(live)
+
+
+def sweep_segments(folder: Path, live: Collection[str]) -> None:
+    """Remove the files of failed attempts and those that were merged."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.suffix == ".npy" and path.name not in live:
+                path.unlink(missing_ok=True)
+
+
+def _merge(folder: Path, segments: Sequence[Segment]) -> Segment:
+    opened = [open_segment(folder, segment) for segment in segments]
+    ids = Ids(*(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time")))
+    return write_segment(folder, ids.take(ids.sorted_order()))
+
+
+def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
+    sizes: dict[int, list[Segment]] = {}
+    for segment in live:
+        if segment.rows < _LARGEST // 2:
+            sizes.setdefault(max(segment.rows // _FEWEST, 1).bit_length() // 3, []).append(segment)
+    for _, alike in sorted(sizes.items()):
+        if len(alike) >= _MERGED_AT_ONCE:
+            chosen, rows = list(alike[:2]), sum(segment.rows for segment in alike[:2])
+            for segment in alike[2:_MERGED_AT_ONCE]:
+                if (rows := rows + segment.rows) > _LARGEST:
+                    break
+                chosen.append(segment)
+            return chosen
+    return None
+
+
+def _is_whole(path: Path, rows: int) -> bool:
+    return path.is_file() and path.stat().st_size == _HEADER + rows * _BYTES_A_ROW
