@@ -4,11 +4,15 @@ Spark numbers its batches as the journal does. It finishes one after the journal
 the journal or one batch behind; what it began and the journal does not know counts for nothing.
 """
 
+import re
 import shutil
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import Generation
+from spark_jobs.lakehouse.files import write_durably
+
+_SCHEMA_FILE = re.compile(r'"file:[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
 
 def finished_batch(checkpoint: Path) -> int | None:
@@ -42,6 +46,20 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
+    _follow_move(checkpoint)
+
+
+def _follow_move(checkpoint: Path) -> None:
+    """Put the checkpoint's own place into what Spark wrote of its state's schema: it names files by their whole path."""
+    for metadata in (checkpoint / "state").glob("*/_metadata/v2"):
+        entries = [metadata / str(number) for number in sorted(_numbers(metadata), reverse=True)]
+        for entry in entries:
+            text = entry.read_text(encoding="utf-8")
+            here = _SCHEMA_FILE.sub(lambda found: f'"file:{checkpoint}/state/{found[1]}"', text)
+            if here == text:
+                break  # the newest is of this place, and so are all before it
+            write_durably(entry, here.encode())
+            entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
 def _remove_empty(checkpoint: Path, done: int, where: str, remedy: str) -> None:

@@ -68,9 +68,9 @@ def plan_run(
     processing_time = max(standing.processing_time, reading.time) if standing else reading.time
     position = done.positions.get(name) if done else None
     changes = _changes(job, table, position)
-    slices = cut(changes.files, wanted.max_bytes, *_span(wanted))
-    come = [one for one in slices if one.files]
     before = _Time(job, done, standing, processing_time)
+    slices = cut(changes.files, wanted.max_bytes, micros(before.watermark) // 1000, *_span(wanted))
+    come = [one for one in slices if one.files]
     warnings = [
         jump,
         too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
@@ -117,7 +117,11 @@ class _Moment:
 
 
 class _Time:
-    """Where event time stands as a run begins, and how the run moves it."""
+    """Where event time stands as a run begins, and how the run moves it.
+
+    Attributes:
+        watermark: that the run begins with.
+    """
 
     def __init__(
         self, job: KeyedJob, done: KeyedDone | None, standing: Standing | None, processing_time: datetime
@@ -126,7 +130,7 @@ class _Time:
         self._newest = done.newest if done else None
         self._arrived_at = done.arrived_at if done else None
         reached = [one.watermark for one in (done, standing) if one is not None]
-        self._watermark = max(reached, default=BEGINNING)
+        self.watermark = max(reached, default=BEGINNING)
 
     def through(self, slices: list[Slice], wanted: Wanted) -> list[_Moment]:
         """The clocks of a run that reads these slices.
@@ -135,7 +139,7 @@ class _Time:
         the newest event's, whatever the slices were.
         """
         found: list[_Moment] = []
-        watermark = self._watermark
+        watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
             until = _moment(one.until)
@@ -153,17 +157,17 @@ class _Time:
 
     def tick(self, wanted: Wanted) -> list[_Moment]:
         """The clock of a run that nothing came for."""
-        watermark, by = self._watermark, ""
+        watermark, by = self.watermark, ""
         silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
         # What event time has reached lies the delay ahead of the watermark.
-        reached = None if silence is None else self._watermark + self._job.watermark_delay
+        reached = None if silence is None else self.watermark + self._job.watermark_delay
         silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
         if silent is not None and self._behind(silent) > watermark:
             watermark, by = self._behind(silent), "silence"
         if wanted.advance_to is not None and wanted.advance_to > watermark:
             watermark, by = wanted.advance_to, "advance_to"
         clock = PlannedClock(
-            late_watermark=self._watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
+            late_watermark=self.watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
         )
         return [_Moment(clock, self._newest, self._arrived_at)]
 

@@ -39,18 +39,27 @@ _SMALLEST = 1 << 20
 
 
 def cut(
-    files: Sequence[DataFile], max_bytes: int, since: int | None = None, until: int | None = None
+    files: Sequence[DataFile],
+    max_bytes: int,
+    late_watermark: int | None = None,
+    since: int | None = None,
+    until: int | None = None,
 ) -> tuple[Slice, ...]:
     """Cut files into slices of about `max_bytes` each, one at least; files without rows are left out.
 
     Args:
         files: data files, with the span of their event times.
         max_bytes: of a slice's share of the files.
+        late_watermark: the watermark that the run begins with: what is late stays in one slice, however much it is,
+            since late events that join a state which is due already would close it slice by slice.
         since, until: read only this span.
     """
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
     there.sort(key=lambda file: (file.first, file.last, file.path))
-    bounds = [since, *_cuts(there, max_bytes, since, until), until]
+    cuts = [
+        moment for moment in _cuts(there, max_bytes, since, until) if late_watermark is None or moment > late_watermark
+    ]
+    bounds = [since, *cuts, until]
     slices = (_slice(there, start, end) for start, end in pairwise(bounds))
     return tuple(one for one in slices if one.files) or (Slice(since, until, (), 0),)
 

@@ -103,7 +103,7 @@ def stale_buffer() -> KeyedJob:
 TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])
 
 
-def totals() -> KeyedJob:
+def totals(**changes) -> KeyedJob:
     """Clicks of each user so far: an upsert table, and a side output that is appended to."""
 
     def step(state, events, clock):
@@ -112,13 +112,14 @@ def totals() -> KeyedJob:
         touched = summed.join(changed, on="user", how="semi")
         return Step(state=summed, output=touched, side={"changes": changed})
 
-    return windows(
-        name="totals",
-        step=step,
-        state=TOTAL,
-        output=TOTAL,
-        output_mode="upsert",
-        output_key=("user",),
-        side_outputs=(OutputTable("changes", TOTAL),),
-        state_events=pl.lit(0),
-    )
+    settings = {
+        "name": "totals",
+        "step": step,
+        "state": TOTAL,
+        "output": TOTAL,
+        "output_mode": "upsert",
+        "output_key": ("user",),
+        "side_outputs": (OutputTable("changes", TOTAL),),
+        "state_events": pl.lit(0),
+    }
+    return windows(**{**settings, **changes})
