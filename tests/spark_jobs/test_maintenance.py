@@ -4,26 +4,39 @@ import json
 import os
 import time
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse, write_json
-from spark_jobs.maintenance import Reader, maintain, readers
-from tests.spark_jobs.keyed.toy_jobs import clicks, windows
+from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.lakehouse.changes import changes_since, snapshot
+from spark_jobs.lakehouse.data_files import STAGED, write_data_file
+from spark_jobs.lakehouse.tables import create_table, table_id
+from spark_jobs.maintenance import Maintained, maintain
+from spark_jobs.maintenance.readers import Reader, readers
+from tests.made_generations import plan_of, put_done, put_generation
+from tests.spark_jobs.keyed.toy_jobs import CLICK, clicks, totals, windows
+from tests.spark_jobs.keyed.without_spark import SPARK, cut_power, without_spark
+
+__all__ = ["cut_power", "without_spark"]  # fixtures
 
 DAY = 86_400
+EVENTS = "events.clicks"
 
 
 @pytest.fixture
 def table(lakehouse: Lakehouse) -> Path:
     lakehouse.events("clicks").mkdir(parents=True)
     return lakehouse.events("clicks")
+
+
+def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
+    return maintain(lakehouse, EVENTS, table, **{"time": "at", **settings})
 
 
 def append(table: Path, *minutes: int) -> None:
@@ -45,7 +58,7 @@ def grow_old(table: Path, days: float) -> None:
                 if name in action:
                     action[name][key] -= int(days * DAY * 1000)
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    for file in table.glob("*.parquet"):
+    for file in table.rglob("*.parquet"):
         touch(file, file.stat().st_mtime - days * DAY)
 
 
@@ -61,65 +74,105 @@ def rows(table: Path) -> list[int]:
     return sorted(pl.read_delta(str(table))["at"].dt.minute().to_list())
 
 
-def checkpoint(lakehouse: Lakehouse, generation: str, *ends: tuple[int, bool], finished: int, live: bool = True):
-    """A job's checkpoint: the offsets that its batches end at, each (version, whether within the first snapshot)."""
-    folder = lakehouse.job("windows") / generation
-    write_json(folder / "generation.json", {"identity": "x"})
-    identity = str(DeltaTable(str(lakehouse.events("clicks"))).metadata().id)
-    for log in ("offsets", "commits"):
-        (folder / "checkpoint" / log).mkdir(parents=True)
-    for batch, (version, is_snapshot) in enumerate(ends):
-        offset = {
-            "sourceVersion": 1,
-            "reservoirId": identity,
-            "reservoirVersion": version,
-            "index": 0 if is_snapshot else -1,
-            "isStartingVersion": is_snapshot,
-        }
-        (folder / "checkpoint" / "offsets" / str(batch)).write_text(
-            f'v1\n{{}}\n{json.dumps(offset)}\n{{"logOffset":0}}'
-        )
-    for batch in range(finished):
-        (folder / "checkpoint" / "commits" / str(batch)).write_text("v1\n{}")
-    if live:
-        write_json(lakehouse.job("windows") / "current.json", {"generation": generation})
+def generation(lakehouse: Lakehouse, name: str = "generation-0001", *, live: bool = True):
+    """A generation that reads the table and has no batch yet."""
+    return put_generation(
+        lakehouse, "windows", name, live=live, input_ids={EVENTS: table_id(lakehouse.events("clicks"))}
+    )
 
 
 def test_small_files_are_joined_and_kept_for_the_retention(lakehouse, table):
     append(table, 1, 2, 3)
-    done = maintain(lakehouse, table)
+    done = care(lakehouse, table)
     assert (done.files_before, done.files_after, done.deleted) == (3, 1, 0)
     assert (data_files(table), rows(table)) == (4, [1, 2, 3])
     assert done.not_deleted is done.kept_for is None
     grow_old(table, days=6)
-    assert maintain(lakehouse, table).deleted == 0
+    assert care(lakehouse, table).deleted == 0
     grow_old(table, days=2)
-    later = maintain(lakehouse, table)
+    later = care(lakehouse, table)
     assert (later.deleted, data_files(table), rows(table)) == (3, 1, [1, 2, 3])
     assert later.bytes_after < later.bytes_before
 
 
+def test_a_table_without_a_time_is_joined_too(lakehouse, table):
+    append(table, 1, 2, 3)
+    done = care(lakehouse, table, time=None)
+    assert (done.files_before, done.files_after, rows(table)) == (3, 1, [1, 2, 3])
+
+
 def test_a_night_without_anything_to_do_leaves_no_trace(lakehouse, table):
     append(table, 1, 2)
-    maintain(lakehouse, table)
+    care(lakehouse, table)
     version = DeltaTable(str(table)).version()
-    maintain(lakehouse, table)
+    grow_old(table, days=8)
+    assert care(lakehouse, table).deleted == 2
     assert DeltaTable(str(table)).version() == version
 
 
 def test_what_was_written_exactly_once_is_still_known(lakehouse, table):
     append(table, 1, 2)
-    maintain(lakehouse, table)
+    care(lakehouse, table)
     assert DeltaTable(str(table)).transaction_version("ingest") == 2
+
+
+def test_files_that_lie_across_each_other_follow_one_another_afterwards_and_jobs_see_nothing_new(lakehouse, table):
+    create_table(table, CLICK)
+    DeltaTable(str(table)).alter.set_table_properties({"delta.targetFileSize": str(2 << 20)})
+    users = [f"{number * 7919 % 100_003:032x}" for number in range(250_000)]
+    for number in range(4):
+        # Each file spans the whole day; no two have a click at one time.
+        minutes = [(number + 4 * at) * 1440 / 1_000_000 for at in range(250_000)]
+        clicks(*zip(users, minutes, strict=True)).write_delta(str(table), mode="append")
+    before = pl.read_delta(str(table)).sort("at")
+    version = DeltaTable(str(table)).version()
+    assert care(lakehouse, table).files_after > 1
+    files = sorted(snapshot(table, "at").files, key=lambda file: file.first or 0)
+    assert all(one.last is not None and one.last <= following.first for one, following in pairwise(files))
+    for file in files:
+        assert pl.read_parquet(table / file.path)["at"].is_sorted()
+    assert pl.read_delta(str(table)).sort("at").equals(before)
+    assert changes_since(table, version, "at").files == ()
+    care(lakehouse, table)  # in order, the same rows take less room: some are joined once more
+    again = DeltaTable(str(table)).version()
+    care(lakehouse, table)
+    assert DeltaTable(str(table)).version() == again
+
+
+def test_a_column_that_a_table_got_later_is_null_in_its_older_rows(lakehouse, table):
+    append(table, 1)
+    later = clicks(("bob", 2)).with_columns(place=pl.lit("Oslo"))
+    later.write_delta(str(table), mode="append", delta_write_options={"schema_mode": "merge"})
+    assert care(lakehouse, table).files_after == 1
+    assert pl.read_delta(str(table)).sort("at")["place"].to_list() == [None, "Oslo"]
 
 
 def test_files_of_a_killed_write_are_deleted_when_they_are_old_and_not_before(lakehouse, table):
     append(table, 1)
     orphan = table / "part-killed.parquet"
     orphan.write_bytes(b"half")
-    assert maintain(lakehouse, table).deleted == 0
+    assert care(lakehouse, table).deleted == 0
     touch(orphan, time.time() - 8 * DAY)
-    assert maintain(lakehouse, table).deleted == 1
+    assert care(lakehouse, table).deleted == 1
+
+
+def test_files_of_a_done_record_that_the_table_has_yet_to_take_are_kept_however_old(lakehouse, table):
+    create_table(table, CLICK)
+    file = write_data_file(clicks(("ann", 1)), table, CLICK)
+    grow_old(table, days=80)
+    assert care(lakehouse, table, written=[[file]]).deleted == 0
+    assert care(lakehouse, table, written=[]).deleted == 1
+
+
+def test_rows_that_waited_to_be_merged_are_deleted_once_no_done_record_is_kept_of_them(lakehouse, table):
+    create_table(table, CLICK)
+    merged, failed = (write_data_file(clicks(("ann", minute)), table, CLICK, STAGED) for minute in (1, 2))
+    kept = {"written": [[merged], []]}
+    assert care(lakehouse, table, **kept).deleted == 0
+    grow_old(table, days=8)
+    assert care(lakehouse, table, **kept).deleted == 1
+    assert [path.name for path in (table / STAGED).iterdir()] == [Path(merged.path).name]
+    assert not (table / failed.path).exists()
 
 
 def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, table):
@@ -127,10 +180,10 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
     grow_old(table, days=10)
     append(table, 3)  # version 2, which the job has not read
     grow_old(table, days=30)
-    maintain(lakehouse, table)
+    care(lakehouse, table)
     grow_old(table, days=8)
-    checkpoint(lakehouse, "generation-0001", (2, False), finished=1)
-    done = maintain(lakehouse, table)
+    put_done(generation(lakehouse), 0, positions={EVENTS: 1})
+    done = care(lakehouse, table)
     assert done.deleted == 0
     assert done.kept_for == "job windows, generation-0001"
     assert timedelta(days=38) < done.retention < timedelta(days=39)
@@ -138,107 +191,139 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
 
 def test_a_reader_that_has_caught_up_holds_nothing_back(lakehouse, table):
     append(table, 1, 2)
-    maintain(lakehouse, table)
-    checkpoint(lakehouse, "generation-0001", (3, False), finished=1)
+    care(lakehouse, table)
+    put_done(generation(lakehouse), 0, positions={EVENTS: 2})
     grow_old(table, days=8)
-    assert maintain(lakehouse, table).deleted == 2
+    assert care(lakehouse, table).deleted == 2
 
 
 @pytest.mark.parametrize(("reading", "deleted"), [(True, 0), (False, 2)])
-def test_a_reader_within_its_first_snapshot_keeps_that_version_whole(lakehouse, table, reading, deleted):
+def test_a_reader_within_its_first_run_keeps_that_version_whole(lakehouse, table, reading, deleted):
     append(table, 1, 2)
     if reading:
-        checkpoint(lakehouse, "generation-0001", (1, True), finished=1)
-    maintain(lakehouse, table)
+        plans = [plan_of(batch, EVENTS, 1, run=0, batches=2) for batch in (0, 1)]
+        generation(lakehouse).journal.write_plans(plans)
+        put_done(generation(lakehouse), 0, run=0)
+    care(lakehouse, table)
     grow_old(table, days=60)
     # Removals so long ago are forgotten by a checkpoint of the log: the files look like those of a killed write.
     DeltaTable(str(table)).create_checkpoint()
     for file in table.glob("*.parquet"):
         touch(file, time.time() - 90 * DAY)
-    assert maintain(lakehouse, table).deleted == deleted
+    assert care(lakehouse, table).deleted == deleted
 
 
-def test_of_a_job_s_generations_the_live_one_and_newer_ones_count(lakehouse, table):
+def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_back(lakehouse, table):
     append(table, 1)
-    checkpoint(lakehouse, "generation-0001", (1, False), finished=1)
-    checkpoint(lakehouse, "generation-0002", (5, False), finished=1)
-    checkpoint(lakehouse, "generation-0003", (2, True), (3, False), finished=1, live=False)
-    assert list(readers(lakehouse, table)) == [
-        Reader("job windows, generation-0002", 5),
-        Reader("job windows, generation-0003", 2),
-    ]
+    put_done(generation(lakehouse), 0, positions={EVENTS: 0})
+    put_done(generation(lakehouse, "generation-0002"), 0, positions={EVENTS: 4})
+    put_done(generation(lakehouse, "generation-0003", live=False), 0, positions={EVENTS: 1})
+    live = Reader("job windows, generation-0002", 5)
+    assert list(readers(lakehouse, EVENTS, table)) == [live]
+    with exclusive(lakehouse.job("windows"), "job windows"):
+        assert list(readers(lakehouse, EVENTS, table)) == [live, Reader("job windows, generation-0003", 2)]
 
 
 @pytest.mark.parametrize(
-    ("ends", "finished", "version"),
+    ("position", "finished", "version"),
     [
-        ((), 0, None),  # has not begun: reads the table as it will be
-        (((4, False),), 1, 4),
-        (((4, False), (9, False)), 2, 9),
-        (((4, False), (9, False)), 1, 4),  # the second batch is to be replayed
-        (((4, True),), 0, 4),  # the first batch, a part of version 4, is to be replayed
-        (((4, False),), 0, 3),  # the first batch, the whole of version 3, is to be replayed
+        (None, None, None),  # has not begun: reads the table as it will be
+        (4, True, 5),
+        (4, False, 3),  # the batch that read up to version 4 is done and will be worked on again: from 2 on
     ],
 )
-def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, table, ends, finished, version):
+def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, table, position, finished, version):
     append(table, 1)
-    checkpoint(lakehouse, "generation-0001", *ends, finished=finished)
-    assert [reader.version for reader in readers(lakehouse, table)] == ([] if version is None else [version])
+    job = generation(lakehouse)
+    if position is not None:
+        put_done(job, 0, positions={EVENTS: 2})
+        job.journal.write_plans([plan_of(1, EVENTS, position)])
+        put_done(job, 1, positions={EVENTS: position}, finished=finished)
+    assert [reader.version for reader in readers(lakehouse, EVENTS, table)] == ([] if version is None else [version])
 
 
-def test_readers_of_other_tables_and_of_a_table_that_was_here_before_hold_nothing_back(lakehouse, table):
+def test_a_plan_that_is_not_done_keeps_what_was_new_when_its_run_began(lakehouse, table):
     append(table, 1)
-    checkpoint(lakehouse, "generation-0001", (0, False), finished=1)
+    job = generation(lakehouse)
+    put_done(job, 0, positions={EVENTS: 2})
+    job.journal.write_plans([plan_of(batch, EVENTS, 9, run=1, batches=2) for batch in (1, 2)])
+    put_done(job, 1, run=1, positions={EVENTS: 2})
+    assert list(readers(lakehouse, EVENTS, table)) == [Reader("job windows, generation-0001", 3)]
+
+
+def test_readers_of_other_tables_of_a_table_that_was_here_before_and_of_an_older_form_hold_nothing_back(
+    lakehouse, table
+):
+    append(table, 1)
+    put_done(put_generation(lakehouse, "windows", input_ids={EVENTS: "another"}), 0, positions={EVENTS: 0})
+    put_done(put_generation(lakehouse, "older", format=1), 0, positions={EVENTS: 0})
+    assert list(readers(lakehouse, EVENTS, table)) == []
+    put_done(generation(lakehouse), 1, positions={EVENTS: 0})
     (lakehouse.events("other")).mkdir()
     append(lakehouse.events("other"), 1)
-    assert list(readers(lakehouse, lakehouse.events("other"))) == []
+    assert list(readers(lakehouse, "events.other", lakehouse.events("other"))) == []
 
 
 def test_where_it_cannot_be_told_how_far_a_reader_has_come_nothing_is_deleted(lakehouse, table):
     append(table, 1, 2)
-    maintain(lakehouse, table)
+    care(lakehouse, table)
     grow_old(table, days=60)
-    checkpoint(lakehouse, "generation-0001", (1, False), finished=1)
-    offset = lakehouse.job("windows") / "generation-0001" / "checkpoint" / "offsets" / "0"
-    good = offset.read_text()
-    offset.write_text("v9\nsomething else")
-    done = maintain(lakehouse, table)
+    job = generation(lakehouse)
+    put_done(job, 0, positions={EVENTS: 0})
+    record = job.folder / "journal" / "000000000.done.json"
+    good = record.read_text()
+    record.write_text('{"batch": 0}')
+    done = care(lakehouse, table)
     assert done.deleted == 0
-    assert "cannot be told" in (done.not_deleted or "")
-    offset.write_text(good)
+    assert "is damaged" in (done.not_deleted or "")
+    record.write_text(good)
     DeltaTable(str(table)).create_checkpoint()
     (table / "_delta_log" / f"{1:020d}.json").unlink()
-    done = maintain(lakehouse, table)
+    done = care(lakehouse, table)
     assert done.deleted == 0
     assert "whose log entry is gone" in (done.not_deleted or "")
 
 
-def test_a_streaming_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(spark, lakehouse, table):
-    job, file_by_file = windows(), RunOptions(max_bytes_per_batch="1b")
-    for minute in range(3):
-        clicks(("ann", minute)).write_delta(str(table), mode="append")
-    run_job(spark, lakehouse, job)
-    for minute in (20, 21, 22):
-        clicks(("ann", minute)).write_delta(str(table), mode="append")
+def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(without_spark, lakehouse, table):
+    job, file_by_file = windows(), RunOptions(max_bytes_per_batch=1)
+    append(table, 0, 1, 2)
+    run_job(SPARK, lakehouse, job)
+    append(table, 20, 21, 22)
     grow_old(table, days=30)
-    assert maintain(lakehouse, table).files_after == 1
+    assert care(lakehouse, table).files_after == 1
     grow_old(table, days=10)
     # The three files that the job read are replaced by one and 10 days past that; the three that it has not are too.
-    kept = maintain(lakehouse, table)
+    kept = care(lakehouse, table)
     assert kept.kept_for == "job windows, generation-0001"
-    summary = run_job(spark, lakehouse, job, options=file_by_file)
+    summary = run_job(SPARK, lakehouse, job, options=file_by_file)
     assert (summary.counts.events, summary.totals.events) == (3, 6)
-    assert check_conservation(spark, lakehouse, job).balanced
-    assert maintain(lakehouse, table).deleted == 6
-    silent = run_job(spark, lakehouse, job)
-    assert silent.counts.events == 0
-    generation = live_generation(lakehouse, "windows")
-    assert generation is not None
-    assert list(readers(lakehouse, table)) == [
-        Reader("job windows, generation-0001", DeltaTable(str(table)).version() + 1)
-    ]
-    clicks(("bob", 40)).write_delta(str(table), mode="append")
-    assert run_job(spark, lakehouse, job).counts.events == 1
-    assert check_conservation(spark, lakehouse, job).balanced
-    afresh = run_job(spark, lakehouse, job, mode="full_refresh")
+    assert care(lakehouse, table).deleted == 6
+    assert run_job(SPARK, lakehouse, job).counts.events == 0
+    append(table, 40)
+    assert run_job(SPARK, lakehouse, job).counts.events == 1
+    afresh = run_job(SPARK, lakehouse, job, mode="full_refresh")
     assert afresh.totals.events == 7
+    assert afresh.totals.rows["late.windows"] == 0
+
+
+def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(
+    without_spark, lakehouse, table, cut_power
+):
+    append(table, *range(30))
+    run_job(SPARK, lakehouse, totals())
+    append(table, *range(30, 60))
+    # Once for the last batch's commits, which were made, and once for this one's.
+    assert cut_power("commit: before", lambda: run_job(SPARK, lakehouse, totals()), 2)
+    live = live_generation(lakehouse, "totals")
+    assert live is not None
+    for path in (table, live.table("totals"), live.table("changes")):
+        grow_old(path, days=20)
+    assert care(lakehouse, table).files_after == 1
+    grow_old(table, days=20)
+    assert care(lakehouse, table).deleted == 0
+    for name in ("totals", "changes"):
+        written = [done.tables.get(name, ()) for done in live.journal.recent()]
+        assert maintain(lakehouse, name, live.table(name), written=written).deleted == 0
+    assert run_job(SPARK, lakehouse, totals()).totals.events == 60
+    assert pl.read_delta(str(live.table("totals"))).rows() == [("ann", 60)]
+    assert pl.read_delta(str(live.table("changes")))["clicks"].sum() == 60
