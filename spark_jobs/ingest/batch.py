@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import Birth
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
 from spark_jobs.ingest.lane import Lane, LaneResult, WrittenEvents, read_lane
@@ -54,7 +53,7 @@ def work(
         segments: the index of ids that is live.
 
     Raises:
-        KeyfoldError: a disk is full or fails; the batch can be done again.
+        OSError: a disk is full or fails; the batch can be done again.
     """
     began = time.monotonic()
     reached("work: before")
@@ -127,7 +126,7 @@ def _read(spark: SparkSession, lanes: Sequence[Lane]) -> list[LaneResult]:
         results = spark.sparkContext.parallelize(lanes, len(lanes)).map(read_lane).collect()
     faults = [result.fault for result in results if result.fault]
     if faults:
-        raise KeyfoldError(f"files cannot be read or written: {faults[0]}; mend that and run ingest again")
+        raise OSError(faults[0])
     return results
 
 

@@ -115,17 +115,25 @@ def ingest(
         )
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
-        run = _Run(spark, lakehouse, stream, on_batch)
-        run.finish_last()
-        run.do(run.journal.pending())
-        source = source_name(lakehouse, landing)
-        known = run.known.of(source)
-        admission = admit(
-            landing, known, settle=settle, done_marker=stream.done_marker, reread_changed=reread_changed
-        )  # fmt: skip
-        run.known.note(source, admission.touched)
-        run.do(run.plan(source, admission.files, max_bytes_per_batch))
-        run.tidy_up()
+        try:
+            run = _Run(spark, lakehouse, stream, on_batch)
+            run.finish_last()
+            run.do(run.journal.pending())
+            source = source_name(lakehouse, landing)
+            admission = admit(
+                landing,
+                run.known.of(source),
+                settle=settle,
+                done_marker=stream.done_marker,
+                reread_changed=reread_changed,
+            )
+            run.known.note(source, admission.touched)
+            run.do(run.plan(source, admission.files, max_bytes_per_batch))
+            run.tidy_up()
+        except OSError as error:
+            raise KeyfoldError(
+                f"ingest of {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+            ) from error
         return run.summary(admission, reread_changed, time.monotonic() - began)
 
 
