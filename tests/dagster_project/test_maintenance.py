@@ -1,5 +1,6 @@
 """The maintenance job: every table of a group, with its figures on the table's asset."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -10,8 +11,9 @@ from deltalake import DeltaTable
 from dagster_project.maintenance import maintenance
 from dagster_project.resources import LakehouseResource
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-from spark_jobs.lakehouse import Lakehouse, exclusive, write_json
+from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.streams import RIDE_POINTS, WEATHER
+from tests.made_generations import put_generation
 
 JOB, SCHEDULE = maintenance("rides", streams=[RIDE_POINTS, WEATHER], jobs=[RIDE_SUMMARIES])
 
@@ -19,7 +21,8 @@ JOB, SCHEDULE = maintenance("rides", streams=[RIDE_POINTS, WEATHER], jobs=[RIDE_
 def append(table: Path, times: int) -> None:
     table.parent.mkdir(parents=True, exist_ok=True)
     for number in range(times):
-        pl.DataFrame({"number": [number]}).write_delta(str(table), mode="append")
+        rows = pl.DataFrame({"number": [number], "timestamp": [datetime(2026, 1, 1, number, tzinfo=UTC)]})
+        rows.write_delta(str(table), mode="append")
 
 
 def files(table: Path) -> int:
@@ -28,14 +31,12 @@ def files(table: Path) -> int:
 
 @pytest.fixture
 def tables(lakehouse: Lakehouse) -> dict[str, Path]:
-    generation = lakehouse.job("ride_summaries") / "generation-0001"
-    write_json(generation / "generation.json", {"identity": "x"})
-    write_json(lakehouse.job("ride_summaries") / "current.json", {"generation": "generation-0001"})
+    generation = put_generation(lakehouse, "ride_summaries")
     found = {
         "events.ride_points": lakehouse.events("ride_points"),
         "quarantine.ride_points": lakehouse.quarantine("ride_points"),
-        "ride_summaries": generation / "tables" / "ride_summaries",
-        "late.ride_summaries": generation / "tables" / "late.ride_summaries",
+        "ride_summaries": generation.table("ride_summaries"),
+        "late.ride_summaries": generation.table("late.ride_summaries"),
     }
     for table in found.values():
         append(table, 3)
