@@ -5,7 +5,7 @@ end. The key is the window, so that all its products are in one place and ranks 
 by window and product before the shuffle, so that little is shuffled.
 
 State is one row a product of an open window. A window closes when the watermark has reached its end. An event is late
-only if its window has closed by then: behind the watermark but in an open window, it counts.
+only if its window had closed before it came: behind the watermark but in an open window, it counts.
 
 Returns have a negative quantity and count down; a product whose total is zero or less is ranked like any other. Revenue
 is summed up as exact decimals, so that it does not depend on the order of the sales.
@@ -137,8 +137,10 @@ def sum_up(sales: pl.DataFrame) -> pl.DataFrame:
 def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: TopProductsParameters) -> Step:
     """The step: see the module's text. Every sale ends in one window's row, in state, or among the late."""
     window_end = pl.col("window_start") + parameters.window
+    # Over before these sales came, not by the time to which they lead.
+    was_over = window_end <= clock.late_watermark
     is_over = window_end <= clock.watermark
-    sales = events.filter(~is_over)
+    sales = events.filter(~was_over)
     sold = pl.concat([state.select(_SOLD), sales.select(_SOLD)]).group_by("window_start", "item").agg(*_SUMS)
     closing = sold.filter(is_over)
     still_open = sold.filter(~is_over)
@@ -147,7 +149,7 @@ def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, param
     return Step(
         state=still_open.with_columns(deadline=window_end),
         output=final,
-        late=events.filter(is_over),
+        late=events.filter(was_over),
         side={
             "latest_top_products": pl.concat(
                 [final.with_columns(is_open=pl.lit(value=False)), interim.with_columns(is_open=pl.lit(value=True))]

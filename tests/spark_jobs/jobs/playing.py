@@ -1,32 +1,63 @@
-"""Plays micro-batches to a job as an engine that restarts after each of them would, and counts its events each time."""
+"""Plays runs to a job as an engine that restarts after each batch would, and counts its events each time."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import polars as pl
+from polars.testing import assert_frame_equal
 
 from spark_jobs.keyed.codec import decode, encode
-from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.contract import KeyedJob, OutputTable
+from spark_jobs.keyed.harness import TestHarness
+
+MILLISECOND = timedelta(milliseconds=1)
 
 
-def play(job: KeyedJob, batches: Iterable[pl.DataFrame], end: datetime | None = None, parts: int = 1) -> Rehearsal:
-    """Play batches, one without events, and (with an end) one more when event time has reached it.
+def play(
+    job: KeyedJob,
+    runs: Iterable[pl.DataFrame],
+    end: datetime | None = None,
+    parts: int = 1,
+    cuts: Sequence[datetime] = (),
+) -> TestHarness:
+    """Play runs, and (with an end) one more without events in which event time reaches it.
 
-    The state is written and read between batches; the job's combiner joins each batch in `parts` of it.
+    A run is one batch, or as many slices of event time as `cuts` make of it. The state is written and read between
+    batches; the job's combiner joins each batch in `parts` of it.
     """
-    rehearsal, read = Rehearsal(job), 0
-    for batch in [*batches, None]:
-        read += 0 if batch is None else batch.height
-        rehearsal.batch(None if batch is None else combined(job, batch, parts))
-        restart(rehearsal)
-        assert accounted_for(job, rehearsal) == read
+    harness, read = TestHarness(job), 0
+    for run in runs:
+        for events, until in slices(job, run, cuts):
+            reached = None if until is None else until - MILLISECOND - job.watermark_delay
+            harness.batch(combined(job, events, parts), advance_to=reached)
+            restart(harness)
+            read += events.height
+            assert accounted_for(job, harness) == read
     if end:
-        rehearsal.advance_to(end)
-        rehearsal.batch()
-        restart(rehearsal)
-        assert accounted_for(job, rehearsal) == read
-    return rehearsal
+        harness.batch(advance_to=end)
+        restart(harness)
+        assert accounted_for(job, harness) == read
+    return harness
+
+
+def slices(
+    job: KeyedJob, run: pl.DataFrame, cuts: Sequence[datetime]
+) -> Iterable[tuple[pl.DataFrame, datetime | None]]:
+    """What the engine makes of a run: all events of a slice come before those of the next.
+
+    With each slice the moment before which all of it lies, in whole milliseconds, from which the engine has its
+    watermark; None for the last, whose watermark is that of the newest event.
+    """
+    times = run[job.event_time]
+    inside = [cut for cut in sorted(set(cuts)) if (times < cut).any() and (times >= cut).any()]
+    for since, until in pairwise([None, *inside, None]):
+        is_in = pl.lit(value=True)
+        if since is not None:
+            is_in &= pl.col(job.event_time) >= since
+        if until is not None:
+            is_in &= pl.col(job.event_time) < until
+        yield run.filter(is_in), until
 
 
 def combined(job: KeyedJob, events: pl.DataFrame, parts: int) -> pl.DataFrame:
@@ -38,19 +69,34 @@ def combined(job: KeyedJob, events: pl.DataFrame, parts: int) -> pl.DataFrame:
     return pl.concat([piece.select(events.columns) for piece in pieces])
 
 
-def restart(rehearsal: Rehearsal) -> None:
+def restart(harness: TestHarness) -> None:
     """Write the state down and read it again."""
-    rehearsal.state = decode(encode(rehearsal.state))
+    harness.state = decode(encode(harness.state))
 
 
-def accounted_for(job: KeyedJob, rehearsal: Rehearsal) -> int:
+def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
     """How many events the rows in the job's tables and in its state stand for."""
-    in_tables = sum(rehearsal.written[table.name].select(table.events).item() or 0 for table in job.tables)
-    return in_tables + (rehearsal.state.select(job.state_events).item() or 0)
+    in_tables = sum(harness.written[table.name].select(table.events).item() or 0 for table in job.tables)
+    return in_tables + (harness.state.select(job.state_events).item() or 0)
 
 
-def merged(rehearsal: Rehearsal, job: KeyedJob, table: str) -> pl.DataFrame:
+def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:
     """An upsert table as it stands after all that was written to it."""
     (found,) = (one for one in job.tables if one.name == table)
     key = list(found.key)
-    return rehearsal.written[table].unique(key, keep="last").sort(key)
+    return harness.written[table].unique(key, keep="last").sort(key)
+
+
+def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
+    """See that two ways to play the same events have led to the same tables and the same state, to the last bit."""
+    for table in job.tables:
+        found, expected = (_as_it_stands(harness, job, table) for harness in (one, other))
+        assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
+    assert_frame_equal(one.state, other.state, check_row_order=False, check_exact=True)
+
+
+def _as_it_stands(harness: TestHarness, job: KeyedJob, table: OutputTable) -> pl.DataFrame:
+    rows = harness.written[table.name]
+    if table.name == job.late_table:
+        return combined(job, rows, 1)
+    return merged(harness, job, table.name) if table.key else rows

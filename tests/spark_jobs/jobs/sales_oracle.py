@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 Sale = dict[str, Any]
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -14,7 +15,7 @@ class Windows:
 
     def __init__(self, window: timedelta, delay: timedelta, k: int) -> None:
         self.window, self.delay, self.k = window, delay, k
-        self.watermark = EPOCH
+        self.watermark = BEGINNING
         self.open: dict[datetime, list[Sale]] = defaultdict(list)
         self.closed: dict[datetime, list[Sale]] = {}
         self.n_late = 0
@@ -26,14 +27,9 @@ class Windows:
                 self.n_late += 1
             else:
                 self.open[start].append(sale)
+        self.watermark = max([self.watermark, *(sale["time"] - self.delay for sale in sales)])
         for start in [start for start in self.open if start + self.window <= self.watermark]:
             self.closed[start] = self.open.pop(start)
-        newest = max((sale["time"] for sale in sales), default=EPOCH)
-        self.watermark = max(self.watermark, newest - self.delay)
-
-    def advance_to(self, moment: datetime) -> None:
-        self.watermark = max(self.watermark, moment)
-        self.batch([])
 
     def top(self, windows: dict[datetime, list[Sale]]) -> list[tuple]:
         """(window_start, window_end, rank, product, quantity, revenue) of each window's best, in order."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from tests.spark_jobs.jobs.playing import combined, merged, play
+from tests.spark_jobs.jobs.playing import assert_same, combined, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
 from tests.spark_jobs.jobs.sales_oracle import Windows
 
@@ -27,12 +27,12 @@ def window_frame(sales, window=HOUR):
     return with_window(sales_frame(sales), window)
 
 
-def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, window=HOUR, parts=1):
-    return play(job, [window_frame(batch, window) for batch in batches], end, parts)
+def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, window=HOUR, parts=1, cuts=()):
+    return play(job, [window_frame(batch, window) for batch in batches], end, parts, cuts)
 
 
-def ranked(rehearsal):
-    rows = rehearsal.written["top_products"]
+def ranked(harness):
+    rows = harness.written["top_products"]
     return rows.sort("window_start", "rank").rows()
 
 
@@ -53,13 +53,13 @@ def test_a_window_is_silent_until_the_watermark_has_reached_its_end():
 
 
 def test_a_sale_at_the_moment_a_window_ends_belongs_to_the_next():
-    rehearsal = play_sales(top_job(), [[sale(minutes=0), sale(minutes=59.99), sale(minutes=60)]])
-    assert rehearsal.written["top_products"].select("window_start", "quantity").rows() == [(NOON, 2), (NOON + HOUR, 1)]
+    harness = play_sales(top_job(), [[sale(minutes=0), sale(minutes=59.99), sale(minutes=60)]])
+    assert harness.written["top_products"].select("window_start", "quantity").rows() == [(NOON, 2), (NOON + HOUR, 1)]
 
 
 def test_windows_are_aligned_to_1970_utc():
-    rehearsal = play_sales(top_job(window="7h"), [[sale()]], window=timedelta(hours=7))
-    (start,) = rehearsal.written["top_products"]["window_start"]
+    harness = play_sales(top_job(window="7h"), [[sale()]], window=timedelta(hours=7))
+    (start,) = harness.written["top_products"]["window_start"]
     assert (start - datetime(1970, 1, 1, tzinfo=UTC)) % timedelta(hours=7) == timedelta(0)
     assert start <= NOON < start + timedelta(hours=7)
 
@@ -75,21 +75,21 @@ def test_returns_count_down_and_what_is_at_nothing_or_below_is_ranked_too():
 
 
 def test_sales_without_a_price_add_to_the_quantity_alone():
-    rehearsal = play_sales(top_job(), [[sale("cup", 2), sale("cup", 1, price=0.1), sale("hat", 1)]])
-    assert [row[3:] for row in ranked(rehearsal)] == [("cup", 3, 0.1), ("hat", 1, 0.0)]
+    harness = play_sales(top_job(), [[sale("cup", 2), sale("cup", 1, price=0.1), sale("hat", 1)]])
+    assert [row[3:] for row in ranked(harness)] == [("cup", 3, 0.1), ("hat", 1, 0.0)]
 
 
 def test_a_sale_behind_the_watermark_counts_while_its_window_is_open():
-    rehearsal = play_sales(top_job(), [[sale(minutes=50)], [sale(minutes=1)]])
-    assert rehearsal.watermark > NOON + timedelta(minutes=1)
-    assert [row[4] for row in ranked(rehearsal)] == [2]
-    assert rehearsal.written["late.top_products"].height == 0
+    harness = play_sales(top_job(), [[sale(minutes=50)], [sale(minutes=1)]])
+    assert harness.watermark > NOON + timedelta(minutes=1)
+    assert [row[4] for row in ranked(harness)] == [2]
+    assert harness.written["late.top_products"].height == 0
 
 
 def test_a_sale_of_a_window_that_is_over_is_late_though_nobody_sold_in_it_before():
-    rehearsal = play_sales(top_job(), [[sale(minutes=200)], [sale(minutes=50), sale(minutes=185)]])
-    assert rehearsal.written["late.top_products"].select("time").rows() == [(NOON + timedelta(minutes=50),)]
-    assert rehearsal.written["top_products"].select("window_start", "quantity").rows() == [(NOON + 3 * HOUR, 2)]
+    harness = play_sales(top_job(), [[sale(minutes=200)], [sale(minutes=50), sale(minutes=185)]])
+    assert harness.written["late.top_products"].select("time").rows() == [(NOON + timedelta(minutes=50),)]
+    assert harness.written["top_products"].select("window_start", "quantity").rows() == [(NOON + 3 * HOUR, 2)]
 
 
 def test_latest_shows_open_windows_and_then_their_final_rows():
@@ -108,8 +108,8 @@ def test_latest_shows_open_windows_and_then_their_final_rows():
 
 
 def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
-    rehearsal = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
-    assert rehearsal.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
+    harness = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
+    assert harness.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
 
 
 def test_revenue_is_exact_where_sums_of_floats_are_not():
@@ -118,8 +118,8 @@ def test_revenue_is_exact_where_sums_of_floats_are_not():
 
 
 def test_quantities_and_prices_at_their_limits_do_not_overflow():
-    rehearsal = play_sales(top_job(), [[sale("cup", 2**63 - 1, price=999_999_999.0), sale("hat", -(2**63), price=1.0)]])
-    assert [row[5] for row in ranked(rehearsal)] == [float((2**63 - 1) * 999_999_999), float(-(2**63))]
+    harness = play_sales(top_job(), [[sale("cup", 2**63 - 1, price=999_999_999.0), sale("hat", -(2**63), price=1.0)]])
+    assert [row[5] for row in ranked(harness)] == [float((2**63 - 1) * 999_999_999), float(-(2**63))]
 
 
 def test_the_combiner_loses_no_sale_and_combines_its_own_results():
@@ -163,12 +163,12 @@ def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batch
     window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
     job = top_job(window=window, watermark_delay=delay, k=k)
     oracle = Windows(window, delay, k)
-    rehearsal = play_sales(job, batches, end=None, window=window, parts=parts)
-    for batch in [*batches, []]:
+    harness = play_sales(job, batches, end=None, window=window, parts=parts)
+    for batch in batches:
         oracle.batch(batch)
-    assert ranked(rehearsal) == oracle.top(oracle.closed)
-    assert rehearsal.written["late.top_products"]["n_events"].sum() == oracle.n_late
-    latest = merged(rehearsal, job, "latest_top_products").sort("window_start", "rank")
+    assert ranked(harness) == oracle.top(oracle.closed)
+    assert harness.written["late.top_products"]["n_events"].sum() == oracle.n_late
+    latest = merged(harness, job, "latest_top_products").sort("window_start", "rank")
     assert latest.drop("is_open").rows() == oracle.top({**oracle.closed, **oracle.open})
     assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
 
@@ -182,6 +182,17 @@ def test_within_the_delay_every_order_and_split_gives_one_answer(batches):
     assert ranked(apart) == ranked(at_once)
     for table in ("top_products", "sales_windows"):
         assert apart.written[table].equals(at_once.written[table])
+
+
+CUTS = st.lists(st.integers(0, 300).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(sales_in_batches(), st.integers(1, 120), CUTS, st.integers(1, 3))
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, cuts, parts):
+    job = top_job(watermark_delay=timedelta(minutes=delay), k=2)
+    sliced = play_sales(job, runs, end=None, parts=parts, cuts=cuts)
+    assert_same(job, sliced, play_sales(job, runs, end=None))
 
 
 RETAIL_TOP = """
@@ -202,16 +213,16 @@ def test_every_window_of_the_real_shop_agrees_with_duckdb(shared_data, split):
     database = retail(shared_data)
     days = [with_window(day) for day in retail_days(database)]
     batches = days if split == "a batch a day" else [pl.concat(days)]
-    rehearsal = play(top_job(), batches, end=datetime(2011, 12, 31, tzinfo=UTC), parts=3)
+    harness = play(top_job(), batches, end=datetime(2011, 12, 31, tzinfo=UTC), parts=3)
     expected = database.sql(RETAIL_TOP).pl()
-    found = rehearsal.written["top_products"].sort("window_start", "rank")
+    found = harness.written["top_products"].sort("window_start", "rank")
     assert found.height == expected.height == 12_915
     for column in ("window_start", "rank", "product", "quantity"):
         assert found[column].to_list() == expected[column].to_list()
     assert (found["revenue"] - expected["revenue"]).abs().max() < 1e-6  # type: ignore[operator]
-    windows = rehearsal.written["sales_windows"]
+    windows = harness.written["sales_windows"]
     assert windows["n_sales"].sum() == 209_029
     whole = "SELECT count(DISTINCT date_trunc('hour', time)), sum(quantity), fsum(quantity * price) FROM sales"
     found = (windows.height, windows["quantity"].sum(), windows["revenue"].sum())
     assert found == pytest.approx(database.execute(whole).fetchall()[0])
-    assert rehearsal.written["late.top_products"].height == rehearsal.state.height == 0
+    assert harness.written["late.top_products"].height == harness.state.height == 0
