@@ -109,6 +109,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         state=OPEN_RIDE,
         output=RIDE_SUMMARY,
         step=step,
+        step_decides_late=True,
         side_outputs=(OutputTable("long_rides", RIDE_SUMMARY),),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
@@ -130,8 +131,9 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
     """The step: see the module's text. Every point ends in one summary, in state, or among the late."""
     is_marker = pl.col("closed_at").is_not_null()
     markers = state.filter(is_marker).select("ride_id", "closed_at")
-    points = pl.concat([state.filter(~is_marker).select(RIDE_POINT.names), events])
-    closed, still_open, late = [], [], []
+    is_late = events["timestamp"] <= clock.late_watermark
+    points = pl.concat([state.filter(~is_marker).select(RIDE_POINT.names), events.filter(~is_late)])
+    closed, still_open, late = [], [], [events.filter(is_late)]
     # More than once only where a ride's id comes back after it has been closed for `closed_for`.
     while points.height:
         points, stragglers = _part_stragglers(points, markers, parameters.closed_for)
@@ -179,8 +181,7 @@ def _close(points: pl.DataFrame, clock: Clock, parameters: RideSummaryParameters
     ordered = points.sort("timestamp", "point_idx").with_row_index("row")
     rides = ordered.group_by("ride_id").agg(*_RIDE)
     goes_on = (pl.col("first_dropoff") + 1 < pl.col("n_points")).fill_null(value=False)
-    if parameters.close == "complete":
-        goes_on = goes_on | (pl.col("end_time") - pl.col("start_time") > parameters.timeout)
+    goes_on = goes_on | (pl.col("end_time") - pl.col("start_time") > parameters.timeout)
     longer = rides.filter(goes_on)
     if longer.height:
         heads = _until_close(ordered[longer["row"].explode()], parameters)
@@ -209,10 +210,13 @@ def _close(points: pl.DataFrame, clock: Clock, parameters: RideSummaryParameters
 
 def _until_close(ordered: pl.DataFrame, parameters: RideSummaryParameters) -> pl.DataFrame:
     """Of points that lie ride by ride in time order, those up to the one after which their ride closes."""
-    is_last = _IS_DROPOFF
-    if parameters.close == "complete":
-        silence = pl.col("timestamp").shift(-1).over("ride_id") - pl.col("timestamp")
-        is_last = is_last | (silence > parameters.timeout).fill_null(value=False)
+    silence = pl.col("timestamp").shift(-1).over("ride_id") - pl.col("timestamp")
+    longest = parameters.timeout
+    if parameters.close == "fast":
+        # The watermark follows a run's points by the delay: had they come one by one, the ride would have closed only
+        # when it had been silent for so long.
+        longest += parameters.watermark_delay
+    is_last = _IS_DROPOFF | (silence > longest).fill_null(value=False)
     marked = ordered.with_columns(is_last=is_last.cast(pl.Int32))
     return marked.filter(pl.col("is_last").cum_sum().over("ride_id") - pl.col("is_last") == 0).drop("is_last")
 

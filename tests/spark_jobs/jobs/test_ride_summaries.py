@@ -14,8 +14,9 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_POINT
 from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from tests.spark_jobs.jobs import ride_oracle
+from tests.spark_jobs.jobs.playing import assert_same, play
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
@@ -43,26 +44,19 @@ def frame(points):
     return pl.DataFrame(points, schema=polars_schema(RIDE_POINT), orient="row")
 
 
-def play(job, batches, end: datetime | None = LONG_PAST_ALL):
-    rehearsal = Rehearsal(job)
-    for batch in batches:
-        rehearsal.batch(frame(batch))
-    rehearsal.batch()
-    if end:
-        rehearsal.advance_to(end)
-        rehearsal.batch()
-    return rehearsal
+def play_rides(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
 
 
-def assert_agree(rehearsal, answer):
-    rows = rehearsal.written["ride_summaries"].to_dicts()
+def assert_agree(harness, answer):
+    rows = harness.written["ride_summaries"].to_dicts()
     assert len(rows) == len(answer.summaries)
     for row in rows:
         expected = answer.summaries[row["ride_id"], row["start_time"]]
         assert row.pop("distance_in_metres") == pytest.approx(expected.pop("distance_in_metres"), rel=1e-7, abs=1e-3)
         assert row == expected
-    assert rehearsal.written["late.ride_summaries"].height == answer.late_points
-    assert rehearsal.state["timestamp"].count() == answer.open_points
+    assert harness.written["late.ride_summaries"].height == answer.late_points
+    assert harness.state["timestamp"].count() == answer.open_points
 
 
 A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropoff")]
@@ -70,8 +64,8 @@ A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropo
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
 def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
-    rehearsal = play(ride_job(close=close), [A_RIDE], end=NOON + timedelta(minutes=10))
-    (row,) = rehearsal.written["ride_summaries"].to_dicts()
+    harness = play_rides(ride_job(close=close), [A_RIDE], end=NOON + timedelta(minutes=10))
+    (row,) = harness.written["ride_summaries"].to_dicts()
     assert row["start_time"] == NOON
     assert row["ride_duration_in_secs"] == 600
     assert (row["start_status"], row["end_status"], row["reason"]) == ("pickup", "dropoff", "DROPOFF_SEEN")
@@ -80,15 +74,15 @@ def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
 
 
 def test_fast_closes_at_once_and_complete_waits_for_the_watermark():
-    assert play(ride_job(close="fast"), [A_RIDE], end=None).written["ride_summaries"].height == 1
-    assert play(ride_job(close="complete"), [A_RIDE], end=None).written["ride_summaries"].height == 0
+    assert play_rides(ride_job(close="fast"), [A_RIDE], end=None).written["ride_summaries"].height == 1
+    assert play_rides(ride_job(close="complete"), [A_RIDE], end=None).written["ride_summaries"].height == 0
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
 def test_a_ride_without_a_dropoff_closes_when_its_timer_is_due(close):
-    just_before = play(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=34, seconds=59))
+    just_before = play_rides(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=34, seconds=59))
     assert just_before.written["ride_summaries"].height == 0
-    due = play(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=35))
+    due = play_rides(ride_job(close=close), [A_RIDE[:2]], end=NOON + timedelta(minutes=35))
     (row,) = due.written["ride_summaries"].to_dicts()
     assert (row["reason"], row["n_points"], row["end_time"]) == ("GARBAGE_COLLECTION", 2, NOON + timedelta(minutes=5))
 
@@ -96,41 +90,58 @@ def test_a_ride_without_a_dropoff_closes_when_its_timer_is_due(close):
 @pytest.mark.parametrize("close", ["fast", "complete"])
 def test_points_after_the_close_are_late_in_the_same_batch_and_in_a_later_one(close):
     straggler = point("a", 7, 12)
-    rehearsal = play(ride_job(close=close), [[*A_RIDE, straggler], [point("a", 8, 11)]])
-    assert rehearsal.written["ride_summaries"]["n_points"].to_list() == [3]
-    assert sorted(rehearsal.written["late.ride_summaries"]["point_idx"]) == [7, 8]
+    harness = play_rides(ride_job(close=close), [[*A_RIDE, straggler], [point("a", 8, 11)]])
+    assert harness.written["ride_summaries"]["n_points"].to_list() == [3]
+    assert sorted(harness.written["late.ride_summaries"]["point_idx"]) == [7, 8]
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+@pytest.mark.parametrize("split", [False, True])
+def test_a_ride_that_falls_silent_has_ended_though_a_dropoff_comes_long_after(close, split):
+    points = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 60, "dropoff")]
+    harness = play_rides(ride_job(close=close), [[one] for one in points] if split else [points])
+    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(2, "GARBAGE_COLLECTION")]
+    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [2]
+
+
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_point_at_or_behind_the_late_watermark_is_late_whether_its_ride_is_open_or_not(close):
+    late = [point("a", 1, -10), point("a", 2, 10), point("b", 0, 10)]
+    harness = play_rides(ride_job(close=close), [[point("a", 0, 20)], [*late, point("a", 3, 11)]])
+    assert harness.written["late.ride_summaries"].sort("ride_id", "point_idx").to_dicts() == late
+    assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
 
 
 def test_complete_counts_a_point_that_came_after_the_dropoff_but_happened_before():
     batches = [[A_RIDE[0], A_RIDE[2]], [A_RIDE[1]]]
-    assert play(ride_job(close="complete"), batches).written["ride_summaries"]["n_points"].to_list() == [3]
-    fast = play(ride_job(close="fast"), batches)
+    assert play_rides(ride_job(close="complete"), batches).written["ride_summaries"]["n_points"].to_list() == [3]
+    fast = play_rides(ride_job(close="fast"), batches)
     assert fast.written["ride_summaries"]["n_points"].to_list() == [2]
     assert fast.written["late.ride_summaries"].height == 1
 
 
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
-    rehearsal = play(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
-    assert rehearsal.state.height == 1
-    rehearsal.advance_to(NOON + timedelta(minutes=10) + CLOSED_FOR)
-    rehearsal.batch()
-    assert rehearsal.state.height == 0
+    harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
+    assert harness.state.height == 1
+    harness.batch(advance_to=NOON + timedelta(minutes=10) + CLOSED_FOR)
+    assert harness.state.height == 0
 
 
 def test_long_rides_are_those_longer_than_the_threshold():
     points = [
-        point("a", 0, 0, "pickup"),
-        point("a", 1, 60, "dropoff"),
-        point("b", 0, 0, "pickup"),
-        point("b", 1, 61, "dropoff"),
+        *(point(ride, index, 20 * index, "pickup" if index == 0 else "enroute") for ride in "ab" for index in range(3)),
+        point("a", 3, 60, "dropoff"),
+        point("b", 3, 61, "dropoff"),
     ]
-    rehearsal = play(ride_job(), [points])
-    assert rehearsal.written["ride_summaries"].height == 2
-    assert rehearsal.written["long_rides"]["ride_id"].to_list() == ["b"]
-    assert play(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
+    harness = play_rides(ride_job(), [points])
+    assert harness.written["ride_summaries"].height == 2
+    assert harness.written["long_rides"]["ride_id"].to_list() == ["b"]
+    assert play_rides(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
 
 
+CLOSE = st.sampled_from(["fast", "complete"])
+CUTS = st.lists(st.integers(0, 400).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 STATUSES = st.sampled_from(["pickup", "enroute", "enroute", "enroute", "dropoff"])
 
 
@@ -148,43 +159,51 @@ def rides_in_batches(draw):
 def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end):
     watermark = NOON + timedelta(minutes=end)
     # Nothing is late by the watermark: what the definition then says does not depend on arrival.
-    rehearsal = play(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark)
-    assert_agree(rehearsal, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
+    harness = play_rides(ride_job(close="complete", watermark_delay="30d"), batches, end=watermark)
+    assert_agree(harness, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
 
 
 @settings(deadline=None, max_examples=150)
 @given(rides_in_batches(), st.integers(1, 120))
 def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
     job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
-    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR)
-    rehearsal = Rehearsal(job)
-    for batch in [*batches, []]:
-        oracle.batch(batch, rehearsal.watermark)
-        rehearsal.batch(frame(batch))
-    assert_agree(rehearsal, oracle.result())
+    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, timedelta(minutes=delay))
+    harness = TestHarness(job)
+    for batch in batches:
+        before = harness.watermark
+        harness.batch(frame(batch))
+        oracle.batch(batch, before, harness.watermark)
+    assert_agree(harness, oracle.result())
 
 
 @settings(deadline=None, max_examples=150)
-@given(rides_in_batches(), st.sampled_from(["fast", "complete"]), st.integers(1, 60), st.booleans())
+@given(rides_in_batches(), CLOSE, st.integers(1, 60), st.booleans())
 def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
-    rehearsal = play(job, batches, end=LONG_PAST_ALL if ends else None)
-    counted = rehearsal.written["ride_summaries"]["n_points"].sum()
-    late = rehearsal.written["late.ride_summaries"].height
-    still_open = rehearsal.state.select(job.state_events).item()
+    harness = play_rides(job, batches, end=LONG_PAST_ALL if ends else None)
+    counted = harness.written["ride_summaries"]["n_points"].sum()
+    late = harness.written["late.ride_summaries"].height
+    still_open = harness.state.select(job.state_events).item()
     assert counted + late + still_open == sum(map(len, batches))
     if ends:
-        assert rehearsal.state.height == 0
+        assert harness.state.height == 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(rides_in_batches(), CLOSE, st.integers(1, 60), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
+    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
+    assert_same(job, play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None))
 
 
 @settings(deadline=None, max_examples=75)
-@given(rides_in_batches(), st.sampled_from(["fast", "complete"]), st.integers(0, 5), st.randoms())
+@given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
 def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
     job = ride_job(close=close)
-    unbroken, broken = Rehearsal(job), Rehearsal(job)
-    for number, batch in enumerate([*batches, []]):
+    unbroken, broken = TestHarness(job), TestHarness(job)
+    for number, batch in enumerate(batches):
         if number == crash:
-            lost = Rehearsal(job)
+            lost = TestHarness(job)
             lost.state, lost.watermark = broken.state, broken.watermark
             lost.batch(frame(batch))
         unbroken.batch(frame(batch))
@@ -203,7 +222,7 @@ def test_real_rides_agree_with_the_state_machine(close, shared_data):
     points.sort(key=lambda point: point["timestamp"])
     batches = [points[start : start + 4000] for start in range(0, len(points), 4000)]
     end = datetime(2016, 6, 22, tzinfo=UTC)
-    rehearsal = play(ride_job(close=close), batches, end=end)
+    harness = play_rides(ride_job(close=close), batches, end=end)
     answer = ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR)
     assert len(answer.summaries) == 498
-    assert_agree(rehearsal, answer)
+    assert_agree(harness, answer)
