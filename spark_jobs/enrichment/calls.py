@@ -9,7 +9,7 @@ from spark_jobs.keyed.answers import Answers
 
 
 def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int, answers: Answers) -> list[Sequence[Outcome]]:
-    """Call for every batch, at most `max_in_flight` at a time; outcomes in the order of the batches.
+    """Call once for every batch that differs, at most `max_in_flight` at a time; outcomes in the order of the batches.
 
     Args:
         batches: what to ask about.
@@ -20,10 +20,15 @@ def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int, answers: 
     Raises:
         OSError: an outcome cannot be kept; none may be used then.
     """
-    if not batches:
+    # Events without an id may be alike, and so may batches of them: one question, which must have one answer.
+    asked = {batch.idempotency_key: batch for batch in batches}
+    if not asked:
         return []
-    with ThreadPoolExecutor(min(max_in_flight, len(batches)), thread_name_prefix="enrichment") as pool:
-        return list(pool.map(lambda batch: _known_outcomes(batch, call, answers), batches))
+    with ThreadPoolExecutor(min(max_in_flight, len(asked)), thread_name_prefix="enrichment") as pool:
+        outcomes = dict(
+            zip(asked, pool.map(lambda batch: _known_outcomes(batch, call, answers), asked.values()), strict=True)
+        )
+    return [outcomes[batch.idempotency_key] for batch in batches]
 
 
 def _known_outcomes(batch: Batch, call: Call, answers: Answers) -> Sequence[Outcome]:

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from spark_jobs.enrichment.answers import read_retry_after
-from spark_jobs.enrichment.calls import call_all
 from spark_jobs.enrichment.client import TOKEN_VARIABLE, ClientSettings, EnrichmentClient, check_service
 from spark_jobs.enrichment.protocol import Batch, Outcome
 from spark_jobs.errors import KeyfoldError
@@ -47,7 +46,7 @@ def test_each_event_gets_its_enrichment_as_json_text():
     assert service.headers[0]["Content-Type"] == "application/json"
 
 
-def test_the_key_is_one_of_scope_and_ids_in_their_order():
+def test_the_key_is_one_of_scope_ids_and_events_in_their_order():
     keys = {
         one.idempotency_key
         for one in (batch(3), batch(3), batch(2), batch(3, "test/1"), batch(3).again([0, 1, 2]), batch(3).again([1]))
@@ -56,8 +55,17 @@ def test_the_key_is_one_of_scope_and_ids_in_their_order():
     assert all(len(key) == 64 for key in keys)
     turned = Batch("test/0", batch(3).ids.reverse(), batch(3).events.reverse())
     assert turned.idempotency_key not in keys
-    # By hand: the sha256sum of these four lines, the last without its end.
-    assert batch(3).idempotency_key == "aa9b0b1f75ba3d5c6829a23f5ed0147aa2cf38f25c052ba347a3b9760645a463"
+    # By hand: the sha256sum of these seven lines (scope, ids, events), the last without its end.
+    assert batch(3).idempotency_key == "cb349390b6a46fb8f84806cb39aa895b7254cee31c2aaa54ab2d0a895f18374d"
+
+
+def test_the_key_is_another_where_a_body_differs_under_the_same_id():
+    ids = pl.Series(['{"n":0}', '{"n":1}'])
+    before = Batch("test/0", ids, pl.Series(['{"n":0,"fare":1.5}', '{"n":1,"fare":2.5}']))
+    corrected = Batch("test/0", ids, pl.Series(['{"n":0,"fare":1.5}', '{"n":1,"fare":9.5}']))
+    assert before.idempotency_key != corrected.idempotency_key
+    assert before.again([1]).idempotency_key != corrected.again([1]).idempotency_key
+    assert before.again([0]).idempotency_key == corrected.again([0]).idempotency_key
 
 
 def test_a_call_that_fails_as_a_whole_comes_again_with_the_same_key():
@@ -257,12 +265,3 @@ def test_a_url_with_a_password_is_refused_and_not_repeated():
         with pytest.raises(KeyfoldError) as raised:
             check_service(url)
         assert "pa55word" not in str(raised.value)
-
-
-def test_what_a_call_raises_is_an_outcome():
-    def broken(batch):
-        raise OSError("the cable")
-
-    assert call_all([batch(2)], broken, 4) == [[Outcome(None, 1, None, "OSError: the cable")] * 2]
-    assert [len(one) for one in call_all([batch(2), batch(3)], lambda _: [], 4)] == [2, 3]
-    assert call_all([], broken, 4) == []
