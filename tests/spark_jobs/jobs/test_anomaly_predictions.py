@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.codec import decode, encode, polars_schema
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.models import MODELS
 from spark_jobs.streams import METRICS
 from tests.spark_jobs.jobs import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_oracle import Settings
+from tests.spark_jobs.jobs.playing import assert_same, play, restart
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
@@ -44,40 +45,24 @@ def steady(key, length, minutes=5):
     return [reading(key, minutes * step, 10 + step * 7 % 5) for step in range(length)]
 
 
-def play(job, batches, end: datetime | None = LONG_PAST_ALL):
-    """Play batches, the state encoded and decoded in between as a restart would; see that every event is somewhere."""
-    rehearsal, read = Rehearsal(job), 0
-    for batch in [*batches, []]:
-        rehearsal.batch(frame(batch))
-        rehearsal.state = decode(encode(rehearsal.state))
-        read += len(batch)
-        assert conserved(rehearsal, job) == read
-    if end:
-        rehearsal.advance_to(end)
-        rehearsal.batch()
-        assert conserved(rehearsal, job) == read
-    return rehearsal
+def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
 
 
-def conserved(rehearsal, job):
-    tables = sum(int(rehearsal.written[table.name].select(table.events).item() or 0) for table in job.tables)
-    return tables + int(rehearsal.state.select(job.state_events).item() or 0)
+def predictions(harness):
+    return harness.written["anomaly_predictions"].sort("key", "event_time", "value")
 
 
-def predictions(rehearsal):
-    return rehearsal.written["anomaly_predictions"].sort("key", "event_time", "value")
+def latest(harness):
+    return harness.written["latest_predictions"].unique("key", keep="last", maintain_order=True).sort("key")
 
 
-def latest(rehearsal):
-    return rehearsal.written["latest_predictions"].unique("key", keep="last", maintain_order=True).sort("key")
-
-
-def assert_agree(rehearsal, answer):
-    assert_rows_agree(predictions(rehearsal).to_dicts(), answer.output)
-    assert_rows_agree(latest(rehearsal).drop("low", "high").to_dicts(), answer.latest.values())
-    assert sorted(rehearsal.written["retired_models"].rows()) == sorted(answer.retired)
-    assert rehearsal.state.filter(role="waiting").height == answer.waiting
-    assert rehearsal.state.filter(role="learning")["events_learned"].sum() == answer.in_models
+def assert_agree(harness, answer):
+    assert_rows_agree(predictions(harness).to_dicts(), answer.output)
+    assert_rows_agree(latest(harness).drop("low", "high").to_dicts(), answer.latest.values())
+    assert sorted(harness.written["retired_models"].rows()) == sorted(answer.retired)
+    assert harness.state.filter(role="waiting").height == answer.waiting
+    assert harness.state.filter(role="learning")["events_learned"].sum() == answer.in_models
 
 
 def assert_rows_agree(rows, expected):
@@ -89,8 +74,8 @@ def assert_rows_agree(rows, expected):
 
 
 def test_each_event_is_predicted_before_it_is_learned():
-    rehearsal = play(anomaly_job(emit="all"), [[reading("a", 0, 1), reading("a", 1, 2), reading("a", 2, 4)]])
-    first, second, third = predictions(rehearsal).to_dicts()
+    harness = play_readings(anomaly_job(emit="all"), [[reading("a", 0, 1), reading("a", 1, 2), reading("a", 2, 4)]])
+    first, second, third = predictions(harness).to_dicts()
     assert (first["expected"], first["score"], first["events_learned"]) == (None, 0, 0)
     assert (second["expected"], second["score"], second["events_learned"]) == (None, 0, 1)
     # The mean of 1 and 2, the newer a little heavier: (0.95 * 1 + 2) / 1.95; one squared error so far, 1.
@@ -100,7 +85,7 @@ def test_each_event_is_predicted_before_it_is_learned():
 
 def test_a_prediction_is_emitted_when_its_label_changes_and_again_when_it_changes_back():
     events = [*steady("a", 100), reading("a", 500, 100), reading("a", 505, 11)]
-    rows = predictions(play(anomaly_job(min_change=1), [events])).to_dicts()
+    rows = predictions(play_readings(anomaly_job(min_change=1), [events])).to_dicts()
     assert [(row["label"], row["previous_label"]) for row in rows] == [
         ("normal", None),
         ("anomalous", "normal"),
@@ -113,59 +98,61 @@ def test_a_prediction_is_emitted_when_its_label_changes_and_again_when_it_change
 
 def test_a_score_that_moves_far_from_the_last_emitted_one_is_emitted_and_small_steps_add_up():
     events = [*steady("a", 100), reading("a", 500, 19), reading("a", 505, 18.8), reading("a", 510, 12)]
-    scores = predictions(play(anomaly_job(emit="all", threshold=1), [events]))["score"].to_list()[-3:]
+    scores = predictions(play_readings(anomaly_job(emit="all", threshold=1), [events]))["score"].to_list()[-3:]
     assert scores[0] - scores[1] < 0.4 < scores[0] - scores[2]
-    rows = predictions(play(anomaly_job(min_change=0.4, threshold=1), [events])).to_dicts()
+    rows = predictions(play_readings(anomaly_job(min_change=0.4, threshold=1), [events])).to_dicts()
     assert [row["value"] for row in rows] == [10, 19, 12]
 
 
 def test_nothing_is_anomalous_before_the_model_has_learned_enough():
     events = [*steady("a", 40), reading("a", 200, 100)]
-    assert predictions(play(anomaly_job(min_events=40), [events]))["label"].to_list()[-1] == "anomalous"
-    rows = predictions(play(anomaly_job(min_events=41, emit="all"), [events]))
+    assert predictions(play_readings(anomaly_job(min_events=40), [events]))["label"].to_list()[-1] == "anomalous"
+    rows = predictions(play_readings(anomaly_job(min_events=41, emit="all"), [events]))
     assert set(rows["label"]) == {"normal"}
     assert set(rows["score"]) == {0}
 
 
 def test_every_interval_predicts_by_the_model_as_it_was_when_the_interval_began():
     events = [reading("a", minutes, 10 + minutes % 7) for minutes in range(0, 180, 10)]
-    rows = predictions(play(anomaly_job(learn="every_interval", interval="1h", emit="all"), [events]))
+    rows = predictions(play_readings(anomaly_job(learn="every_interval", interval="1h", emit="all"), [events]))
     assert rows["events_learned"].to_list() == [0] * 6 + [6] * 6 + [12] * 6
     assert rows["expected"].n_unique() == 3
 
 
 def test_a_burst_gets_used_to_after_every_event_and_not_within_an_interval():
     events = [*steady("a", 108), *(reading("a", 540 + minute, 100) for minute in range(0, 50, 5))]
-    by_event = predictions(play(anomaly_job(emit="all"), [events]))["score"].to_list()
-    by_interval = predictions(play(anomaly_job(emit="all", learn="every_interval"), [events]))["score"].to_list()
+    by_event = predictions(play_readings(anomaly_job(emit="all"), [events]))["score"].to_list()
+    by_interval = predictions(play_readings(anomaly_job(emit="all", learn="every_interval"), [events]))[
+        "score"
+    ].to_list()
     assert by_event[-1] < 0.5 < 0.99 < min(by_interval[-10:])
 
 
 def test_complete_window_predicts_an_event_by_those_after_it_too():
     job = anomaly_job(learn="complete_window", window="1d", emit="all")
     events = [reading("a", minutes, 10) for minutes in range(0, 60, 10)]
-    open_window = play(job, [events], end=NOON + timedelta(hours=11, minutes=59))
+    open_window = play_readings(job, [events], end=NOON + timedelta(hours=11, minutes=59))
     assert predictions(open_window).height == 0
     assert open_window.state["role"].to_list() == ["waiting"] * 6
-    rows = predictions(play(job, [events], end=NOON + timedelta(hours=12)))
+    rows = predictions(play_readings(job, [events], end=NOON + timedelta(hours=12)))
     assert rows["events_learned"].to_list() == [6] * 6
     assert rows["expected"].to_list() == pytest.approx([10] * 6)
 
 
 @EVERY_WAY
 def test_an_event_waits_until_the_watermark_has_passed_it(way):
-    rehearsal = play(anomaly_job(learn=way, window="1m"), [[reading("a", 0, 1), reading("a", 15, 1)]], end=None)
-    assert rehearsal.written["latest_predictions"]["event_time"].to_list() == [NOON]
-    assert rehearsal.state.filter(role="waiting")["timestamp"].to_list() == [NOON + timedelta(minutes=15)]
+    harness = play_readings(anomaly_job(learn=way, window="1m"), [[reading("a", 0, 1), reading("a", 15, 1)]], end=None)
+    assert harness.written["latest_predictions"]["event_time"].to_list() == [NOON]
+    assert harness.state.filter(role="waiting")["timestamp"].to_list() == [NOON + timedelta(minutes=15)]
 
 
 @EVERY_WAY
 def test_an_event_at_or_behind_the_watermark_is_late_whether_its_key_is_known_or_not(way):
     job = anomaly_job(learn=way)
     late = [reading("a", 49, 1), reading("a", 50, 1), reading("new", 50, 1)]
-    rehearsal = play(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
-    assert rehearsal.written["late.anomaly_predictions"].to_dicts() == late
-    assert rehearsal.written["retired_models"]["events_learned"].to_list() == [3]
+    harness = play_readings(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
+    assert harness.written["late.anomaly_predictions"].to_dicts() == late
+    assert harness.written["retired_models"]["events_learned"].to_list() == [3]
 
 
 @EVERY_WAY
@@ -173,11 +160,11 @@ def test_a_silent_model_retires_and_its_key_begins_anew(way):
     month = 30 * 24 * 60
     batches = [[reading("a", 0, 1), reading("a", 1, 1)], [reading("a", month + 2, 5)]]
     for split in (batches, [list(chain(*batches))]):
-        rehearsal = play(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
+        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
         gone_at = NOON + timedelta(days=30, minutes=1)
-        assert rehearsal.written["retired_models"].rows() == [("a", 2, NOON + timedelta(minutes=1), gone_at)]
-        assert rehearsal.state.filter(role="learning")["events_learned"].to_list() == [1]
-        rows = predictions(rehearsal)
+        assert harness.written["retired_models"].rows() == [("a", 2, NOON + timedelta(minutes=1), gone_at)]
+        assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
+        rows = predictions(harness)
         assert rows["previous_label"].to_list() == [None, None]
         assert rows["events_learned"][-1] == (1 if way == "complete_window" else 0)
 
@@ -186,17 +173,17 @@ def test_a_silent_model_retires_and_its_key_begins_anew(way):
 def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
     events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
     for split in ([events], [[event] for event in events]):
-        rehearsal = play(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
-        assert rehearsal.written["retired_models"].height == 0
-        assert rehearsal.state.filter(role="learning")["events_learned"].to_list() == [2]
+        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
+        assert harness.written["retired_models"].height == 0
+        assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
 
 
 def test_the_threshold_is_the_models_own_unless_another_is_given():
     events = [*steady("a", 100), reading("a", 500, 19)]
-    last = latest(play(anomaly_job(), [events]))
+    last = latest(play_readings(anomaly_job(), [events]))
     assert 0.5 < last["score"].item() < 0.9
     assert last["label"].item() == "normal"
-    assert latest(play(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
+    assert latest(play_readings(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
 
 
 def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
@@ -256,33 +243,43 @@ def job_of(definition, **more):
 @given(readings_in_batches(), definitions, st.integers(0, 9100))
 def test_any_order_and_any_split_give_what_the_definition_says(batches, definition, end):
     watermark = NOON + timedelta(minutes=end)
-    rehearsal = play(job_of(definition, watermark_delay="30d"), batches, end=watermark)
-    assert_agree(rehearsal, anomaly_oracle.answer(list(chain(*batches)), watermark, definition))
+    harness = play_readings(job_of(definition, watermark_delay="30d"), batches, end=watermark)
+    assert_agree(harness, anomaly_oracle.answer(list(chain(*batches)), watermark, definition))
 
 
 @settings(deadline=None, max_examples=100)
 @given(readings_in_batches(), definitions, st.integers(1, 200))
 def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
     job = job_of(definition, watermark_delay=timedelta(minutes=delay))
-    rehearsal = play(job, batches, end=None)
-    watermark, late, on_time = anomaly_oracle.EPOCH, [], []
+    harness = play_readings(job, batches, end=None)
+    watermark, late, on_time = anomaly_oracle.BEGINNING, [], []
     for batch in batches:
         for event in batch:
             (late if event["timestamp"] <= watermark else on_time).append(event)
         watermark = max([watermark, *(event["timestamp"] - timedelta(minutes=delay) for event in batch)])
-    assert rehearsal.written["late.anomaly_predictions"].to_dicts() == late
-    assert_agree(rehearsal, anomaly_oracle.answer(on_time, watermark, definition))
+    assert harness.written["late.anomaly_predictions"].to_dicts() == late
+    assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
 
 
 @settings(deadline=None, max_examples=60)
 @given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
 def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
     job = job_of(definition, watermark_delay="30d", model=model)
-    at_once, parted = play(job, [list(chain(*batches))]), play(job, batches)
+    at_once, parted = play_readings(job, [list(chain(*batches))]), play_readings(job, batches)
     assert predictions(parted).equals(predictions(at_once))
     assert latest(parted).equals(latest(at_once))
     gone = [each.written["retired_models"].sort("key", "retired_at") for each in (parted, at_once)]
     assert gone[0].equals(gone[1])
+
+
+CUTS = st.lists(st.integers(0, 9000).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(1, 200), CUTS)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
+    job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
+    assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))
 
 
 @settings(deadline=None, max_examples=60)
@@ -291,15 +288,15 @@ def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_state_and_rows(
     batches, model, definition, crash, random
 ):
     job = job_of(definition, model=model)
-    unbroken, broken = Rehearsal(job), Rehearsal(job)
-    for number, batch in enumerate([*batches, []]):
+    unbroken, broken = TestHarness(job), TestHarness(job)
+    for number, batch in enumerate(batches):
         if number == crash:
-            lost = Rehearsal(job)
+            lost = TestHarness(job)
             lost.state, lost.watermark = broken.state, broken.watermark
             lost.batch(frame(batch))
         unbroken.batch(frame(batch))
         broken.batch(frame(random.sample(batch, len(batch))))
-        broken.state = decode(encode(broken.state))
+        restart(broken)
     order = ["role", "key", "timestamp", "value"]
     assert unbroken.state.sort(order).equals(broken.state.sort(order))
     for table in TABLES:
@@ -336,7 +333,7 @@ def test_real_series_are_scored_as_by_the_recursion_in_plain_python(way, size, r
     batches = [real_readings[start : start + size] for start in range(0, len(real_readings), size)]
     end = max(event["timestamp"] for event in real_readings) + timedelta(days=2)
     definition = Settings(learn=way, period=timedelta(hours=6), emit="all", min_events=30)
-    rehearsal = play(job_of(definition), batches, end=end)
+    harness = play_readings(job_of(definition), batches, end=end)
     answer = anomaly_oracle.answer(real_readings, end, definition)
     assert len(answer.output) == len(real_readings)
-    assert_agree(rehearsal, answer)
+    assert_agree(harness, answer)

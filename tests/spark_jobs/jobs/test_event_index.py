@@ -15,7 +15,7 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
-from tests.spark_jobs.jobs.playing import play
+from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
@@ -44,8 +44,8 @@ def points_frame(points):
     return pl.DataFrame(points, schema=polars_schema(RIDE_POINTS.schema), orient="row")
 
 
-def indexes(rehearsal, *columns):
-    return rehearsal.written["event_index"].select(*columns, "event_index").rows()
+def indexes(harness, *columns):
+    return harness.written["event_index"].select(*columns, "event_index").rows()
 
 
 def play_points(job, batches, end: datetime | None = LONG_PAST_ALL):
@@ -83,9 +83,9 @@ def test_an_event_waits_until_the_watermark_has_passed_it():
 
 def test_an_event_behind_the_watermark_takes_the_next_number_at_once():
     batches = [[point("a", 0, 0), point("a", 1, 60)], [point("a", 2, 61)], [point("a", 3, 1), point("b", 0, 1)]]
-    rehearsal = play_points(index_job(), batches, end=None)
-    assert indexes(rehearsal, "ride_id", "point_idx") == [("a", 0, 0), ("a", 3, 1), ("b", 0, 0)]
-    assert rehearsal.written["late.event_index"].height == 0
+    harness = play_points(index_job(), batches, end=None)
+    assert indexes(harness, "ride_id", "point_idx") == [("a", 0, 0), ("a", 3, 1), ("b", 0, 0)]
+    assert harness.written["late.event_index"].height == 0
 
 
 def test_ties_are_broken_by_all_other_columns_with_what_is_missing_first():
@@ -113,14 +113,14 @@ def test_ties_are_broken_by_all_other_columns_with_what_is_missing_first():
 
 
 def test_events_that_are_the_same_each_have_a_number():
-    rehearsal = play(sales_index(), [sales_frame([sale()] * 3), sales_frame([sale()] * 2)], LONG_PAST_ALL)
-    assert indexes(rehearsal) == [(0,), (1,), (2,), (3,), (4,)]
+    harness = play(sales_index(), [sales_frame([sale()] * 3), sales_frame([sale()] * 2)], LONG_PAST_ALL)
+    assert indexes(harness) == [(0,), (1,), (2,), (3,), (4,)]
 
 
 def test_a_key_may_have_many_columns():
     sales = [sale("cup", quantity, minutes) for minutes, quantity in enumerate([1, 2, 1, 2, 1])]
-    rehearsal = play(index_job(stream="sales", key="item, quantity"), [sales_frame(sales)], LONG_PAST_ALL)
-    assert sorted(indexes(rehearsal, "quantity")) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+    harness = play(index_job(stream="sales", key="item, quantity"), [sales_frame(sales)], LONG_PAST_ALL)
+    assert sorted(indexes(harness, "quantity")) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
 
 
 def test_counters_stay_for_ever_without_a_timer():
@@ -180,31 +180,41 @@ def order(one):
     )  # fmt: skip
 
 
-def found(rehearsal):
-    return sorted((*order(row), row["event_index"]) for row in rehearsal.written["event_index"].to_dicts())
+def found(harness):
+    return sorted((*order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts())
 
 
 @settings(deadline=None, max_examples=120)
 @given(sales_in_batches())
 def test_every_order_and_split_within_the_delay_gives_the_same_numbers(batches):
-    rehearsal = play(sales_index(watermark_delay="1h"), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
-    assert found(rehearsal) == numbered(list(chain(*batches)))
+    harness = play(sales_index(watermark_delay="1h"), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
+    assert found(harness) == numbered(list(chain(*batches)))
 
 
 @settings(deadline=None, max_examples=120)
 @given(sales_in_batches(), st.integers(1, 20))
 def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
     delay = timedelta(minutes=delay)
-    rehearsal = play(sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
-    watermark, waiting, counters, expected = datetime(1970, 1, 1, tzinfo=UTC), [], defaultdict(int), []
-    for batch in [*batches, []]:
+    harness = play(sales_index(watermark_delay=delay), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
+    watermark, waiting, counters, expected = datetime(1, 1, 1, tzinfo=UTC), [], defaultdict(int), []
+    for batch in batches:
         waiting += batch
+        watermark = max([watermark, *(one["time"] - delay for one in batch)])
         expected += numbered([one for one in waiting if one["time"] <= watermark], counters)
         waiting = [one for one in waiting if one["time"] > watermark]
-        watermark = max([watermark, *(one["time"] - delay for one in batch)])
     expected += numbered(waiting, counters)
-    assert found(rehearsal) == sorted(expected)
-    assert rehearsal.written["late.event_index"].height == 0
+    assert found(harness) == sorted(expected)
+    assert harness.written["late.event_index"].height == 0
+
+
+CUTS = st.lists(st.integers(0, 30).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(sales_in_batches(), st.integers(1, 20), CUTS)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, delay, cuts):
+    job, runs = sales_index(watermark_delay=timedelta(minutes=delay)), [sales_frame(batch) for batch in batches]
+    assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
 def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(shared_data):
@@ -215,7 +225,7 @@ def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whateve
     ).pl().cast(pl.Schema(polars_schema(sales_index().output))).select(*SALES.schema.names, "event_index")  # fmt: skip
     days = retail_days(database)
     for batches in ([*days[:1], pl.concat(days[1:])], [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
-        rehearsal = play(sales_index(), batches, datetime(2011, 12, 31, tzinfo=UTC))
-        table = rehearsal.written["event_index"]
+        harness = play(sales_index(), batches, datetime(2011, 12, 31, tzinfo=UTC))
+        table = harness.written["event_index"]
         assert table.height == 209_029
         assert table.sort("item", "event_index").equals(expected.sort("item", "event_index"))

@@ -14,12 +14,13 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.trailing_windows import trailing_means
-from spark_jobs.keyed.codec import decode, encode, polars_schema
+from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import WEATHER
 from tests.spark_jobs.jobs import moving_average_oracle
+from tests.spark_jobs.jobs.playing import assert_same, play
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
@@ -39,35 +40,12 @@ def reading(hours, pressure: float | None = 1000.0, temp: float | None = 50.0, s
     }
 
 
-def play(job, batches, end=LONG_PAST_ALL):
-    """Play the batches, with the state encoded and decoded in between as in Spark, then let time go on to `end`."""
-    rehearsal = Rehearsal(job)
-    played = 0
-
-    def one(events=None):
-        nonlocal played
-        rehearsal.state = decode(encode(rehearsal.state))
-        step = rehearsal.batch(events)
-        played += 0 if events is None else events.height
-        assert balance(job, rehearsal) == played
-        assert step.side.get("latest_moving_averages", pl.DataFrame({"station_id": []}))["station_id"].is_unique().all()
-
-    for batch in batches:
-        one(pl.DataFrame(batch, schema=polars_schema(job.events)))
-    one()
-    rehearsal.advance_to(end)
-    one()
-    return rehearsal
+def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [pl.DataFrame(batch, schema=polars_schema(job.events)) for batch in batches], end, cuts=cuts)
 
 
-def balance(job, rehearsal):
-    """How many events all tables and the state account for."""
-    counted = sum(rehearsal.written[table.name].select(table.events).item() or 0 for table in job.tables)
-    return counted + rehearsal.state.select(job.state_events).item()
-
-
-def averages(rehearsal):
-    return rehearsal.written["moving_averages"].to_dicts()
+def averages(harness):
+    return harness.written["moving_averages"].to_dicts()
 
 
 def test_the_default_columns_are_these_in_this_order():
@@ -83,13 +61,12 @@ def test_the_default_columns_are_these_in_this_order():
 
 
 def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading():
-    rehearsal = play(
+    harness = play_readings(
         averages_job(n_readings=3, watermark_delay="2h"), [[reading(n, 1000 + n, 10 * n) for n in range(4)]], NOON
     )
-    assert averages(rehearsal) == []
-    rehearsal.advance_to(NOON + timedelta(hours=3))
-    rehearsal.batch()
-    assert averages(rehearsal) == [
+    assert averages(harness) == []
+    harness.batch(advance_to=NOON + timedelta(hours=3))
+    assert averages(harness) == [
         {
             "station_id": "JFK",
             "start_time": NOON + timedelta(hours=n),
@@ -105,15 +82,15 @@ def test_nothing_is_told_before_n_readings_are_there_and_then_one_row_a_reading(
 
 def test_a_reading_counts_when_the_watermark_has_reached_it_and_not_before():
     job = averages_job(n_readings=1)
-    just_before = play(job, [[reading(2)]], NOON + timedelta(hours=2) - timedelta(microseconds=1))
+    just_before = play_readings(job, [[reading(2)]], NOON + timedelta(hours=2) - timedelta(microseconds=1))
     assert averages(just_before) == []
-    assert len(averages(play(job, [[reading(2)]], NOON + timedelta(hours=2)))) == 1
+    assert len(averages(play_readings(job, [[reading(2)]], NOON + timedelta(hours=2)))) == 1
 
 
 def test_a_reading_that_came_out_of_order_takes_its_place():
     job = averages_job(n_readings=2, watermark_delay="3h")
-    ordered = play(job, [[reading(0, 1), reading(1, 2), reading(2, 4)]])
-    shuffled = play(job, [[reading(2, 4)], [reading(0, 1)], [reading(1, 2)]])
+    ordered = play_readings(job, [[reading(0, 1), reading(1, 2), reading(2, 4)]])
+    shuffled = play_readings(job, [[reading(2, 4)], [reading(0, 1)], [reading(1, 2)]])
     assert averages(shuffled) == averages(ordered)
     assert [row["pressure_avg"] for row in averages(ordered)] == [1.5, 3.0]
 
@@ -121,15 +98,15 @@ def test_a_reading_that_came_out_of_order_takes_its_place():
 def test_a_reading_at_the_watermark_is_late_and_one_after_it_is_not():
     job = averages_job(n_readings=1, watermark_delay="1h")
     after = NOON + timedelta(microseconds=1)
-    rehearsal = play(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
-    assert rehearsal.written["late.moving_averages"]["time"].to_list() == [NOON]
-    assert [row["end_time"] for row in averages(rehearsal)] == [after, NOON + timedelta(hours=1)]
+    harness = play_readings(job, [[reading(1)], [reading(0), {**reading(0), "time": after}]])
+    assert harness.written["late.moving_averages"]["time"].to_list() == [NOON]
+    assert [row["end_time"] for row in averages(harness)] == [after, NOON + timedelta(hours=1)]
 
 
 def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
     values = [(None, 1.0), (float("nan"), None), (1010.0, 4.0)]
     batch = [reading(n, pressure, temp) for n, (pressure, temp) in enumerate(values)]
-    filling = play(averages_job(n_readings=3, min_readings=2), [batch])
+    filling = play_readings(averages_job(n_readings=3, min_readings=2), [batch])
     assert [(row["pressure_avg"], row["temp_avg"]) for row in averages(filling)] == [(None, 1.0), (1010.0, 2.5)]
     assert [(row["n_readings"], row["reason"]) for row in averages(filling)] == [
         (2, "WINDOW_FILLING"),
@@ -139,10 +116,12 @@ def test_a_missing_value_is_left_out_of_its_column_and_all_missing_give_null():
 
 def test_a_session_that_never_filled_gives_what_it_held_once():
     job = averages_job(n_readings=5, timeout="6h")
-    before = play(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7) - timedelta(seconds=1))
+    before = play_readings(
+        job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7) - timedelta(seconds=1)
+    )
     assert averages(before) == []
     assert before.state.height == 2
-    due = play(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7))
+    due = play_readings(job, [[reading(0, 1000), reading(1, 1004)]], NOON + timedelta(hours=7))
     (row,) = averages(due)
     assert (row["start_time"], row["end_time"]) == (NOON, NOON + timedelta(hours=1))
     assert (row["pressure_avg"], row["n_readings"], row["reason"]) == (1002.0, 2, "TIMEOUT")
@@ -152,38 +131,37 @@ def test_a_session_that_never_filled_gives_what_it_held_once():
 
 
 def test_a_session_that_has_filled_leaves_without_another_row():
-    rehearsal = play(averages_job(n_readings=2), [[reading(n) for n in range(4)]])
-    assert {row["reason"] for row in averages(rehearsal)} == {"WINDOW_FULL"}
-    assert rehearsal.written["station_sessions"]["n_readings"].to_list() == [4]
-    assert rehearsal.state.height == 0
+    harness = play_readings(averages_job(n_readings=2), [[reading(n) for n in range(4)]])
+    assert {row["reason"] for row in averages(harness)} == {"WINDOW_FULL"}
+    assert harness.written["station_sessions"]["n_readings"].to_list() == [4]
+    assert harness.state.height == 0
 
 
 @pytest.mark.parametrize("batches", [[[0, 1, 8, 9]], [[0, 1], [8, 9]], [[0], [1], [8], [9]]])
 def test_a_window_never_spans_a_silence_whether_or_not_a_timer_fired_in_it(batches):
     job = averages_job(n_readings=2, timeout="6h")
-    rehearsal = play(job, [[reading(hour, hour) for hour in batch] for batch in batches])
-    assert [row["pressure_avg"] for row in averages(rehearsal)] == [0.5, 8.5]
-    assert rehearsal.written["station_sessions"]["n_readings"].to_list() == [2, 2]
+    harness = play_readings(job, [[reading(hour, hour) for hour in batch] for batch in batches])
+    assert [row["pressure_avg"] for row in averages(harness)] == [0.5, 8.5]
+    assert harness.written["station_sessions"]["n_readings"].to_list() == [2, 2]
 
 
 def test_a_silence_of_just_the_timeout_does_not_end_a_session():
-    rehearsal = play(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
-    assert [row["pressure_avg"] for row in averages(rehearsal)] == [1.5]
+    harness = play_readings(averages_job(n_readings=2, timeout="6h"), [[reading(0, 1)], [reading(6, 2)]])
+    assert [row["pressure_avg"] for row in averages(harness)] == [1.5]
 
 
 def test_the_state_of_a_station_is_bounded_by_the_window():
-    rehearsal = play(averages_job(n_readings=4), [[reading(n)] for n in range(50)], NOON)
-    assert rehearsal.state["session_start"].count() == 3
-    assert rehearsal.state.height == 4
+    harness = play_readings(averages_job(n_readings=4), [[reading(n)] for n in range(50)], NOON)
+    assert harness.state["session_start"].count() == 3
+    assert harness.state.height == 4
 
 
 def test_any_numeric_columns_may_be_averaged():
     job = averages_job(columns="humid", n_readings=1)
-    rehearsal = Rehearsal(job)
-    rehearsal.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.events), orient="row"))
-    rehearsal.advance_to(NOON)
-    rehearsal.batch()
-    assert rehearsal.written["moving_averages"]["humid_avg"].to_list() == [44.0]
+    harness = TestHarness(job)
+    harness.batch(pl.DataFrame([("JFK", NOON, 44.0)], schema=polars_schema(job.events), orient="row"))
+    harness.batch(advance_to=NOON)
+    assert harness.written["moving_averages"]["humid_avg"].to_list() == [44.0]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +205,7 @@ READINGS = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 60), VALUES, VALUES, st.floats(0, 0.999)), min_size=1, max_size=40
 )
 CUTS = st.lists(st.integers(0, 40), max_size=6)
+SLICES = st.lists(st.integers(0, 60).map(lambda hours: NOON + timedelta(hours=hours)), max_size=6)
 
 
 def in_batches(readings, cuts):
@@ -249,7 +228,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definitio
         watermark_delay=timedelta(hours=delay),
     )
     end = max(NOON + timedelta(hours=end), max(one["time"] for one in readings) - job.watermark_delay)
-    split, whole = play(job, in_batches(readings, cuts), end), play(job, [readings[::-1]], end)
+    split, whole = play_readings(job, in_batches(readings, cuts), end), play_readings(job, [readings[::-1]], end)
     assert split.written["late.moving_averages"].is_empty()
     for table in ("moving_averages", "station_sessions"):
         # To the last bit.
@@ -267,17 +246,31 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, de
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
     job = averages_job(n_readings=length, timeout="9h", watermark_delay=timedelta(hours=delay))
     batches = in_batches(readings, cuts)
-    rehearsal = play(job, batches)
-    watermark, late, on_time = NOON - timedelta(days=99), [], []
+    harness = play_readings(job, batches)
+    watermark, late, on_time = datetime(1, 1, 1, tzinfo=UTC), [], []
     for batch in batches:
         for one in batch:
             (late if one["time"] <= watermark else on_time).append(one)
         watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
-    assert rehearsal.written["late.moving_averages"].height == len(late)
+    assert harness.written["late.moving_averages"].height == len(late)
     answer = moving_average_oracle.move(on_time, LONG_PAST_ALL, length, length, timedelta(hours=9))
-    same_rows(averages(rehearsal), answer.averages)
-    assert rehearsal.state.height == 0
-    same_latest(rehearsal)
+    same_rows(averages(harness), answer.averages)
+    assert harness.state.height == 0
+    same_latest(harness)
+
+
+@settings(deadline=None, max_examples=100)
+@given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), SLICES)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, length, at_least, delay, slices):
+    readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
+    job = averages_job(
+        n_readings=length,
+        min_readings=min(length, at_least),
+        timeout="9h",
+        watermark_delay=timedelta(hours=delay),
+    )
+    runs = in_batches(readings, cuts)
+    assert_same(job, play_readings(job, runs, end=None, cuts=slices), play_readings(job, runs, end=None))
 
 
 def same_rows(rows, expected):
@@ -294,10 +287,10 @@ def same_rows(rows, expected):
             )
 
 
-def same_latest(rehearsal):
+def same_latest(harness):
     """The upserted table, merged batch by batch, holds the last row of each station."""
-    merged = {row["station_id"]: row for row in rehearsal.written["latest_moving_averages"].to_dicts()}
-    last = {row["station_id"]: row for row in averages(rehearsal)}
+    merged = {row["station_id"]: row for row in harness.written["latest_moving_averages"].to_dicts()}
+    last = {row["station_id"]: row for row in averages(harness)}
     assert merged == last
 
 
@@ -358,17 +351,16 @@ def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(shared_data, l
         shift = pl.Series(np.random.default_rng(5).integers(0, 120, readings.height)) * timedelta(minutes=1)
         readings = readings.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
     job = averages_job(n_readings=length, timeout=timedelta(hours=timeout), watermark_delay="2h")
-    rehearsal = Rehearsal(job)
+    harness = TestHarness(job)
     for batch in readings.iter_slices(readings_in_a_batch):
-        rehearsal.batch(batch)
-    rehearsal.advance_to(datetime(2014, 1, 1, tzinfo=UTC))
-    rehearsal.batch()
-    found = rehearsal.written["moving_averages"].sort("station_id", "end_time")
+        harness.batch(batch)
+    harness.batch(advance_to=datetime(2014, 1, 1, tzinfo=UTC))
+    found = harness.written["moving_averages"].sort("station_id", "end_time")
     expected = duckdb_answer(shared_data, length, timeout).cast(dict(found.schema))  # type: ignore[arg-type]
     assert found.height > 10_000
     assert (timeout == 24) == (expected["reason"].n_unique() == 1)
     assert_frame_equal(found, expected, rel_tol=0, abs_tol=1e-9)
-    assert rehearsal.written["station_sessions"]["n_readings"].sum() == readings.height
+    assert harness.written["station_sessions"]["n_readings"].sum() == readings.height
 
 
 def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, shared_data):
@@ -381,9 +373,9 @@ def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lak
     for run, advance_to in ((parts[:2], None), (parts[2:], end)):
         for part in run:
             part.write_delta(str(lakehouse.events("weather")), mode="append")
-        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch="1b"))
+        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch=1))
         assert done.counts.events == sum(part.height for part in run)
-    whole = play(job, [readings.to_dicts()], end)
+    whole = play_readings(job, [readings.to_dicts()], end)
     for table in TABLES:
         found = pl.read_delta(str(lakehouse.table(table)))
         expected = whole.written[table]

@@ -12,8 +12,8 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.rehearsal import Rehearsal
-from tests.spark_jobs.jobs.playing import merged, play, restart
+from spark_jobs.keyed.harness import TestHarness
+from tests.spark_jobs.jobs.playing import assert_same, merged, play, restart
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.jobs.sales_oracle import Totals
 
@@ -25,16 +25,16 @@ def totals_job(**parameters):
     return build_job(PURCHASE_TOTALS, parameters)
 
 
-def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL):
-    return play(job, [sales_frame(batch).select(PURCHASE.names) for batch in batches], end)
+def play_sales(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [sales_frame(batch).select(PURCHASE.names) for batch in batches], end, cuts=cuts)
 
 
-def changes(rehearsal):
-    return rehearsal.written["purchase_totals"].rows()
+def changes(harness):
+    return harness.written["purchase_totals"].rows()
 
 
-def latest(rehearsal, job):
-    return merged(rehearsal, job, "latest_purchase_totals").rows()
+def latest(harness, job):
+    return merged(harness, job, "latest_purchase_totals").rows()
 
 
 def as_written(rows):
@@ -42,8 +42,8 @@ def as_written(rows):
     return pl.DataFrame(rows, schema=polars_schema(PURCHASE_TOTAL), orient="row").sort(PURCHASE_TOTAL.names)
 
 
-def assert_same_changes(rehearsal, expected):
-    found = rehearsal.written["purchase_totals"].sort(PURCHASE_TOTAL.names)
+def assert_same_changes(harness, expected):
+    found = harness.written["purchase_totals"].sort(PURCHASE_TOTAL.names)
     assert found.equals(expected), f"{found}\n{expected}"
 
 
@@ -98,17 +98,17 @@ def test_by_arrival_rows_come_out_at_once_and_by_event_time_when_the_watermark_h
 
 @BOTH
 def test_a_purchase_behind_the_watermark_is_counted_and_comes_out_at_once(order):
-    rehearsal = play_sales(totals_job(order=order), [[sale("cup", 1, 100)], [sale("cup", 2, 0)]], end=None)
+    harness = play_sales(totals_job(order=order), [[sale("cup", 1, 100)], [sale("cup", 2, 0)]], end=None)
     expected = [(1, 1), (2, 3)] if order == "arrival" else [(2, 2)]
-    assert [row[1:3] for row in changes(rehearsal)] == expected
-    assert rehearsal.written["late.purchase_totals"].height == 0
+    assert [row[1:3] for row in changes(harness)] == expected
+    assert harness.written["late.purchase_totals"].height == 0
 
 
 def test_the_latest_totals_count_what_still_waits():
     job = totals_job(order="event_time")
-    rehearsal = play_sales(job, [[sale("cup", 1, models=["a"])], [sale("cup", 2, models=["b"])]], end=None)
-    assert changes(rehearsal) == []
-    assert latest(rehearsal, job) == [("cup", 3, ["a", "b"])]
+    harness = play_sales(job, [[sale("cup", 1, models=["a"])], [sale("cup", 2, models=["b"])]], end=None)
+    assert changes(harness) == []
+    assert latest(harness, job) == [("cup", 3, ["a", "b"])]
 
 
 @BOTH
@@ -141,9 +141,9 @@ def purchases_in_batches(draw):
 def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay):
     job, oracle = totals_job(watermark_delay=timedelta(minutes=delay)), Totals()
     expected = [row for batch in batches for row in oracle.add(batch)]
-    rehearsal = play_sales(job, batches)
-    assert_same_changes(rehearsal, as_written(expected))
-    assert latest(rehearsal, job) == oracle.latest()
+    harness = play_sales(job, batches)
+    assert_same_changes(harness, as_written(expected))
+    assert latest(harness, job) == oracle.latest()
 
 
 @settings(deadline=None, max_examples=100)
@@ -151,22 +151,32 @@ def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_ba
 def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of_changes(batches):
     job, oracle = totals_job(order="event_time", watermark_delay="1h"), Totals()
     expected = oracle.add(list(chain(*batches)))
-    rehearsal = play_sales(job, batches)
-    assert_same_changes(rehearsal, as_written(expected))
-    assert latest(rehearsal, job) == oracle.latest()
+    harness = play_sales(job, batches)
+    assert_same_changes(harness, as_written(expected))
+    assert latest(harness, job) == oracle.latest()
 
 
 @settings(deadline=None, max_examples=100)
 @given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]))
 def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batches, delay, order):
     job, oracle = totals_job(order=order, watermark_delay=timedelta(minutes=delay)), Totals()
-    rehearsal = Rehearsal(job)
+    harness = TestHarness(job)
     for batch in batches:
         oracle.add(batch)
-        rehearsal.batch(sales_frame(batch).select(PURCHASE.names))
-        restart(rehearsal)
-        assert latest(rehearsal, job) == oracle.latest()
-        assert rehearsal.written["late.purchase_totals"].height == 0
+        harness.batch(sales_frame(batch).select(PURCHASE.names))
+        restart(harness)
+        assert latest(harness, job) == oracle.latest()
+        assert harness.written["late.purchase_totals"].height == 0
+
+
+CUTS = st.lists(st.integers(0, 40).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]), CUTS)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, order, cuts):
+    job = totals_job(order=order, watermark_delay=timedelta(minutes=delay))
+    assert_same(job, play_sales(job, runs, end=None, cuts=cuts), play_sales(job, runs, end=None))
 
 
 @pytest.fixture(scope="module")
@@ -187,8 +197,8 @@ def answer(days):
 def test_every_purchase_of_the_real_shop_agrees_with_a_dictionary_of_sets(days, answer, order, split):
     batches = days if split == "a batch a day" else [pl.concat(days)]
     job, (expected, latest_expected) = totals_job(order=order), answer
-    rehearsal = play(job, batches, end=datetime(2011, 12, 31, tzinfo=UTC))
+    harness = play(job, batches, end=datetime(2011, 12, 31, tzinfo=UTC))
     assert expected.height == 209_029
-    assert_same_changes(rehearsal, expected)
-    assert latest(rehearsal, job) == latest_expected
-    assert rehearsal.state.height == 3_514
+    assert_same_changes(harness, expected)
+    assert latest(harness, job) == latest_expected
+    assert harness.state.height == 3_514

@@ -17,7 +17,7 @@ from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import retail, retail_days, sale, sales_frame, with_window
 
 END = datetime(2011, 1, 1, tzinfo=UTC)
-A_FILE_A_BATCH = RunOptions(max_bytes_per_batch="1b")
+A_FILE_A_BATCH = RunOptions(max_bytes_per_batch=1)
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def test_real_sales_give_one_answer_in_one_batch_in_many_and_over_restarts(
     job = build_job(template, {"key_groups": 4, **parameters})
     at_once = run_in_parts(spark, tmp_path / "at_once", job, [[pl.concat(days)]])
     in_parts = run_in_parts(spark, tmp_path / "in_parts", job, [days[:1], days[1:]], A_FILE_A_BATCH)
-    rehearsal = play(job, [events(pl.concat(days))], END)
+    harness = play(job, [events(pl.concat(days))], END)
     for table in job.tables[:-1]:
-        rows = merged(rehearsal, job, table.name) if table.key else rehearsal.written[table.name]
+        rows = merged(harness, job, table.name) if table.key else harness.written[table.name]
         expected = rows.sort(rows.columns)
         assert expected.height > 0
         for found in (at_once, in_parts):

@@ -13,12 +13,12 @@ from polars.testing import assert_frame_equal
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
-from spark_jobs.keyed.codec import decode, encode, polars_schema
+from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.rehearsal import Rehearsal
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import TELEMETRY
 from tests.spark_jobs.jobs import trip_oracle
+from tests.spark_jobs.jobs.playing import assert_same, play
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -44,28 +44,16 @@ def frame(points):
     return points if isinstance(points, pl.DataFrame) else pl.DataFrame(points, schema=polars_schema(TELEMETRY.schema))
 
 
-def play(job, batches, end=LONG_PAST_ALL):
-    """Play the batches, with the state encoded and decoded in between as in Spark, then let time go on to `end`."""
-    rehearsal = Rehearsal(job)
-    played = 0
-    for batch in [*batches, None, end]:
-        rehearsal.state = decode(encode(rehearsal.state))
-        if isinstance(batch, datetime):
-            rehearsal.advance_to(batch)
-        events = frame([] if batch is None or isinstance(batch, datetime) else batch)
-        rehearsal.batch(events)
-        played += events.height
-        counted = sum(rehearsal.written[table.name].select(table.events).item() or 0 for table in job.tables)
-        assert counted + rehearsal.state.select(job.state_events).item() == played
-    return rehearsal
+def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
 
 
-def trips(rehearsal):
-    return rehearsal.written["vehicle_trips"].sort("vehicle_id", "start_time").to_dicts()
+def trips(harness):
+    return harness.written["vehicle_trips"].sort("vehicle_id", "start_time").to_dicts()
 
 
-def stops(rehearsal):
-    return rehearsal.written["vehicle_stops"].sort("vehicle_id", "start_time").to_dicts()
+def stops(harness):
+    return harness.written["vehicle_stops"].sort("vehicle_id", "start_time").to_dicts()
 
 
 A_DRIVE = [
@@ -79,7 +67,7 @@ A_DRIVE = [
 
 
 def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehicle_stays():
-    (trip, second) = trips(play(trips_job(), [A_DRIVE]))
+    (trip, second) = trips(play_points(trips_job(), [A_DRIVE]))
     assert trip.pop("distance_in_metres") == pytest.approx(2223.9, abs=0.1)
     assert trip.pop("average_speed") == pytest.approx(66.72, abs=0.01)
     assert trip == {
@@ -102,80 +90,80 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
 
 
 def test_stops_run_from_arrival_to_departure_and_each_point_is_in_one_trip_or_stop():
-    rehearsal = play(trips_job(), [A_DRIVE])
-    assert [(stop["start_time"], stop["end_time"], stop["n_points"], stop["reason"]) for stop in stops(rehearsal)] == [
+    harness = play_points(trips_job(), [A_DRIVE])
+    assert [(stop["start_time"], stop["end_time"], stop["n_points"], stop["reason"]) for stop in stops(harness)] == [
         (NOON, NOON + MINUTE, 1, "MOVED_ON"),
         (NOON + 3 * MINUTE, NOON + 20 * MINUTE, 2, "MOVED_ON"),
     ]
-    assert stops(rehearsal)[1]["latitude"] == 0.02
+    assert stops(harness)[1]["latitude"] == 0.02
 
 
 def test_a_stand_shorter_than_stop_after_is_idle_time_of_one_trip():
     drive = [point(0, 50), point(1, 0), point(3, 3), point(5.99, 50), point(7, 0)]
-    (trip,) = trips(play(trips_job(), [drive]))
+    (trip,) = trips(play_points(trips_job(), [drive]))
     assert (trip["end_time"], trip["n_points"]) == (NOON + 7 * MINUTE, 4)
     assert trip["moving_seconds"] == pytest.approx(60 + 60.6)
     assert trip["idle_seconds"] == pytest.approx(299.4)
 
 
 def test_a_stand_of_just_stop_after_ends_the_trip_and_so_do_points_that_only_stand():
-    assert len(trips(play(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
-    ended = play(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
+    assert len(trips(play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 50)]]))) == 2
+    ended = play_points(trips_job(), [[point(0, 50), point(1, 0), point(6, 0)]], NOON + 6 * MINUTE)
     assert [trip["end_time"] for trip in trips(ended)] == [NOON + MINUTE]
     assert ended.state["n_points"].to_list() == [2]
 
 
 def test_a_trip_ends_when_the_watermark_has_reached_its_deadline_and_not_before():
     drive = [point(0, 50), point(1, 0)]
-    assert trips(play(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
-    assert len(trips(play(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
+    assert trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE - timedelta(microseconds=1))) == []
+    assert len(trips(play_points(trips_job(), [drive], NOON + 6 * MINUTE))) == 1
 
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_vehicle_that_falls_silent_on_its_way_ends_its_trip_at_its_last_point(split):
     drive = [point(0, 50, latitude=1.0), point(10, 50, latitude=1.01), point(40.5, 50, latitude=2.0), point(70.5, 50)]
-    rehearsal = play(trips_job(), [[one] for one in drive] if split else [drive])
-    first, second = trips(rehearsal)
+    harness = play_points(trips_job(), [[one] for one in drive] if split else [drive])
+    first, second = trips(harness)
     assert (first["end_time"], first["end_latitude"], first["reason"]) == (NOON + 10 * MINUTE, 1.01, "FELL_SILENT")
     assert (second["start_time"], second["n_points"]) == (NOON + 40.5 * MINUTE, 2)
-    assert rehearsal.state.height == 0
+    assert harness.state.height == 0
 
 
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
     fuels = [40.0, None, 39.4, 60.0, None, 59.9]
     drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]
-    (trip,) = trips(play(trips_job(), [drive]))
+    (trip,) = trips(play_points(trips_job(), [drive]))
     assert trip["fuel_used"] == 0.7
-    (unread,) = trips(play(trips_job(), [[point(0, 50), point(1, 50, math.nan)]]))
+    (unread,) = trips(play_points(trips_job(), [[point(0, 50), point(1, 50, math.nan)]]))
     assert unread["fuel_used"] is None
 
 
 def test_fuel_burnt_on_the_way_to_the_arrival_counts_and_fuel_burnt_while_standing_does_not():
     drive = [point(0, 50, 40.0), point(1, 0, None), point(2, 0, 39.0), point(20, 0, 38.0)]
-    (unread_there,) = trips(play(trips_job(), [drive]))
+    (unread_there,) = trips(play_points(trips_job(), [drive]))
     assert unread_there["fuel_used"] == 0.0
     drive[1]["fuel_level"] = 39.75
-    (read_there,) = trips(play(trips_job(), [drive]))
+    (read_there,) = trips(play_points(trips_job(), [drive]))
     assert read_there["fuel_used"] == 0.25
 
 
 def test_a_point_at_the_watermark_is_late_and_one_after_it_is_not():
     after = {**point(0, 50), "time": NOON + timedelta(microseconds=1)}
-    rehearsal = play(trips_job(), [[point(10, 50)], [point(0, 50), after]])
-    assert rehearsal.written["late.vehicle_trips"]["time"].to_list() == [NOON]
-    assert [trip["n_points"] for trip in trips(rehearsal)] == [2]
+    harness = play_points(trips_job(), [[point(10, 50)], [point(0, 50), after]])
+    assert harness.written["late.vehicle_trips"]["time"].to_list() == [NOON]
+    assert [trip["n_points"] for trip in trips(harness)] == [2]
 
 
 def test_state_keeps_sums_and_not_the_points_that_have_passed():
     hours = [[point(minute, minute % 7 * 10) for minute in range(start, start + 60)] for start in range(0, 600, 60)]
-    rehearsal = play(trips_job(), hours, NOON)
-    assert rehearsal.state["end_time"].count() <= 2
-    assert rehearsal.state["end_time"].null_count() == 10
+    harness = play_points(trips_job(), hours, NOON)
+    assert harness.state["end_time"].count() <= 2
+    assert harness.state["end_time"].null_count() == 10
 
 
 def test_a_vehicle_that_jumps_to_the_other_side_of_the_earth_has_a_distance():
     jump = [point(0, 50, latitude=90.0, longitude=0.0), point(1, 50, latitude=-90.0, longitude=180.0)]
-    (trip,) = trips(play(trips_job(), [jump]))
+    (trip,) = trips(play_points(trips_job(), [jump]))
     assert trip["distance_in_metres"] == pytest.approx(math.pi * 6_371_008.8)
 
 
@@ -202,6 +190,7 @@ POINTS = st.lists(
 )
 CUTS = st.lists(st.integers(0, 40), max_size=6)
 MINUTES = st.integers(1, 40)
+SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
 
 
 def in_batches(points, cuts):
@@ -218,7 +207,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definiti
     points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
     job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
     end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
-    split, whole = play(job, in_batches(points, cuts), end), play(job, [points[::-1]], end)
+    split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
     assert split.written["late.vehicle_trips"].is_empty()
     for table in ("vehicle_trips", "vehicle_stops"):
         # To the last bit.
@@ -235,17 +224,26 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
     job = trips_job(watermark_delay=delay * MINUTE)
     batches = in_batches(points, cuts)
-    rehearsal = play(job, batches)
-    watermark, late, on_time = NOON - timedelta(days=1), [], []
+    harness = play_points(job, batches)
+    watermark, late, on_time = datetime(1, 1, 1, tzinfo=UTC), [], []
     for batch in batches:
         for one in batch:
             (late if one["time"] <= watermark else on_time).append(one)
         watermark = max([watermark, *(one["time"] - job.watermark_delay for one in batch)])
-    assert rehearsal.written["late.vehicle_trips"].height == len(late)
+    assert harness.written["late.vehicle_trips"].height == len(late)
     answer = trip_oracle.follow(on_time, LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
-    same_rows(trips(rehearsal), answer.trips)
-    same_rows(stops(rehearsal), answer.stops)
-    assert rehearsal.state.height == 0
+    same_rows(trips(harness), answer.trips)
+    same_rows(stops(harness), answer.stops)
+    assert harness.state.height == 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, SLICES)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, stop_after, silence, delay, slices):
+    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
+    job = trips_job(stop_after=stop_after * MINUTE, silence=silence * MINUTE, watermark_delay=delay * MINUTE)
+    runs = in_batches(points, cuts)
+    assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
 
 
 def same_rows(rows, expected):
@@ -291,12 +289,12 @@ def test_a_fleet_of_drives_agrees_with_the_state_machine_in_small_shuffled_batch
     fleet = tracks(20, 1000, seed=1)
     shift = pl.Series(np.random.default_rng(2).uniform(0, 599, fleet.height) * 1e6).cast(pl.Duration("us"))
     arriving = fleet.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
-    rehearsal = play(trips_job(), arriving.iter_slices(1500))
+    harness = play_points(trips_job(), arriving.iter_slices(1500))
     answer = trip_oracle.follow(fleet.to_dicts(), LONG_PAST_ALL, 3.0, 5 * MINUTE, 30 * MINUTE)
     assert len(answer.trips) > 100
     assert {trip["reason"] for trip in answer.trips} == {"STOPPED", "FELL_SILENT"}
-    same_rows(trips(rehearsal), answer.trips)
-    same_rows(stops(rehearsal), answer.stops)
+    same_rows(trips(harness), answer.trips)
+    same_rows(stops(harness), answer.stops)
 
 
 def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse):
@@ -307,9 +305,9 @@ def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lak
     for run, advance_to in ((parts[:2], None), (parts[2:], end)):
         for part in run:
             part.write_delta(str(lakehouse.events("telemetry")), mode="append")
-        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch="1b"))
+        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch=1))
         assert done.counts.events == sum(part.height for part in run)
-    whole = play(job, [fleet], end)
+    whole = play_points(job, [fleet], end)
     for table in ("vehicle_trips", "vehicle_stops"):
         found = pl.read_delta(str(lakehouse.table(table)))
         assert_frame_equal(found, whole.written[table], check_row_order=False, check_exact=True)
