@@ -26,7 +26,7 @@ from benchmarks.nab_scoring import PROFILES, STANDARD, Profile, Result, ScoredSe
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.models import MODELS, find_model
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "nab"
@@ -88,11 +88,10 @@ def cross_validated(scored: Sequence[ScoredSeries], profile: Profile) -> float:
 
 def _score(model: str, series: LabelledSeries) -> np.ndarray:
     """The scores of a series in the order of its rows."""
-    rehearsal = Rehearsal(build_job(ANOMALY_PREDICTIONS, {"model": model, "emit": "all"}))
-    rehearsal.batch(series.readings)
-    rehearsal.advance_to(END_OF_TIME)
-    rehearsal.batch()
-    predicted = rehearsal.written["anomaly_predictions"].sort("event_time", "value", maintain_order=True)
+    harness = TestHarness(build_job(ANOMALY_PREDICTIONS, {"model": model, "emit": "all"}))
+    harness.batch(series.readings)
+    harness.batch(advance_to=END_OF_TIME)
+    predicted = harness.written["anomaly_predictions"].sort("event_time", "value", maintain_order=True)
     # The job takes events in order of time, then of value: so do their rows.
     rows = series.readings.with_row_index("row").sort("timestamp", pl.col("value") + 0.0, maintain_order=True)["row"]
     if predicted.height != series.readings.height:

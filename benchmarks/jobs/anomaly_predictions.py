@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from benchmarks.jobs.measure import compare
 from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.models import MODELS
 from spark_jobs.models.ewma import Ewma
 from spark_jobs.models.scoring import HALF_AT
@@ -34,15 +34,14 @@ def main() -> None:
     arguments = parser.parse_args()
     readings = simulate(arguments.keys, arguments.minutes)
 
-    def play(**parameters: str) -> Rehearsal:
+    def play(**parameters: str) -> TestHarness:
         job = build_job(ANOMALY_PREDICTIONS, {"min_events": MIN_EVENTS, "model": arguments.model, **parameters})
-        rehearsal = Rehearsal(job)
+        harness = TestHarness(job)
         rows = -(-readings.height // arguments.batches)
         for start in range(0, readings.height, rows):
-            rehearsal.batch(readings.slice(start, rows))
-        rehearsal.advance_to(START + MINUTE * arguments.minutes)
-        rehearsal.batch()
-        return rehearsal
+            harness.batch(readings.slice(start, rows))
+        harness.batch(advance_to=START + MINUTE * arguments.minutes)
+        return harness
 
     if arguments.model == "ewma":  # the race is about one answer
         ours = play(emit="all").written["anomaly_predictions"].select("key", "event_time", "score")

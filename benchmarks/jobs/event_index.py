@@ -8,7 +8,7 @@ from benchmarks.jobs.made_sales import batches_of
 from benchmarks.jobs.measure import compare, require_same
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.simulation.rides import ride_points_table
 
 RIDES, POINTS = 20_000, 50
@@ -28,12 +28,11 @@ def main() -> None:
 
 
 def keyfold(batches: list[pl.DataFrame]) -> pl.DataFrame:
-    rehearsal = Rehearsal(build_job(EVENT_INDEX))
+    harness = TestHarness(build_job(EVENT_INDEX))
     for batch in batches:
-        rehearsal.batch(batch)
-    rehearsal.advance_to(rehearsal.watermark + timedelta(days=1))
-    rehearsal.batch()
-    return rehearsal.written["event_index"]
+        harness.batch(batch)
+    harness.batch(advance_to=harness.watermark + timedelta(days=1))
+    return harness.written["event_index"]
 
 
 def plain(points: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from benchmarks.jobs.measure import compare
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -31,11 +31,10 @@ def main() -> None:
     end = START + HOUR * arguments.hours
 
     def ours() -> pl.DataFrame:
-        rehearsal = Rehearsal(job)
-        rehearsal.batch(readings)
-        rehearsal.advance_to(end)
-        rehearsal.batch()
-        return rehearsal.written["moving_averages"]
+        harness = TestHarness(job)
+        harness.batch(readings)
+        harness.batch(advance_to=end)
+        return harness.written["moving_averages"]
 
     def theirs() -> pl.DataFrame:
         return roll(readings, arguments.n_readings)

@@ -12,7 +12,7 @@ from benchmarks.jobs.made_sales import batches_of, made_sales
 from benchmarks.jobs.measure import compare, require_same
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTALS
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 
 SALES = 1_000_000
 
@@ -35,12 +35,11 @@ def main() -> None:
 
 
 def keyfold(batches: list[pl.DataFrame], order: str) -> pl.DataFrame:
-    rehearsal = Rehearsal(build_job(PURCHASE_TOTALS, {"order": order}))
+    harness = TestHarness(build_job(PURCHASE_TOTALS, {"order": order}))
     for batch in batches:
-        rehearsal.batch(batch)
-    rehearsal.advance_to(rehearsal.watermark + timedelta(days=1))
-    rehearsal.batch()
-    return rehearsal.written["purchase_totals"]
+        harness.batch(batch)
+    harness.batch(advance_to=harness.watermark + timedelta(days=1))
+    return harness.written["purchase_totals"]
 
 
 def quantities(purchases: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from benchmarks.jobs.made_sales import batches_of, made_sales
 from benchmarks.jobs.measure import compare, require_same
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.top_products import PRODUCT_SALE, TOP_PRODUCTS, sum_up
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 
 SALES = 1_000_000
 K = 10
@@ -32,12 +32,11 @@ def main() -> None:
 
 
 def keyfold(batches: list[pl.DataFrame]) -> pl.DataFrame:
-    rehearsal = Rehearsal(build_job(TOP_PRODUCTS, {"k": K}))
+    harness = TestHarness(build_job(TOP_PRODUCTS, {"k": K}))
     for batch in batches:
-        rehearsal.batch(sum_up(batch).select(PRODUCT_SALE.names))
-    rehearsal.advance_to(rehearsal.watermark + timedelta(days=1))
-    rehearsal.batch()
-    return rehearsal.written["top_products"].select(_SAME)
+        harness.batch(sum_up(batch).select(PRODUCT_SALE.names))
+    harness.batch(advance_to=harness.watermark + timedelta(days=1))
+    return harness.written["top_products"].select(_SAME)
 
 
 def plain(sales: pl.DataFrame) -> pl.DataFrame:

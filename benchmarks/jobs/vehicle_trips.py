@@ -15,7 +15,7 @@ from benchmarks.jobs.measure import compare
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
-from spark_jobs.keyed.rehearsal import Rehearsal
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.streams import TELEMETRY
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -33,11 +33,10 @@ def main() -> None:
     end = START + timedelta(days=3650)
 
     def ours() -> tuple[pl.DataFrame, pl.DataFrame]:
-        rehearsal = Rehearsal(job)
-        rehearsal.batch(arriving)
-        rehearsal.advance_to(end)
-        rehearsal.batch()
-        return rehearsal.written["vehicle_trips"], rehearsal.written["vehicle_stops"]
+        harness = TestHarness(job)
+        harness.batch(arriving)
+        harness.batch(advance_to=end)
+        return harness.written["vehicle_trips"], harness.written["vehicle_stops"]
 
     def theirs() -> tuple[pl.DataFrame, pl.DataFrame]:
         return query(ready)
