@@ -15,7 +15,8 @@ from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.keyed.commit import commit, forget
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation
-from spark_jobs.keyed.operator import EMITTED, NEVER, KeyGroupProcessor, StepError
+from spark_jobs.keyed.operator import NEVER, StepError
+from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
 from spark_jobs.keyed.read import BLOBS, LANES, read_slices
 from spark_jobs.keyed.records import Counts, KeyedDone, KeyedPlan
 from spark_jobs.keyed.write import WORKED, Worked, put_together, write_tables

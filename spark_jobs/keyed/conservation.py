@@ -22,7 +22,7 @@ from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
-from spark_jobs.keyed.operator import STATE_VARIABLE
+from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
 

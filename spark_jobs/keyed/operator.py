@@ -1,7 +1,7 @@
 """The keyed operator: one call of the job's step for each key group and batch, with all that the group has.
 
-`KeyGroupProcessor` (transformWithState, time mode None) keeps, a key group, one blob of state and beside it, small and
-apart, its earliest timers: a batch that has nothing for a group reads these alone.
+A key group has one blob of state and beside it, small and apart, its earliest timers: a batch that has nothing for a
+group reads these alone. `processor` is what Spark knows of this.
 """
 
 import struct
@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.streaming.stateful_processor import ValueState
 
 from spark_jobs.keyed.answers import AnswersInFiles
 from spark_jobs.keyed.codec import decode, empty, encode
@@ -23,21 +22,6 @@ from spark_jobs.microseconds import moment
 
 TOLD = "#told"
 """Pseudo table of the emitted rows that tell what became of a key group; see `GroupTold`."""
-STATE_VARIABLE = "key_group_state"
-TIMERS_VARIABLE = "key_group_timers"
-
-EMITTED = StructType([StructField("table", StringType()), StructField("payload", BinaryType())])
-"""Rows of a table as a blob."""
-STORED = StructType([StructField("payload", BinaryType())])
-TIMERS = StructType(
-    [
-        StructField("schema_version", IntegerType()),
-        StructField("deadline", LongType()),
-        StructField("stale_at", LongType()),
-        StructField("open_events", LongType()),
-    ]
-)
-"""Of a key group's state: its version, its earliest timers (microseconds since 1970), the events it stands for."""
 
 NEVER = 2**63 - 1
 """The timer of what has none."""
@@ -80,24 +64,25 @@ class GroupTold(NamedTuple):
 _TOLD = struct.Struct("<qqqq")
 
 
-class KeyGroupProcessor(StatefulProcessor):
+class KeyGroupOperator:
     """Runs a job's step on one key group at a time, with its events, its kept rows and the clock.
 
     Args:
         job: the job.
         answers: the folder of answers from outside, one folder a batch.
+        timers, state: where a group's timers and its blob are kept: values of the group that is at work.
     """
 
-    def __init__(self, job: KeyedJob, answers: Path) -> None:
-        self._job = job
-        self._answers = answers
+    def __init__(self, job: KeyedJob, answers: Path, timers: ValueState, state: ValueState) -> None:
+        self._job, self._answers, self._timers, self._state = job, answers, timers, state
         self._timers_of = [column for column in (DEADLINE, STALE_AT) if column in job.state.names]
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._timers = handle.getValueState(TIMERS_VARIABLE, TIMERS)
-        self._state = handle.getValueState(STATE_VARIABLE, STORED)
+    def call(self, group: int, rows: Iterator[Any]) -> Iterator[Row]:
+        """Work on a group's rows of `read.BLOBS`; gives rows of `EMITTED`.
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        Raises:
+            StepError: the step raised, gave back something else than it declared, or keeps too much.
+        """
         clock, blobs = BatchClock(0, 0, 0, 0), []
         for row in rows:
             if row.sequence <= CLOCK:
@@ -106,10 +91,7 @@ class KeyGroupProcessor(StatefulProcessor):
                 blobs.append((row.sequence, row.payload))
         # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
         blobs.sort(key=lambda blob: blob[0])
-        yield from self._advance(key[0], [payload for _, payload in blobs], clock)
-
-    def close(self) -> None:
-        pass
+        yield from self._advance(group, [payload for _, payload in blobs], clock)
 
     def _advance(self, group: int, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
         job = self._job

@@ -14,7 +14,7 @@ import pytest
 from spark_jobs.keyed import runner
 from spark_jobs.keyed.batches import Batches, _NoneLeft, _readable
 from spark_jobs.keyed.checkpoint import finished_batch
-from spark_jobs.keyed.operator import EMITTED, KeyGroupProcessor
+from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
 from spark_jobs.keyed.read import LANES, read_slices
 from spark_jobs.keyed.write import write_tables
 from spark_jobs.lakehouse import fail_points
