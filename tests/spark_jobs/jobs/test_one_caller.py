@@ -12,7 +12,8 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIPS
 from spark_jobs.keyed.codec import empty, encode, polars_schema
 from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.operator import TOLD, KeyGroupProcessor, StepError
+from spark_jobs.keyed.operator import TOLD, StepError
+from spark_jobs.keyed.processor import KeyGroupProcessor
 from spark_jobs.keyed.read import CLOCK, BatchClock
 from spark_jobs.microseconds import micros
 from spark_jobs.streams import TELEMETRY
