@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.enrichment.client import TOKEN_VARIABLE
 from spark_jobs.enrichment.service import DemoService
 from spark_jobs.enrichment.work import ServiceSettings
+from spark_jobs.history import history_of
+from spark_jobs.ingest import IngestSummary
 from spark_jobs.ingest import ingest as ingest_files
+from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.generations import live_generation
@@ -29,7 +33,7 @@ from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 from spark_jobs.streams import STREAMS
 from spark_jobs.tables import Format, count_rows, print_rows
-from spark_jobs.terminal import failures, progress_of, report, stop_on_signal, usage_faults
+from spark_jobs.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from spark_jobs.warm.server import serve
 
 app = typer.Typer(
@@ -75,21 +79,30 @@ def ingest(
     landing: Annotated[
         Path | None, typer.Option("--from", help="Folder of files [default: HOME/landing/STREAM].")
     ] = None,
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds that a file must have stayed as it is; 0 where nobody writes.")
+    ] = SETTLE.total_seconds(),
+    reread_changed: Annotated[
+        bool, typer.Option("--reread-changed", help="Read files again that have changed since they were read.")
+    ] = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
-    with failures(), _spark() as spark, progress_of("ingest") as advance:
+    with failures(), _spark() as spark, progress_of("ingest") as show:
         summary = ingest_files(
-            spark, Lakehouse(home), STREAMS[stream], landing, on_batch=lambda _, counts: advance(counts.rows_read)
+            spark,
+            Lakehouse(home),
+            STREAMS[stream],
+            landing,
+            settle=timedelta(seconds=settle),
+            reread_changed=reread_changed,
+            on_batch=show,
         )
-        text = (
-            f"{stream}: {summary.rows_read:,} rows from {summary.files:,} files in {summary.seconds:.1f} s: "
-            f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates"
-        )
-        report(asdict(summary), as_json, text)
+        warn(summary.told())
+        report(asdict(summary), as_json, _ingest_text(summary))
 
 
 @app.command()
@@ -129,8 +142,8 @@ def run(
         live = None if full_refresh else live_generation(lakehouse, job)
         with usage_faults():
             keyed_job = build_job(JOBS[job], given, live.record["parameters"] if live else None)
-        with _spark() as spark, progress_of(job) as advance:
-            options = RunOptions(on_batch=lambda _, counts: advance(counts.events))
+        with _spark() as spark, progress_of(job) as tell:
+            options = RunOptions(on_batch=lambda progress, _: tell(progress))
             if continuous:
                 summary = run_continuously(spark, lakehouse, keyed_job, stop=stop_on_signal(), options=options)
             else:
@@ -138,7 +151,23 @@ def run(
                 summary = run_job(
                     spark, lakehouse, keyed_job, mode=mode, replay=history, advance_to=moment, options=options
                 )
+        warn(summary.warnings)
         report(_run_summary(summary), as_json, _run_text(summary))
+
+
+@app.command()
+def journal(
+    name: Annotated[str, typer.Argument(metavar="JOB|STREAM", help="Whose journal.")],
+    last: Annotated[int, typer.Option(min=1, help="How many batches.")] = 20,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Print what was planned lately and what came of it, one line a batch."""
+    if name not in JOBS and name not in STREAMS:
+        raise typer.BadParameter(f"no job and no stream {name!r}; there are {', '.join([*JOBS, *STREAMS])}")
+    with failures():
+        history = history_of(Lakehouse(home), name, last)
+        report(history.as_json(), as_json, "\n".join(history.told()))
 
 
 @app.command()
@@ -226,6 +255,14 @@ def _parameters(given: list[str]) -> dict[str, str]:
     return parameters
 
 
+def _ingest_text(summary: IngestSummary) -> str:
+    waiting = f"; {summary.waiting:,} not whole yet" if summary.waiting else ""
+    return (
+        f"{summary.stream}: {summary.rows_read:,} rows from {summary.files:,} files in {summary.seconds:.1f} s: "
+        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{waiting}"
+    )
+
+
 def _run_summary(summary: RunSummary) -> dict[str, Any]:
     return {
         "job": summary.job,
@@ -236,6 +273,7 @@ def _run_summary(summary: RunSummary) -> dict[str, Any]:
         "watermark": summary.watermark,
         "batches": len(summary.batch_seconds),
         "seconds": round(summary.seconds, 3),
+        "warnings": summary.warnings,
     }
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -31,7 +32,9 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     lines = [json.dumps(POINT | point) for point in RIDE]
     (tmp_path / "landing" / "rides.ndjson").write_text("\n".join([*lines, lines[0], "no json"]))
 
-    ingested = json.loads(keyfold("ingest", "ride_points", "--from", tmp_path / "landing", "--json").stdout)
+    ingested = json.loads(
+        keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing", "--json").stdout
+    )
     counts = {name: ingested[name] for name in ("rows_read", "accepted", "quarantined", "duplicates")}
     assert counts == {"rows_read": 5, "accepted": 3, "quarantined": 1, "duplicates": 1}
 
@@ -44,16 +47,42 @@ def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
     assert (summary["ride_id"], summary["n_points"], float(summary["ride_duration_in_secs"])) == ("r1", "2", 250.0)
     assert json.loads(keyfold("show", "quarantine.ride_points", "--json").stdout)["rows"] == 1
 
+    assert "3 events: 1 ride_summaries; 1 open" in keyfold("journal", "ride_summaries").stdout
+    (batch,) = json.loads(keyfold("journal", "ride_points", "--json").stdout)["batches"]
+    assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
+
 
 def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
-    keyfold("ingest", "ride_points", "--from", tmp_path / "landing")
+    keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
     keyfold("run", "ride_summaries")
     told = keyfold("run", "ride_summaries", "--replay", "early", "--until", "2026-01-01T12:04:00Z", "--json")
     assert json.loads(told.stdout)["events"] == 1
     assert json.loads(keyfold("show", "ride_summaries", "--json").stdout)["rows"] == 1
     assert json.loads(keyfold("show", "ride_summaries@early", "--json").stdout)["rows"] == 0
+
+
+def test_a_file_that_changed_after_it_was_read_is_warned_of_and_read_again_where_that_is_asked_for(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    file = tmp_path / "landing" / "rides.ndjson"
+    arguments = ("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
+    for count in (1, 3):
+        file.write_text("".join(json.dumps(POINT | point) + "\n" for point in RIDE[:count]))
+        told = keyfold(*arguments)
+    assert "warning: rides.ndjson grew from" in told.stderr
+    assert "--reread-changed" in told.stderr
+    again = keyfold(*arguments, "--reread-changed", "--json")
+    counts = json.loads(again.stdout)
+    assert (counts["accepted"], counts["duplicates"]) == (2, 1)
+
+
+def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "rides.ndjson").write_text(json.dumps(POINT | RIDE[0]))
+    began = time.monotonic()
+    keyfold("ingest", "ride_points", "--settle", "1", "--from", tmp_path / "landing")
+    assert time.monotonic() - began > 0.9
 
 
 @pytest.mark.parametrize(
@@ -73,6 +102,7 @@ def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
             "is not before until",
         ),
         (("show", "tides"), "no table 'tides'; tables: events.ride_points"),
+        (("journal", "tides"), "no job and no stream 'tides'; there are ride_summaries"),
     ],
 )
 def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, tmp_path, arguments, message):

@@ -1,0 +1,84 @@
+"""The suites' rows: those that the run wrote, whatever has become of its files."""
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import dagster as dg
+import polars as pl
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from assets import rides
+from dagster_project.suites import SUITES, rows_written
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.maintenance import maintain
+
+ASSETS = rides.ASSETS[:-1]
+SUITE = next(suite for suite in SUITES if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys})
+TABLES = dg.AssetSelection.all().without_checks()
+CHECKS = dg.AssetSelection.checks_for_assets("ride_summaries")
+POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}
+
+
+def land(lakehouse: Lakehouse, *numbers: int) -> None:
+    """A ride of two points for each number, an hour after the one before it."""
+    points = [
+        POINT
+        | {"ride_id": f"r{number}", "point_idx": at, "timestamp": f"2026-01-01T{number:02}:0{at}:00Z"}
+        | {"ride_status": status}
+        for number in numbers
+        for at, status in enumerate(("pickup", "dropoff"))
+    ]
+    folder = lakehouse.landing("ride_points")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{numbers[0]}.ndjson").write_text("".join(json.dumps(point) + "\n" for point in points))
+
+
+def run(
+    spark: SparkSession, lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection
+) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [*ASSETS, SUITE],
+        instance=instance,
+        resources={"spark": spark, "lakehouse": lakehouse},
+        run_config={"ops": {"ingest_ride_points": {"config": {"settle_seconds": 0}}}} if selection is TABLES else {},
+        selection=selection,
+    )
+
+
+def test_a_run_that_wrote_one_row_is_checked_on_one_row_though_maintenance_came_between(spark, lakehouse):
+    with dg.DagsterInstance.ephemeral() as instance:
+        land(lakehouse, 1, 2, 3)
+        run(spark, lakehouse, instance, TABLES)
+        assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"full": {3}}
+        land(lakehouse, 4)
+        run(spark, lakehouse, instance, TABLES)
+        live = live_generation(lakehouse, "ride_summaries")
+        assert live is not None
+        assert maintain(lakehouse, "ride_summaries", live.table("ride_summaries")).files_after == 1
+        assert rows_seen(run(spark, lakehouse, instance, CHECKS)) == {"incremental": {1}, "full": {4}}
+
+
+def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:
+    """By scope, of how many rows the checks say that they have seen."""
+    seen = defaultdict(set)
+    for check in result.get_asset_check_evaluations():
+        if "rows" in check.metadata:
+            seen[check.metadata["scope"].value].add(check.metadata["rows"].value)
+    return dict(seen)
+
+
+def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(spark: SparkSession, tmp_path):
+    files = {}
+    for batch, rows in {3: {"ann": 1, "bob": 1}, 4: {"ann": 2}}.items():
+        path = tmp_path / f"{batch}.parquet"
+        pl.DataFrame({"user": list(rows), "clicks": list(rows.values())}).write_parquet(path)
+        files[batch] = [path]
+    schema = StructType([StructField("user", StringType()), StructField("clicks", LongType())])
+    merged = rows_written(spark, schema, files, ("user",)).collect()
+    assert {(row["user"], row["clicks"]) for row in merged} == {("ann", 2), ("bob", 1)}
+    appended = rows_written(spark, schema, files, ()).collect()
+    assert sorted((row["user"], row["clicks"]) for row in appended) == [("ann", 1), ("ann", 2), ("bob", 1)]
+    assert rows_written(spark, schema, {}, ()).collect() == []
