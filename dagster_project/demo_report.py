@@ -96,6 +96,9 @@ def _facts(
         made = told.get(table_key(template.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
             facts.add_row("late", _mostly_late(lakehouse, template.name))
+    for made in told.values():
+        if warnings := made.get("warnings"):
+            facts.add_row("warned", f"[yellow]{escape(warnings)}[/]")
     if beside := _beside(lakehouse, told):
         facts.add_row("beside", beside)
     facts.add_row("checks", _checks(result))

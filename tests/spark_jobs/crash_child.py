@@ -1,4 +1,4 @@
-"""The process that the crash test kills: ingest and ride summaries in small micro-batches.
+"""The process that the crash test kills: ingest and ride summaries in small batches.
 
 Run as `python -m tests.spark_jobs.crash_child HOME LANDING STARTED`; touches STARTED when Spark is up.
 """
@@ -28,7 +28,7 @@ def main(home: Path, landing: Path, started: Path) -> None:
 def process(spark, lakehouse, landing):
     ingest(spark, lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1)
     job = build_job(JOBS["ride_summaries"], PARAMETERS)
-    run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch="1b"))
+    run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch=1))
     run_job(spark, lakehouse, job, advance_to=LONG_AFTER_ALL)
 
 

@@ -8,7 +8,6 @@ from spark_jobs.maintenance import maintain
 from spark_jobs.written_rows import files_written, last_batch
 from tests.spark_jobs.keyed.conftest import land, without_spark
 from tests.spark_jobs.keyed.toy_jobs import totals, windows
-from tests.spark_jobs.keyed.without_spark import SPARK
 
 __all__ = ["land", "without_spark"]  # fixtures
 
@@ -31,10 +30,10 @@ def test_before_the_first_batch_there_is_nothing_to_tell_of(lakehouse):
 def test_one_row_written_is_one_row_told_of_though_its_file_was_joined_with_others(without_spark, lakehouse, land):
     for minute in (0, 20, 40):
         land(("ann", minute))
-        run_job(SPARK, lakehouse, windows())
+        run_job(without_spark, lakehouse, windows())
     before = last_batch(lakehouse, "windows")
     land(("ann", 60), ("ann", 61))
-    run_job(SPARK, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows())
     batch = last_batch(lakehouse, "windows")
     assert (before, batch) == (2, 3)
     live = live_generation(lakehouse, "windows")
@@ -48,9 +47,9 @@ def test_of_an_upsert_table_the_rows_are_told_of_and_not_the_files_they_were_mer
     without_spark, lakehouse, land
 ):
     land(*[("ann", minute) for minute in range(5)], ("bob", 1))
-    run_job(SPARK, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals())
     land(("bob", 5))
-    run_job(SPARK, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals())
     # bob has two clicks by now, and ann's row, which lies in the same file, was not written.
     assert written(lakehouse, "totals", "totals", 0, 1) == {1: 2}
 
@@ -58,7 +57,7 @@ def test_of_an_upsert_table_the_rows_are_told_of_and_not_the_files_they_were_mer
 def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_spark, lakehouse, land):
     for minute in (0, 20, 40):
         land(("ann", minute))
-        run_job(SPARK, lakehouse, windows())
+        run_job(without_spark, lakehouse, windows())
     assert written(lakehouse, "windows", "windows", 2, 2) == {}
     assert written(lakehouse, "windows", "windows", 2, 3) is None
     assert written(lakehouse, "windows", "windows", 0, 2, "generation-0000") is None
@@ -67,5 +66,5 @@ def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_sp
     files[1][0].unlink()
     assert written(lakehouse, "windows", "windows", 0, 2) is None
     assert written(lakehouse, "windows", "windows", 1, 2) == {2: 1}
-    run_job(SPARK, lakehouse, windows(), mode="full_refresh")
+    run_job(without_spark, lakehouse, windows(), mode="full_refresh")
     assert written(lakehouse, "windows", "windows", 1, 2) is None
