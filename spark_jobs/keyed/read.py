@@ -117,11 +117,11 @@ def read_slices(
             waiting.append(frame)
             rows, size = rows + frame.height, size + frame.estimated_size()
             if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
-                yield from split(pl.concat(waiting, rechunk=False), unit.number)
+                yield from split(pl.concat(waiting, rechunk=True), unit.number)
                 waiting, rows, size = [], 0, 0
             sequence = unit.number
         if rows:
-            yield from split(pl.concat(waiting, rechunk=False), sequence)
+            yield from split(pl.concat(waiting, rechunk=True), sequence)
 
     return read
 
