@@ -116,6 +116,20 @@ def changes_since(table: Path, version: int, time: str) -> Changes:
     return Changes(newest, tuple(files))
 
 
+def next_change(table: Path, version: int) -> int:
+    """The first version after another one that came with rows or took some away; the one to come where none did.
+
+    Raises:
+        LogGoneError: as `changes_since`.
+    """
+    newest = latest_version(table, version)
+    for entry in range(version + 1, newest + 1):
+        actions = (action.get("add") or action.get("remove") for action in _log_entry(table, entry))
+        if any(action.get("dataChange", True) for action in actions if action):
+            return entry
+    return newest + 1
+
+
 def latest_version(table: Path, version: int) -> int:
     """The newest version of a table, of which one is known: a look at the log's names alone.
 

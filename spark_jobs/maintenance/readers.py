@@ -7,6 +7,7 @@ from pathlib import Path
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.generations import Generation, live_generation_name
 from spark_jobs.lakehouse import Lakehouse, read_json
+from spark_jobs.lakehouse.changes import next_change
 from spark_jobs.lakehouse.locks import is_held
 from spark_jobs.lakehouse.tables import table_id
 
@@ -44,12 +45,12 @@ def readers(lakehouse: Lakehouse, name: str, table: Path) -> Iterator[Reader]:
         # Of another table of that name, or of an earlier form of Keyfold: it is not gone on with either.
         if generation.record.get("input_ids", {}).get(name) != identity:
             continue
-        version = _first_version_needed(generation, name)
+        version = _first_version_needed(generation, name, table)
         if version is not None:
             yield Reader(f"job {folder.parent.name}, {folder.name}", version)
 
 
-def _first_version_needed(generation: Generation, name: str) -> int | None:
+def _first_version_needed(generation: Generation, name: str, table: Path) -> int | None:
     """None where nothing older than the table as it is now will be read.
 
     A batch that Spark has not finished is worked on again, done or not: what counts is where its run began.
@@ -64,7 +65,8 @@ def _first_version_needed(generation: Generation, name: str) -> int | None:
     before = journal.done(following - 1) if following else None
     position = before.positions.get(name) if before else None
     if position is not None:
-        return position + 1
+        # A run that finds nothing makes no batch: what lies between may be many nights of maintenance.
+        return next_change(table, position)
     # In a generation's first run the whole of one version is read.
     plan = journal.plan(following)
     return next((one.version for one in plan.inputs if one.table == name), None) if plan else None

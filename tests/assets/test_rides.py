@@ -1,6 +1,7 @@
 """The rides through Dagster: made, counted, checked, and held back when something is wrong."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import JobParameters
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import SimulationSummary, simulate
 from spark_jobs.streams import RIDE_POINTS
@@ -232,6 +234,29 @@ def test_summaries_that_vanish_turn_conservation_red_and_hold_downstream_back(sp
     counted: dict[str, Any] = {name: value.value for name, value in check.metadata.items()}
     assert counted["events_read"] > counted["in_outputs"] + counted["open_events"] + counted["late"]
     assert not result.asset_materializations_for_node("revenue")
+
+
+def test_a_run_over_nothing_makes_empty_tables_and_checks_say_that_there_is_nothing_to_compare(spark, lakehouse):
+    lakehouse.landing("ride_points").mkdir(parents=True)
+    result = materialize(spark, lakehouse)
+    assert result.success
+    assert told(result, "ride_summaries")["batches"] == 0
+    found = checks(result)
+    for name in ("every_row_is_accounted_for", "no_event_is_lost"):
+        assert found[name].passed
+        assert "nothing was read yet" in (found[name].description or "")
+
+
+def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, monkeypatch, capfd):
+    def warned(*arguments, **settings):
+        return replace(run_job(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
+
+    monkeypatch.setattr("assets.keyed_asset.run_job", warned)
+    lakehouse.landing("ride_points").mkdir(parents=True)
+    result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
+    assert told(result, "ride_summaries")["warnings"] == "- the clock jumped\n- idle_after is short"
+    assert "WARNING" in (line := next(line for line in capfd.readouterr().err.splitlines() if "clock jumped" in line))
+    assert "ride_summaries" in line
 
 
 def test_the_check_of_a_table_that_is_not_there_says_so(spark, lakehouse):

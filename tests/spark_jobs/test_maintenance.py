@@ -189,12 +189,14 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
     assert timedelta(days=38) < done.retention < timedelta(days=39)
 
 
-def test_a_reader_that_has_caught_up_holds_nothing_back(lakehouse, table):
+@pytest.mark.parametrize("position", [1, 2])
+def test_a_reader_that_has_caught_up_holds_nothing_back(lakehouse, table, position):
     append(table, 1, 2)
-    care(lakehouse, table)
-    put_done(generation(lakehouse), 0, positions={EVENTS: 2})
+    care(lakehouse, table)  # version 2, which is nothing new to a reader that was here before
+    put_done(generation(lakehouse), 0, positions={EVENTS: position})
     grow_old(table, days=8)
-    assert care(lakehouse, table).deleted == 2
+    done = care(lakehouse, table)
+    assert (done.deleted, done.kept_for) == (2, None)
 
 
 @pytest.mark.parametrize(("reading", "deleted"), [(True, 0), (False, 2)])
@@ -214,7 +216,7 @@ def test_a_reader_within_its_first_run_keeps_that_version_whole(lakehouse, table
 
 
 def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_back(lakehouse, table):
-    append(table, 1)
+    append(table, *range(6))
     put_done(generation(lakehouse), 0, positions={EVENTS: 0})
     put_done(generation(lakehouse, "generation-0002"), 0, positions={EVENTS: 4})
     put_done(generation(lakehouse, "generation-0003", live=False), 0, positions={EVENTS: 1})
@@ -233,7 +235,7 @@ def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_b
     ],
 )
 def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, table, position, finished, version):
-    append(table, 1)
+    append(table, *range(6))
     job = generation(lakehouse)
     if position is not None:
         put_done(job, 0, positions={EVENTS: 2})
@@ -243,7 +245,7 @@ def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, tabl
 
 
 def test_a_plan_that_is_not_done_keeps_what_was_new_when_its_run_began(lakehouse, table):
-    append(table, 1)
+    append(table, *range(10))
     job = generation(lakehouse)
     put_done(job, 0, positions={EVENTS: 2})
     job.journal.write_plans([plan_of(batch, EVENTS, 9, run=1, batches=2) for batch in (1, 2)])
