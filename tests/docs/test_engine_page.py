@@ -19,7 +19,7 @@ ANN = {"user": "ann", "start": datetime(2026, 1, 1, 12, tzinfo=UTC), "clicks": 2
 def test_the_example_runs_in_memory_and_tells_of_the_session_that_is_over(capsys):
     module = {}
     exec(example(0), module)  # noqa: S102 - our own page
-    (row,) = module["rehearsal"].written["sessions"].to_dicts()
+    (row,) = module["harness"].written["sessions"].to_dicts()
     assert {name: row[name] for name in ANN} == ANN
     assert "ann" in capsys.readouterr().out
 
