@@ -124,7 +124,8 @@ def stream_assets(
             reread_changed=config.reread_changed,
             on_batch=lambda progress: context.log.info(progress.told()),
         )
-        for line in summary.told():
+        told = summary.told()
+        for line in told:
             context.log.warning(line)
         yield dg.MaterializeResult(
             asset_key=events.key,
@@ -132,12 +133,13 @@ def stream_assets(
                 **table_metadata(lakehouse.events(stream.name)),
                 "files": summary.files,
                 "files_waiting": summary.waiting,
-                "files_changed": dg.MetadataValue.json(summary.changed) if summary.changed else 0,
+                "files_changed": len(summary.changed),
                 "rows_read": summary.rows_read,
                 "accepted": summary.accepted,
                 "quarantined": summary.quarantined,
                 "duplicates": summary.duplicates,
                 "seconds": round(summary.seconds, 2),
+                **({"warnings": dg.MetadataValue.md("\n".join(f"- {line}" for line in told))} if told else {}),
             },
         )
         yield dg.MaterializeResult(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, lane
+from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, is_unfinished, lane
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.lakehouse.fail_points import POINTS
@@ -177,6 +177,29 @@ def test_a_full_disk_is_one_message_and_the_next_run_goes_on(tmp_path: Path, mon
     summary = ingest(no_spark(2), lakehouse, EVENTS)
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.files) == (330, 6)
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_a_disk_that_is_full_at_any_point_leaves_nothing_that_stops_a_later_run(
+    tmp_path: Path, monkeypatch, point: str
+):
+    lakehouse = Lakehouse(tmp_path / "home")
+    several(lakehouse.landing("clicks"))
+
+    def full(reached: str) -> None:
+        if reached == point:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", full)
+        with pytest.raises(KeyfoldError, match="No space left on device; mend that and run it again"):
+            ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=10_000)
+    # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
+    assert is_unfinished(lakehouse, "clicks") == (point not in ("plan: before", "plan: one of several"))
+    summary = ingest(no_spark(2), lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.totals.accepted, summary.totals.files) == (330, 6)
+    assert not is_unfinished(lakehouse, "clicks")
 
 
 def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
