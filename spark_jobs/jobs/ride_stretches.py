@@ -95,6 +95,7 @@ class _Rides:
         self._rows, self._ride = ordered.events, ordered.key_number
         self._starts, self._lasts = ordered.starts, ordered.lasts
         self._time = to_micros(self._rows["timestamp"])
+        self._places = self._rows.select("latitude", "longitude")
         self._drops_off = (self._rows["ride_status"] == "dropoff").to_numpy()
         is_end = self._drops_off.copy()
         is_end[:-1] |= np.diff(self._time) > micros(rules.silence)
@@ -102,9 +103,7 @@ class _Rides:
         self._ends = np.flatnonzero(is_end)
         self._n_points = self._rows["n_points"].to_numpy()
         self._distance = self._rows["distance"].fill_null(0).to_numpy()
-        # From the first row of all; what lies between two rows is a difference, exact even where these sums overflow.
         self._n_points_until = np.cumsum(self._n_points)
-        self._legs_until = np.cumsum(self._rows.select(_LEG).to_series().to_numpy())
 
     def cut(self) -> Cut:
         rules, watermark = self._rules, micros(self._rules.watermark)
@@ -170,7 +169,16 @@ class _Rides:
 
     def _distance_of(self, first: Rows, last: Rows) -> Numbers:
         # Only a first stretch has a distance of its own.
-        return self._legs_until[last] - self._legs_until[first] + self._distance[first]
+        distance = self._distance[first]
+        longer = last > first
+        _, rows = _ranges(first[longer], last[longer])
+        if rows.size:
+            lengths = (last - first + 1)[longer]
+            starts = np.cumsum(lengths) - lengths
+            legs = self._places[rows].select(_LEG).to_series().to_numpy().copy()
+            legs[starts] = 0
+            distance[longer] += np.add.reduceat(legs, starts)
+        return distance
 
 
 def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
