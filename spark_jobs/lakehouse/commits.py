@@ -9,11 +9,14 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse.changes import DataFile
 from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
 from spark_jobs.lakehouse.files import sync_folder
 
@@ -39,8 +42,10 @@ def append_files(table: Path, files: Sequence[WrittenFile], application: str, ba
         application: names the sequence of batches in the table's log.
         batch: grows from one commit to the next.
     """
+    if not files:
+        return
     delta = DeltaTable(str(table))
-    if not files or _has_taken(delta, application, batch):
+    if _has_taken(delta, application, batch):
         return
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
@@ -88,20 +93,33 @@ def merge_files(
     _make_durable(delta, table)
 
 
-def replace_files(table: Path, gone: Sequence[tuple[str, int]], files: Sequence[WrittenFile]) -> None:
+def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[WrittenFile]) -> None:
     """Put written files in the place of others that hold the same rows: who reads the table's additions sees nothing new.
 
     Args:
         table: an existing Delta table.
-        gone: path below the table's folder, and size, of files that it consists of; they stay on disk.
+        gone: files that it consists of; they stay on disk.
         files: in its folder, with the rows of those.
+
+    Raises:
+        KeyfoldError: the files do not have as many rows, or another process has replaced some of those; nothing is done.
     """
     delta = DeltaTable(str(table))
+    there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
+    if not there.issuperset(file.path for file in gone):
+        raise KeyfoldError(
+            f"{table}: another process has replaced some of its files meanwhile; let one at a time do so"
+        )
+    before, after = sum(file.rows for file in gone), sum(file.rows for file in files)
+    if before != after:
+        raise KeyfoldError(
+            f"{table}: {before:,} rows became {after:,} as files were joined; they are left as they were"
+        )
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.bytes, {}, now, False, _statistics(file)) for file in files
     ]
-    actions += [RemoveAction(path, False, now, size, {}) for path, size in gone]
+    actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
     properties = CommitProperties(custom_metadata={"keyfold": "files joined"})
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS

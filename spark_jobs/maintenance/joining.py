@@ -49,7 +49,7 @@ def join_small_files(table: Path, time: str | None = None) -> None:
         slices = cut(group, target)
         if _FEWER * len(slices) <= len(group) or cuts_through(slices) > _SCATTERED:
             written = [_write(table, one, time, schema) for one in slices]
-            replace_files(table, [(file.path, file.bytes) for file in group], [one for one in written if one.rows])
+            replace_files(table, group, [one for one in written if one.rows])
 
 
 def _groups(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:

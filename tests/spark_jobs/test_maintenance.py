@@ -11,10 +11,12 @@ import polars as pl
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.changes import changes_since, snapshot
+from spark_jobs.lakehouse.commits import replace_files
 from spark_jobs.lakehouse.data_files import STAGED, write_data_file
 from spark_jobs.lakehouse.tables import create_table, table_id
 from spark_jobs.maintenance import Maintained, maintain
@@ -145,6 +147,19 @@ def test_a_column_that_a_table_got_later_is_null_in_its_older_rows(lakehouse, ta
     later.write_delta(str(table), mode="append", delta_write_options={"schema_mode": "merge"})
     assert care(lakehouse, table).files_after == 1
     assert pl.read_delta(str(table)).sort("at")["place"].to_list() == [None, "Oslo"]
+
+
+def test_files_are_never_replaced_twice_nor_by_fewer_rows(lakehouse, table):
+    append(table, 1, 2, 3)
+    files = snapshot(table, "at").files
+    joined = write_data_file(pl.read_delta(str(table)), table, CLICK)
+    fewer = write_data_file(pl.read_delta(str(table)).head(2), table, CLICK)
+    with pytest.raises(KeyfoldError, match="3 rows became 2"):
+        replace_files(table, files, [fewer])
+    replace_files(table, files, [joined])
+    with pytest.raises(KeyfoldError, match="another process has replaced some of its files"):
+        replace_files(table, files, [joined])
+    assert rows(table) == [1, 2, 3]
 
 
 def test_files_of_a_killed_write_are_deleted_when_they_are_old_and_not_before(lakehouse, table):
