@@ -66,7 +66,7 @@ def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
     """The ingest of a stream, begun if there is none; call it under the lock of its folder.
 
     Raises:
-        KeyfoldError: it is of an older Keyfold, or the tables and the stream do not fit it.
+        KeyfoldError: it is of an older Keyfold, or the stream does not fit it.
     """
     there = existing_ingest(lakehouse, stream.name)
     if there is None:
@@ -74,8 +74,6 @@ def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
         there = existing_ingest(lakehouse, stream.name)
         assert there is not None  # noqa: S101 - it was just written; this tells the type checker so
     _check_unchanged(stream, there)
-    if is_table(there.tables["events"]):  # one that is gone is told with all that must agree
-        _fit_events(stream, there)
     return there
 
 
@@ -94,6 +92,30 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
     if born["format"] != _FORMAT:
         raise KeyfoldError(f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}")
     return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
+
+
+def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
+    """Widen the event table by columns of the stream that are new and may be NULL.
+
+    Raises:
+        KeyfoldError: table and stream differ in any other way.
+    """
+    path = birth.tables["events"]
+    wanted = {field.name: field.type for field in Schema.from_arrow(stream.schema).fields}
+    found = {field.name: field.type for field in table.schema().fields}
+    new = [name for name in wanted if name not in found]
+    faults = [
+        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name]
+    ]
+    faults += [f"{name} is in the table alone" for name in found if name not in wanted]
+    faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
+    if faults:
+        raise KeyfoldError(
+            f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
+            f"(a new column that may be NULL is added by itself), or {birth.remedy}"
+        )
+    if new:
+        table.alter.add_columns([Field(name, wanted[name], nullable=True) for name in new])
 
 
 def _where(stream: str) -> str:
@@ -156,24 +178,3 @@ def _check_unchanged(stream: Stream, birth: Birth) -> None:
             raise KeyfoldError(
                 f"{birth.where} began with {name} {birth.fixed[name]} and now has {now}; set it back, or {birth.remedy}"
             )
-
-
-def _fit_events(stream: Stream, birth: Birth) -> None:
-    """Widen the event table by columns of the stream that are new and may be NULL; refuse any other difference."""
-    path = birth.tables["events"]
-    table = DeltaTable(str(path))
-    wanted = {field.name: field.type for field in Schema.from_arrow(stream.schema).fields}
-    found = {field.name: field.type for field in table.schema().fields}
-    new = [name for name in wanted if name not in found]
-    faults = [
-        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name]
-    ]
-    faults += [f"{name} is in the table alone" for name in found if name not in wanted]
-    faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
-    if faults:
-        raise KeyfoldError(
-            f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
-            f"(a new column that may be NULL is added by itself), or {birth.remedy}"
-        )
-    if new:
-        table.alter.add_columns([Field(name, wanted[name], nullable=True) for name in new])

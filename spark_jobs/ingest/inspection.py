@@ -1,13 +1,16 @@
 """What can be told of a stream's ingest from outside, without its lock: counts, files that were read, what is unfinished."""
 
+from collections.abc import Mapping
 from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.ingest.birth import Birth, existing_ingest
 from spark_jobs.ingest.known import IngestJournal, KnownFile, KnownFiles
 from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.journal import Journal
-from spark_jobs.lakehouse import Lakehouse, is_table
-from spark_jobs.lakehouse.commits import committed_batch
+from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import Stream
 
 
@@ -32,17 +35,21 @@ def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
     """Whether a run broke off and left something that the next one will finish."""
     journal, birth = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream)
     done = journal.last_done()
-    return bool(journal.pending()) or (birth is not None and done is not None and bool(uncommitted(birth, done)))
+    if birth is None or done is None or journal.pending():
+        return bool(journal.pending())
+    try:
+        opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items() if done.tables[name]}
+    except TableNotFoundError:
+        return False  # the next run says what is wrong, and cannot mend it
+    return bool(uncommitted(birth, done, opened))
 
 
-def uncommitted(birth: Birth, done: IngestDone) -> list[str]:
+def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
     """The tables that have yet to take what the newest done record names."""
     return [
         name
         for name, files in done.tables.items()
-        if files
-        and is_table(birth.tables[name])
-        and committed_batch(birth.tables[name], f"{birth.identity}/{name}") != done.batch
+        if files and opened[name].transaction_version(f"{birth.identity}/{name}") != done.batch
     ]
 
 

@@ -84,7 +84,7 @@ class KnownFiles:
     def keep(self) -> None:
         """Write the table anew if much came since; call it before the journal is compacted."""
         last = self._journal.last_done()
-        if last is not None and last.batch - self._table()[1] >= BATCHES_BETWEEN:
+        if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
             self._write({})
 
     def _write(self, more: dict[tuple[str, str], KnownFile]) -> None:

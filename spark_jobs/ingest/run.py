@@ -1,17 +1,18 @@
 """A run of ingest: everything new in a landing folder goes to the stream's tables, and the run ends."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.admission import Admission, admit
 from spark_jobs.ingest.batch import work
-from spark_jobs.ingest.birth import open_ingest
+from spark_jobs.ingest.birth import fit_events, open_ingest
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
 from spark_jobs.ingest.known import KnownFiles
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
@@ -117,7 +118,6 @@ def ingest(
     with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
         try:
             run = _Run(spark, lakehouse, stream, on_batch)
-            run.finish_last()
             run.do(run.journal.pending())
             source = source_name(lakehouse, landing)
             admission = admit(
@@ -146,18 +146,14 @@ class _Run:
         self._spark, self._lakehouse, self._stream, self._on_batch = spark, lakehouse, stream, on_batch
         self._birth = open_ingest(lakehouse, stream)
         self.journal = ingest_journal(lakehouse, stream.name)
-        self.known = KnownFiles(self._birth.folder, self.journal, self._birth.where)
         self._counts = IngestCounts()
         self._batches = self._deferred = 0
         self._warnings: list[str] = []
         birth = self._birth
-        check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
-
-    def finish_last(self) -> None:
-        """Make the commits of a batch that broke off after its done record."""
-        done = self.journal.last_done()
-        if done is not None and uncommitted(self._birth, done):
-            self._commit(done)
+        opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
+        fit_events(stream, birth, opened["events"])
+        self.known = KnownFiles(birth.folder, self.journal, birth.where)
+        self._finish_last(opened)
 
     def plan(self, source: str, files: Sequence[AdmittedFile], max_bytes: int) -> list[IngestPlan]:
         """Plan batches of consecutive files, and write the plans."""
@@ -217,6 +213,12 @@ class _Run:
             seconds=seconds,
             warnings=tuple(self._warnings),
         )
+
+    def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
+        """Make the commits of a batch that broke off after its done record."""
+        done = self.journal.last_done()
+        if done is not None and uncommitted(self._birth, done, opened):
+            self._commit(done)
 
     def _commit(self, done: IngestDone) -> None:
         """Let the tables take what a done record names; what they took before they do not take again."""

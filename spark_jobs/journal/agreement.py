@@ -8,16 +8,17 @@ going on would skip batches, or make them twice.
 from collections.abc import Mapping
 from pathlib import Path
 
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.journal import D, Journal, P
-from spark_jobs.lakehouse.commits import committed_batch
-from spark_jobs.lakehouse.tables import is_table, table_id
 
 
 def check_tables(
     journal: Journal[P, D], tables: Mapping[str, Path], ids: Mapping[str, str], identity: str, where: str, remedy: str
-) -> None:
-    """See that the tables have taken what the journal says was done, and no more.
+) -> dict[str, DeltaTable]:
+    """See that the tables have taken what the journal says was done, and no more; gives them back as they were opened.
 
     Args:
         journal: says which batch wrote to which table last.
@@ -32,14 +33,19 @@ def check_tables(
     """
     done = journal.last_done()
     before = journal.done(done.batch - 1) if done else None
+    opened: dict[str, DeltaTable] = {}
     for name, path in tables.items():
-        if not is_table(path):
-            raise KeyfoldError(f"{where}: its table {name} is gone from {path}; restore it, or {remedy}")
-        if table_id(path) != ids[name]:
+        try:
+            opened[name] = table = DeltaTable(str(path))
+        except TableNotFoundError:
+            raise KeyfoldError(
+                f"{where}: its table {name} is gone from {path}; restore it, or {remedy}"
+            ) from None  # fmt: skip
+        if str(table.metadata().id) != ids[name]:
             raise KeyfoldError(
                 f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}"
             )
-        taken = committed_batch(path, f"{identity}/{name}")
+        taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None
         if taken == expected:
             continue
@@ -56,3 +62,4 @@ def check_tables(
                 f"journal {journal.folder} says that batch {expected} was written to it: the table is older than the "
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
             )
+    return opened

@@ -91,7 +91,8 @@ def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
         try:
             with os.scandir(parent) as listed:
                 entries = {entry.name: entry for entry in listed}
-            found = list(_files(top, entries, done_marker))
+            below = "" if parent == top else os.path.relpath(parent, top) + "/"
+            found = list(_files(top, below, entries, done_marker))
             # A link to a folder within is passed over: its files are found where they are.
             folders = [
                 entry.path
@@ -134,12 +135,12 @@ def fingerprint(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _files(top: str, entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
+def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_marker: bool) -> Iterator[LandedFile]:
     everything_done = _changed_at(entries.get(_SUCCESS)) if done_marker else None
     for name, entry in entries.items():
         if _is_hidden(name) or (done_marker and name.endswith(DONE)):
             continue
-        path = os.path.relpath(entry.path, top) if entry.path != os.path.join(top, name) else name
+        path = below + name
         try:
             if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
                 if entry.is_file() or entry.is_dir():
