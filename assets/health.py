@@ -113,6 +113,8 @@ def lateness(lakehouse: Lakehouse, job: str) -> Finding:
     batches = generation.journal.recent() if generation else []
     events = sum(record.counts.events for record in batches)
     late = sum(record.counts.rows.get(f"late.{job}", 0) for record in batches)
+    if not events:
+        return True, "no events in the last batches, so there is nothing to compare"
     return (
         late <= _MOST_LATE * events,
         f"{late:,} of {events:,} events of the last {len(batches)} batches came late",
@@ -145,6 +147,8 @@ def drift(stream: Stream, landing: Path) -> Finding:
         return True, "no landing folder"
     files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
     newest = sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]
+    if not newest:
+        return True, "no files to look at"
     found = [one for one in find_drift(stream, (landing / file.path for file in newest)) if one.is_any]
     told = [
         f"{one.file.name}"

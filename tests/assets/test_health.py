@@ -42,6 +42,13 @@ def test_a_run_s_volume_is_compared_with_runs_that_had_events(events_of_runs, pa
     assert health.volume(events_of_runs)[0] is passed
 
 
+def test_where_there_is_nothing_to_compare_a_check_says_so(lakehouse):
+    batches(lakehouse, (0, 0, 0))
+    assert health.lateness(lakehouse, JOB) == (True, "no events in the last batches, so there is nothing to compare")
+    lakehouse.landing("weather").mkdir(parents=True)
+    assert health.drift(WEATHER, lakehouse.landing("weather")) == (True, "no files to look at")
+
+
 def test_many_late_events_are_told(lakehouse):
     batches(lakehouse, (100, 4, 0))
     assert health.lateness(lakehouse, JOB)[0]
