@@ -15,6 +15,9 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 
+IN_TIME, LATE = "in-time", "late"
+"""Folders of LANDING."""
+
 PARAMETERS = {"key_groups": 8}
 LONG_AFTER_ALL = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -26,10 +29,13 @@ def main(home: Path, landing: Path, started: Path) -> None:
 
 
 def process(spark, lakehouse, landing):
-    ingest(spark, lakehouse, RIDE_POINTS, landing, max_bytes_per_batch=1)
+    ingest(spark, lakehouse, RIDE_POINTS, landing / IN_TIME, max_bytes_per_batch=1)
     job = build_job(JOBS["ride_summaries"], PARAMETERS)
     run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch=1))
     run_job(spark, lakehouse, job, advance_to=LONG_AFTER_ALL)
+    # Whatever is read from here on is late, in however many runs it comes.
+    ingest(spark, lakehouse, RIDE_POINTS, landing / LATE)
+    run_job(spark, lakehouse, job)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
-from tests.spark_jobs.crash_child import PARAMETERS, process
+from tests.spark_jobs.crash_child import IN_TIME, LATE, PARAMETERS, process
 
 KILLS = 10
 LONGEST_LIFE_IN_SECONDS = 9.0
@@ -32,7 +32,9 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.mark.long
 def test_runs_killed_at_random_moments_leave_the_tables_of_an_unbroken_run(spark, tmp_path):
     landing = tmp_path / "landing"
-    simulate("ride_points", landing, size=60, seed=7, start=datetime(2026, 1, 1, tzinfo=UTC), files=6)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    simulate("ride_points", landing / IN_TIME, size=60, seed=7, start=start, files=6)
+    simulate("ride_points", landing / LATE, size=5, seed=8, start=start, files=4)
     unbroken = Lakehouse(tmp_path / "unbroken")
     process(spark, unbroken, landing)
     expected = contents(unbroken)
