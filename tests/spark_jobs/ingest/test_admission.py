@@ -1,5 +1,6 @@
 """Admission: a run of ingest reads files that are new and whole, and no others; what has changed since is told."""
 
+import gzip
 import json
 import os
 import time
@@ -281,3 +282,15 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
     second = ingest(spark, lakehouse, METRICS, landing)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]
+
+
+def test_a_bomb_of_200_mib_in_200_kb_costs_its_own_file_alone(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    with gzip.open(landing / "bomb.ndjson.gz", "wb") as file:
+        for _ in range(200):
+            file.write(b"a" * (1 << 20))
+    assert (landing / "bomb.ndjson.gz").stat().st_size < 300_000
+    put(landing / "cpu.json", metric(1))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
+    (reject,) = quarantine(lakehouse)
+    assert (reject["reason"], reject["raw"]) == ("the file has a line of more than 16 MiB, which is its limit", None)
