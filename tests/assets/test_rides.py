@@ -126,6 +126,7 @@ def test_a_second_run_goes_on_where_the_first_ended(spark, first_run, simulated)
     assert again.success
     assert told(again, "ride_points_events")["rows_read"] == 0
     assert told(again, "ride_summaries")["events_in"] == 0
+    assert told(again, "ride_summaries")["batches"] == 0
     assert told(again, "ride_summaries")["generation"] == "generation-0001"
 
 
