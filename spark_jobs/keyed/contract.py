@@ -11,7 +11,9 @@ What the engine promises:
   with it.
 - **Nothing late is lost.** An event at or behind the late watermark goes to its key's still-open state where there is
   one and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
-  closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`).
+  closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`). Leave it to
+  the engine only where a key's state is closed by time alone: if events close it too, an event that is late may meet
+  it open or closed, as the run was cut.
 - **No batch shows in a result.** A run takes its events in order of event time, slice by slice; what is late was late
   when the run began.
 - **Order.** Events of a call come in no order; a step that needs one sorts.
