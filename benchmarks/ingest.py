@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.memory import PeakMemory
+from benchmarks.memory import PeakMemory, processor_seconds
 from spark_jobs.ingest import ingest
 from spark_jobs.ingest.duplicates import Ids
 from spark_jobs.ingest.inspection import ingest_journal
@@ -63,17 +63,29 @@ def against_spark(spark: SparkSession, folder: Path, small: int, large: int, rep
     sets = {size: _write_points(folder / f"{size}", size, 1) for size in (small, large)}
     contestants: dict[str, Callable[[SparkSession, Path, Path], int]] = {"ingest": _ingest, "spark": _spark}
     seconds: dict[tuple[str, int], list[float]] = {(name, size): [] for name in contestants for size in sets}
-    cold = {}
+    cold: dict[str, float] = {}
+    used: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(repeat + 1):
         for size, landing in sets.items():
             for name, contestant in contestants.items():
+                before = processor_seconds(os.getpid())
                 took = _timed(lambda home, run=contestant, at=landing: run(spark, home, at), folder, size)
+                if turn and size == large:
+                    used[name].append(processor_seconds(os.getpid()) - before)
                 if turn:
                     seconds[name, size].append(took)
                 else:
                     cold.setdefault(name, took)
     table = Table(title=f"NDJSON to Delta, {small:,} and {large:,} rows, {os.cpu_count()} cores")
-    for column in ("contestant", "small s", "large s", "rows/s, best large", "rows/s, slope", "cold small s"):
+    for column in (
+        "contestant",
+        "small s",
+        "large s",
+        "rows/s, best large",
+        "rows/s, slope",
+        "cold small s",
+        "processor s, large",
+    ):
         table.add_column(column, justify="left" if column == "contestant" else "right")
     best = {key: min(runs) for key, runs in seconds.items()}
     slope = {name: (large - small) / (best[name, large] - best[name, small]) for name in contestants}
@@ -84,14 +96,16 @@ def against_spark(spark: SparkSession, folder: Path, small: int, large: int, rep
             f"{large / best[name, large]:,.0f}",
             f"{slope[name]:,.0f}",
             f"{cold[name]:.1f}",
+            " ".join(f"{one:.1f}" for one in used[name]),
         )
-    console = Console(width=150)
+    console = Console(width=170)
     console.print(table)
     median = {key: float(np.median(runs)) for key, runs in seconds.items()}
     console.print(
         f"ingest is {best['spark', large] / best['ingest', large]:.2f} x as fast, best of large runs; "
         f"{median['spark', large] / median['ingest', large]:.2f} x, median of large runs; "
-        f"{slope['ingest'] / slope['spark']:.2f} x by the slope"
+        f"{slope['ingest'] / slope['spark']:.2f} x by the slope; "
+        f"{np.median(used['spark']) / np.median(used['ingest']):.2f} x by processor time, median of large runs"
     )
 
 
