@@ -132,6 +132,7 @@ class _Stage:
         good = (
             set(failed) == scene.failed
             and held_back == scene.held_back
+            and (result.success or bool(scene.failed))
             and (alert is None if scene.alert is None else alert is not None and scene.alert in alert)
         )
         console = Console(highlight=False, soft_wrap=True)

@@ -91,6 +91,8 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) 
 
 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob) -> int:
+    # Tasks that read state look for what only this brings up where no query has run in this process yet.
+    _ = spark.streams
     reader = spark.read.format("statestore").option("stateVarName", STATE_VARIABLE)
     with _readable_path(generation.checkpoint) as checkpoint:
         state = reader.load(str(checkpoint)).select(F.col("value.payload").alias("payload"))
