@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
 
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
+from spark_jobs.lakehouse.commits import append_files, committed_batch
+from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.streams import TIMESTAMP
 
 RUN_STATISTICS = pa.schema(
@@ -42,7 +43,7 @@ def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
     generation = live_generation(lakehouse, job)
     if generation is None:
         return 0
-    done = DeltaTable(str(table)).transaction_version(generation.identity)
+    done = committed_batch(table, generation.identity)
     records = [record for record in generation.journal.recent() if done is None or record.batch > done]
     if not records:
         return 0
@@ -60,6 +61,5 @@ def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
         },
         schema_overrides={"written_at": pl.Datetime("us", "UTC")},
     )
-    commit = CommitProperties(app_transactions=[Transaction(generation.identity, records[-1].batch)])
-    rows.write_delta(str(table), mode="append", delta_write_options={"commit_properties": commit})
+    append_files(table, [write_data_file(rows, table, RUN_STATISTICS)], generation.identity, records[-1].batch)
     return len(records)

@@ -127,7 +127,7 @@ class Journal(Generic[P, D]):
         sync_folder(self.folder)
         reached("journal: old records removed")
 
-    def recent(self, last: int = KEPT) -> list[D]:
+    def recent(self, last: int = 2 * KEPT) -> list[D]:
         """The last done records that are kept, oldest first."""
         return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
 
