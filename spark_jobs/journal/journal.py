@@ -175,5 +175,6 @@ class Journal(Generic[P, D]):
         except ValidationError as error:
             raise KeyfoldError(
                 f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
-                f"{error.errors()[0]['msg']}); restore it from a backup, or start over (--full-refresh)"
+                f"{error.errors()[0]['msg']}); restore it from a backup, or start over: a job by --full-refresh, a "
+                "stream's ingest by moving its ingest folder and its two tables aside"
             ) from None

@@ -4,7 +4,7 @@ HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
-HOME/ingest/<stream>/                        journal/, ids/: what was read of a stream, and what was made of it
+HOME/ingest/<stream>/                        ingest.json, journal/, files/ (those that were read), ids/ (those that were seen)
 HOME/jobs/<job>/current.json                 which generation is live
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
 HOME/jobs/<job>/branches/<branch>/           the same, of a replay that never goes live
