@@ -30,7 +30,7 @@ from spark_jobs.keyed.rehearsal import Rehearsal
 from spark_jobs.models import MODELS, find_model
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "nab"
-DEFAULT_MODEL = "return_period"
+DEFAULT_MODEL = "rarest_view"
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 SPLITS = 25
 """Random ways to part the series in two halves."""
