@@ -70,11 +70,13 @@ def missing_season(random: np.random.Generator, times: Floats, values: Floats, o
 
 def denser(random: np.random.Generator, times: Floats, values: Floats, onset: int) -> Floats:
     """High values that were seen before come one after the other, for half a day."""
-    high = np.quantile(values[:onset], [0.97, 0.995])
+    low, high = (float(np.quantile(values[:onset], share)) for share in (0.97, 0.995))
     part = _for(times, onset, random.uniform(6, 14) * HOUR)
     often = random.uniform(0.3, 0.7)
     return _with(
-        values, part, lambda rows: np.where(random.random(len(rows)) < often, random.uniform(*high, len(rows)), rows)
+        values,
+        part,
+        lambda rows: np.where(random.random(len(rows)) < often, random.uniform(low, high, len(rows)), rows),
     )
 
 

@@ -110,7 +110,9 @@ class AnomalyPredictionParameters(JobParameters):
         if self.alarms_per_week is not None and self.threshold is not None:
             raise ValueError("alarms_per_week and threshold say the same twice; give one of them")
         if self.alarms_per_week is not None and find_model(self.model).half_at is None:
-            raise ValueError(f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week")
+            raise ValueError(
+                f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
+            )
         return self
 
 

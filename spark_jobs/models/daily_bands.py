@@ -28,6 +28,8 @@ REACH = 1
 ENVELOPE = 6
 """How many cells an envelope spans, its own the last."""
 QUARTILE = 0.25
+NEAREST_CELL = CELLS_A_DAY - REACH
+"""How many cells before its own the newest is that a value is held against."""
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 
 EDGES = ("cell_low", "cell_least", "cell_high", "cell_most")
@@ -117,12 +119,16 @@ def usual_bands(cells: Cells, wanted: Integers) -> Bands:
     return Bands((low, -high), (least, -most), (lowest, -lowest_high), (highest_low, -highest))
 
 
-def envelope_before(cells: Cells, wanted: Integers) -> Floats:
-    """Of each cell wanted the signed lowest and highest value of the others of its envelope; infinite if there are none."""
+def envelope_before(cells: Cells, wanted: Integers, until: Integers) -> Floats:
+    """Of each envelope (by the number of its last cell) the signed lowest and highest value of its cells before `until`.
+
+    Infinite if there are none.
+    """
     edges = _with_nothing(cells.edges[:, [0, 2]])
     before = np.full((len(wanted), 2), np.inf)
-    for offset in range(1, ENVELOPE):
-        np.minimum(before, edges[_places(cells, wanted - offset)], out=before)
+    for offset in range(ENVELOPE):
+        number = wanted - offset
+        np.minimum(before, edges[np.where(number < until, _places(cells, number), -1)], out=before)
     return before
 
 

@@ -11,33 +11,22 @@ a day to compare with. `docs/anomaly-detection.md` has what led to this, and wha
 """
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.models.daily_bands import EDGES, cell_columns
-from spark_jobs.models.episodes import LONG_AGO, Episode
-from spark_jobs.models.largest import Largest, unpacked
+from spark_jobs.models.daily_bands import EDGES, NEAREST_CELL, cell_columns, event_cells
+from spark_jobs.models.episodes import LONG_AGO
 from spark_jobs.models.rounds import predict_by_rounds
 from spark_jobs.models.runs import Floats, Integers, KeyRuns, key_runs
 from spark_jobs.models.scoring import WIDEST
-from spark_jobs.models.views import LASTING, VIEWS, Sight, Trail, look, look_frozen
+from spark_jobs.models.surprise_history import HISTORY, History
+from spark_jobs.models.views import LASTING, VIEWS, Path, Sight, Trail, look_and_learn, look_as_of, look_frozen
 
 HALF_AT = 7.0
 """Days between two events as rare at which the score is one half."""
-
-_HISTORY = {
-    "size": pl.List(pl.Float64),
-    "size_time": pl.List(pl.Int64),
-    "size_count": pl.List(pl.Int64),
-    "peak": pl.List(pl.Float64),
-    "peak_time": pl.List(pl.Int64),
-    "news": pl.Float64(),
-    "news_time": pl.Int64(),
-}
 
 
 @dataclass(frozen=True)
@@ -73,8 +62,7 @@ class RarestView:
         ]
     )
     """Time of the first event (microseconds), last value; the last week's cells (`daily_bands`); the last strays
-    (`views.Trail`); the largest surprises of each view and of all together, one behind the other, and how many of each
-    (`largest`); what `episodes` remembers."""
+    (`views.Trail`); what is remembered of surprises (`surprise_history`)."""
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         memories = len(self.views) + 1
@@ -104,7 +92,7 @@ class RarestView:
         surprises = self._chosen(sight)
         rarities = np.zeros(len(seen.values))
         for run, rows in seen.surprised(surprises):
-            history = _History.of(models.row(int(seen.runs.model[run]), named=True))
+            history = History.of(models.row(int(seen.runs.model[run]), named=True))
             for row in rows.tolist():
                 size, time = surprises[:, row].tolist(), int(seen.times[row])
                 rarities[row] = history.rarity(size, time, seen.began[run], ranked_again=self.ranked_again)
@@ -112,23 +100,40 @@ class RarestView:
 
     def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         seen = _Seen.of(models, events)
-        sight = look(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
-        surprises = self._chosen(sight)
+        path = look_and_learn(models, seen.runs, seen.times, seen.values, _trail(models, seen.runs))
+        surprises = self._chosen(path.sight)
         rarities = np.zeros(len(seen.values))
         changed: dict[int, dict[str, Any]] = {}
         for run, rows in seen.surprised(surprises):
             model = int(seen.runs.model[run])
-            history = _History.of(models.row(model, named=True))
+            history = History.of(models.row(model, named=True))
             rarities[rows] = history.learn(
                 surprises[:, rows], seen.times[rows], seen.began[run], ranked_again=self.ranked_again
             )
             changed[model] = history.columns()
-        return _predictions(sight, rarities), _learned(models, seen, sight, changed)
+        return _predictions(path.sight, rarities), _learned(models, seen, path, changed)
 
     def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
-        if (learned.to_numpy() == key_runs(models, events).rank).all():
-            return self.predict_then_learn(models, events)[0]
-        return predict_by_rounds(self, models, events, learned)
+        seen, wanted = _Seen.of(models, events), learned.to_numpy()
+        if (wanted > seen.runs.rank).any() or (wanted < seen.compared_with()).any():
+            return predict_by_rounds(self, models, events, learned)
+        trail = _trail(models, seen.runs)
+        path = look_and_learn(models, seen.runs, seen.times, seen.values, trail)
+        sight = look_as_of(models, seen.runs, seen.times, seen.values, trail, path, wanted)
+        past, surprises = self._chosen(path.sight), self._chosen(sight)
+        past_rows = np.flatnonzero((past > 0.0).any(axis=0))
+        rarities = np.zeros(len(seen.values))
+        for run, rows in seen.surprised(surprises):
+            history = History.of(models.row(int(seen.runs.model[run]), named=True))
+            until = np.searchsorted(past_rows, seen.runs.starts[run] + wanted[rows]).tolist()
+            reached = int(np.searchsorted(past_rows, seen.runs.starts[run]))
+            for row, end in zip(rows.tolist(), until, strict=True):
+                if end > reached:
+                    new, reached = past_rows[reached:end], end
+                    history.learn(past[:, new], seen.times[new], seen.began[run], ranked_again=self.ranked_again)
+                size, time = surprises[:, row].tolist(), int(seen.times[row])
+                rarities[row] = history.rarity(size, time, seen.began[run], ranked_again=self.ranked_again)
+        return _predictions(sight, rarities)
 
     def _chosen(self, sight: Sight) -> Floats:
         return sight.surprises[[VIEWS.index(view) for view in self.views]]
@@ -150,6 +155,12 @@ class _Seen(NamedTuple):
         began = known.zip_with(known.is_not_null(), first)
         return _Seen(runs, np.clip(events["value"].to_numpy(), -WIDEST, WIDEST), times, began.to_list())
 
+    def compared_with(self) -> Integers:
+        """Of each event how many events of its key before it here may lie in cells that it is compared with."""
+        numbers = event_cells(self.runs, self.times)
+        newest = np.searchsorted(numbers, numbers - NEAREST_CELL, side="right")
+        return newest - self.runs.starts[self.runs.run]
+
     def surprised(self, surprises: Floats) -> list[tuple[int, Integers]]:
         """The runs with any surprise, and the rows of those events."""
         rows = np.flatnonzero((surprises > 0.0).any(axis=0))
@@ -157,73 +168,29 @@ class _Seen(NamedTuple):
         return list(zip(run.tolist(), np.split(rows, starts[1:]), strict=True)) if len(rows) else []
 
 
-class _History(NamedTuple):
-    """What a model remembers of surprises: of each view, of the rarest view, and of the episode."""
-
-    of_views: list[Largest]
-    of_rarest: Largest
-    episode: Episode
-
-    @staticmethod
-    def of(model: dict[str, Any]) -> "_History":
-        *of_views, of_rarest = unpacked(model["size"], model["size_time"], model["size_count"])
-        return _History(
-            of_views, of_rarest, Episode(model["peak"], model["peak_time"], model["news"], model["news_time"])
-        )
-
-    def rarity(self, sizes: list[float], time: int, began: int, *, ranked_again: bool) -> float:
-        """How rare an event is in days if it is news, else 0; learns nothing."""
-        rarest = max(view.period(size, time, began) for view, size in zip(self.of_views, sizes, strict=True))
-        rarity = self.of_rarest.period(rarest, time, began) if ranked_again else rarest
-        return rarity if self.episode.is_news(rarity, time) else 0.0
-
-    def learn(self, sizes: Floats, times: Integers, began: int, *, ranked_again: bool) -> Floats:
-        """How rare each event is in days if it is news, else 0, each before it is learned."""
-        periods = (view.learn(row, times, began) for view, row in zip(self.of_views, sizes, strict=True))
-        rarest = reduce(np.maximum, periods)
-        rarities = self.of_rarest.learn(rarest, times, began) if ranked_again else rarest
-        news = np.zeros(len(rarities))
-        for row in np.flatnonzero(rarities > 0.0).tolist():
-            news[row] = self.episode.learn(float(rarities[row]), int(times[row]))
-        return news
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of it all."""
-        memories = [*self.of_views, self.of_rarest]
-        return {
-            "size": [size for memory in memories for size in memory.sizes],
-            "size_time": [time for memory in memories for time in memory.times],
-            "size_count": [len(memory.sizes) for memory in memories],
-            "peak": self.episode.peaks,
-            "peak_time": self.episode.peak_times,
-            "news": self.episode.news,
-            "news_time": self.episode.news_time,
-        }
-
-
 def _trail(models: pl.DataFrame, runs: KeyRuns) -> Trail:
     strays, change_strays = (
         models[name].explode(empty_as_null=False).to_numpy().reshape(models.height, LASTING - 1)[runs.model]
         for name in ("last_strays", "last_change_strays")
     )
-    return Trail(models["previous"].fill_null(float("nan")).to_numpy()[runs.model], strays, change_strays)
+    return Trail(models["previous"].fill_null(float("nan")).to_numpy()[runs.model], (strays, change_strays))
 
 
-def _learned(models: pl.DataFrame, seen: _Seen, sight: Sight, changed: dict[int, dict[str, Any]]) -> pl.DataFrame:
+def _learned(models: pl.DataFrame, seen: _Seen, path: Path, changed: dict[int, dict[str, Any]]) -> pl.DataFrame:
     """The models once they have learned the events, given the columns of those whose history has changed."""
-    runs, trail = seen.runs, sight.trail
+    runs, trail = seen.runs, path.trail
     rows = np.arange(models.height)
     rows[list(changed)] = models.height + np.arange(len(changed))
     history = [
         pl.concat([models[name], pl.Series(name, [columns[name] for columns in changed.values()], dtype=kind)])[rows]
-        for name, kind in _HISTORY.items()
+        for name, kind in HISTORY.items()
     ]
     return models.with_columns(
         models["began"].scatter(runs.model, seen.began),
         models["previous"].scatter(runs.model, trail.previous),
-        *cell_columns(sight.cells, models.height),
-        _replaced(models["last_strays"], runs.model, trail.strays),
-        _replaced(models["last_change_strays"], runs.model, trail.change_strays),
+        *cell_columns(path.cells, models.height),
+        _replaced(models["last_strays"], runs.model, trail.strays[0]),
+        _replaced(models["last_change_strays"], runs.model, trail.strays[1]),
         *history,
     )
 

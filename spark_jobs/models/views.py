@@ -10,11 +10,13 @@ None is much of a detector by itself, and each is blind to what another one sees
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from spark_jobs.models.daily_bands import (
+    ENVELOPE,
     Bands,
     Cells,
     cells_of,
@@ -25,7 +27,7 @@ from spark_jobs.models.daily_bands import (
     usual_bands,
     with_events,
 )
-from spark_jobs.models.runs import Floats, Integers, KeyRuns
+from spark_jobs.models.runs import Floats, Integers, KeyRuns, at_number, before_each
 
 VIEWS = ("stray", "lasting_stray", "lasting_change", "lowest", "highest")
 LASTING = 5
@@ -40,47 +42,83 @@ class Trail:
 
     Attributes:
         previous: the last value; NaN before the first.
-        strays, change_strays: those of the last `LASTING - 1` events; 0 before the first.
+        strays: those of the values of the last `LASTING - 1` events, and of their changes; 0 before the first.
     """
 
     previous: Floats
-    strays: Floats
-    change_strays: Floats
+    strays: tuple[Floats, Floats]
 
 
-@dataclass(frozen=True)
-class Sight:
-    """What the views see.
+class Sight(NamedTuple):
+    """What the views see of events: a row a view, in the order of `VIEWS`, a column an event; 0 where nothing is known.
 
-    Attributes:
-        surprises: a row a view, in the order of `VIEWS`, a column an event; 0 where nothing is known.
-        low, high: the band of the value; NaN where nothing is known.
-        cells, trail: what the models keep once they have learned the events.
+    `low` and `high` are the band of the value, NaN where nothing is known.
     """
 
     surprises: Floats
     low: Floats
     high: Floats
+
+
+class Path(NamedTuple):
+    """Events seen and learned one after the other.
+
+    Attributes:
+        sight: each event by a model that has learned all events of its key before it.
+        cells, trail: what the models keep once they have learned the events.
+        ranges: signed lowest and highest value of each event's cell up to the event.
+        strays: of each event's value and of its change, a row an event; those of the trail before each run's.
+    """
+
+    sight: Sight
     cells: Cells
     trail: Trail
+    ranges: Floats
+    strays: tuple[Floats, Floats]
 
 
-def look(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
+def look_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Path:
     """See each event by a model that has learned all events of its key before it."""
     before, numbers = cells_of(models), event_cells(runs, times)
-    changes = _changes(values, _shifted(values, trail.previous, runs))
+    changes = _changes(values, before_each(values, trail.previous, runs))
     cells = with_events(before, numbers, event_edges(values, changes))
     starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
     counts = np.diff(np.append(starts, len(numbers)))
     wanted, place = numbers[starts], np.repeat(np.arange(len(starts)), counts)
-    own = _running_least(np.stack([values, -values], axis=1), starts, counts, range_so_far(before, wanted))
-    envelope = np.minimum(own, envelope_before(cells, wanted)[place])
+    ranges = _running_least(np.stack([values, -values], axis=1), starts, counts, range_so_far(before, wanted))
+    envelope = np.minimum(ranges, envelope_before(cells, wanted, wanted)[place])
     stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
-    lasting, strays = _lasting(stray, trail.strays, runs)
-    lasting_change, change_strays = _lasting(change, trail.change_strays, runs)
+    strays = (_joined(stray, trail.strays[0], runs), _joined(change, trail.strays[1], runs))
+    lasting = [_smallest(of, one, runs, runs.rank) for of, one in zip(strays, (stray, change), strict=True)]
+    sight = Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
     ends = runs.starts + runs.counts - 1
-    after = Trail(values[ends], strays, change_strays)
-    return Sight(np.stack([stray, lasting, lasting_change, lowest, highest]), low, high, cells, after)
+    after = Trail(values[ends], (_last(strays[0], runs), _last(strays[1], runs)))
+    return Path(sight, cells, after, ranges, strays)
+
+
+def look_as_of(
+    models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail, path: Path, learned: Integers
+) -> Sight:
+    """See each event by a model that has learned the first `learned` of its key's events, given the path of them all.
+
+    `learned` is at most the event's rank, and all that lies in the cells of the days before is learned.
+    """
+    numbers = event_cells(runs, times)
+    knows = learned > 0
+    last = np.maximum(runs.starts[runs.run] + learned - 1, 0)
+    changes = _changes(values, at_number(values, trail.previous, runs, learned))
+    until = np.where(knows, numbers[last], -1)
+    is_inside = knows & (numbers - until < ENVELOPE)
+    envelope = np.where(is_inside[:, None], path.ranges[last], np.inf)
+    envelope = np.minimum(envelope, envelope_before(path.cells, numbers, until))
+    # Nothing learned here: what the models had kept of these cells before.
+    kept = envelope_before(cells_of(models), numbers, numbers + 1)
+    envelope = np.minimum(np.where(knows[:, None], envelope, kept), np.stack([values, -values], axis=1))
+    wanted, place = np.unique(numbers, return_inverse=True)
+    bands = usual_bands(path.cells, wanted)
+    stray, change, lowest, highest, low, high = _strays(bands, place, values, changes, envelope)
+    lasting = [_smallest(of, one, runs, learned) for of, one in zip(path.strays, (stray, change), strict=True)]
+    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
 
 
 def look_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
@@ -88,12 +126,13 @@ def look_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Fl
     cells, numbers = cells_of(models), event_cells(runs, times)
     changes = _changes(values, trail.previous[runs.run])
     wanted, place = np.unique(numbers, return_inverse=True)
-    past = np.minimum(range_so_far(cells, wanted), envelope_before(cells, wanted))[place]
+    past = envelope_before(cells, wanted, wanted + 1)[place]
     envelope = np.minimum(np.stack([values, -values], axis=1), past)
     stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
-    lasting = np.minimum(stray, trail.strays.min(axis=1)[runs.run])
-    lasting_change = np.minimum(change, trail.change_strays.min(axis=1)[runs.run])
-    return Sight(np.stack([stray, lasting, lasting_change, lowest, highest]), low, high, cells, trail)
+    lasting = [
+        np.minimum(one, last.min(axis=1)[runs.run]) for one, last in zip((stray, change), trail.strays, strict=True)
+    ]
+    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
 
 
 def _strays(
@@ -117,25 +156,27 @@ def _changes(values: Floats, previous: Floats) -> Floats:
     return np.where(np.isnan(previous), 0.0, np.abs(values - previous))
 
 
-def _shifted(values: Floats, first: Floats, runs: KeyRuns) -> Floats:
-    """Of each event the value before it in its run."""
-    shifted = np.empty_like(values)
-    shifted[1:] = values[:-1]
-    shifted[runs.starts] = first
-    return shifted
-
-
-def _lasting(strays: Floats, last: Floats, runs: KeyRuns) -> tuple[Floats, Floats]:
-    """The smallest of each `LASTING` strays in a row, and the last ones of each run."""
+def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
+    """The strays of each run behind the last ones that its model had kept."""
     width = LASTING - 1
     joined = np.empty(len(strays) + last.size)
-    place = np.arange(len(strays)) + width * (runs.run + 1)
-    before = (runs.starts + width * np.arange(len(runs.starts)))[:, None] + np.arange(width)
-    joined[place], joined[before] = strays, last
+    joined[np.arange(len(strays)) + width * (runs.run + 1)] = strays
+    joined[(runs.starts + width * np.arange(len(runs.starts)))[:, None] + np.arange(width)] = last
+    return joined
+
+
+def _smallest(joined: Floats, strays: Floats, runs: KeyRuns, learned: Integers) -> Floats:
+    """The smallest of each stray and the `LASTING - 1` before it, given how many of its run are learned."""
+    end = runs.starts[runs.run] + (LASTING - 1) * (runs.run + 1) + learned
     smallest = strays.copy()
     for step in range(1, LASTING):
-        np.minimum(smallest, joined[place - step], out=smallest)
-    return smallest, joined[before + runs.counts[:, None]]
+        np.minimum(smallest, joined[end - step], out=smallest)
+    return smallest
+
+
+def _last(joined: Floats, runs: KeyRuns) -> Floats:
+    width = LASTING - 1
+    return joined[(runs.starts + width * np.arange(len(runs.starts)) + runs.counts)[:, None] + np.arange(width)]
 
 
 def _running_least(rows: Floats, starts: Integers, counts: Integers, before: Floats) -> Floats:

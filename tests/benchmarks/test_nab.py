@@ -12,7 +12,8 @@ from benchmarks.nab import DEFAULT_MODEL, as_shipped, category_left_out, score_c
 from benchmarks.nab_corpus import read_corpus
 from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.anomaly_predictions import AnomalyPredictionParameters
+from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
+from spark_jobs.jobs.parameters import build_job
 from spark_jobs.models import MODELS, find_model
 
 START = datetime(2014, 4, 1)  # noqa: DTZ001 - as the benchmark writes its times
@@ -122,7 +123,7 @@ def test_a_category_is_judged_at_the_threshold_of_the_others(corpus_folder):
 
 
 def test_the_default_model_is_the_one_that_the_job_ships():
-    assert AnomalyPredictionParameters().model == DEFAULT_MODEL
+    assert build_job(ANOMALY_PREDICTIONS).parameters["model"] == DEFAULT_MODEL
 
 
 def test_the_default_model_keeps_the_score_that_its_page_tells(shared_data):

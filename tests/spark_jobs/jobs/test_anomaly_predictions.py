@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
+from spark_jobs.jobs.anomaly_step import AnomalyStep
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import decode, encode, polars_schema
 from spark_jobs.keyed.rehearsal import Rehearsal
@@ -199,9 +200,14 @@ def test_the_threshold_is_the_models_own_unless_another_is_given():
     assert latest(play(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
 
 
+def threshold_of(job):
+    assert isinstance(job.step, AnomalyStep)
+    return job.step.threshold
+
+
 @pytest.mark.parametrize("model", ["rarest_view", "return_period"])
 def test_fewer_alarms_a_week_are_a_higher_threshold_whatever_the_scale_of_the_model(model):
-    thresholds = [anomaly_job(model=model, alarms_per_week=rate).step.threshold for rate in (3, 2, 1, 0.5, 0.125)]
+    thresholds = [threshold_of(anomaly_job(model=model, alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
     assert thresholds == sorted(thresholds)
     for rate, threshold in zip((3, 2, 1, 0.5, 0.125), thresholds, strict=True):
         days = threshold / (1 - threshold) * MODELS[model].half_at
@@ -209,8 +215,8 @@ def test_fewer_alarms_a_week_are_a_higher_threshold_whatever_the_scale_of_the_mo
 
 
 def test_the_default_is_one_alarm_a_week():
-    default = build_job(ANOMALY_PREDICTIONS)
-    assert default.step.threshold == build_job(ANOMALY_PREDICTIONS, {"alarms_per_week": 1}).step.threshold
+    one_a_week = build_job(ANOMALY_PREDICTIONS, {"alarms_per_week": 1})
+    assert threshold_of(build_job(ANOMALY_PREDICTIONS)) == threshold_of(one_a_week)
 
 
 def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
