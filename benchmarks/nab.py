@@ -31,6 +31,8 @@ from spark_jobs.models import MODELS, find_model
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "nab"
 DEFAULT_MODEL = "rarest_view"
+RATES = (3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25)
+"""Alarms a week to show the score at."""
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -58,7 +60,7 @@ def main() -> None:
             figures = (best.normalised, best.threshold, left_out, shipped.normalised)
             table.add_row(name, profile.name, *(f"{figure:.4g}" for figure in figures), f"{cost:.0f}")
         if name == DEFAULT_MODEL:
-            details.append(_by_category(corpus, scored))
+            details += [_by_category(corpus, scored), _by_rate(scored)]
     for part in (table, *details):
         console.print(part)
 
@@ -109,6 +111,17 @@ def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries
         windows = sum(len(one.windows) for one in chosen)
         told = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
         table.add_row(category, str(len(chosen)), str(windows), told)
+    return table
+
+
+def _by_rate(scored: Sequence[ScoredSeries]) -> Table:
+    """The standard profile's score by the alarms a week that are asked for."""
+    half_at = find_model(DEFAULT_MODEL).half_at
+    table = Table("alarms a week", "standard", title=DEFAULT_MODEL)
+    for rate in RATES if half_at else ():
+        days = 7.0 / rate
+        result = result_at(float(np.nextafter(days / (days + half_at), 1.0)), scored, STANDARD)
+        table.add_row(f"{rate:g}", f"{result.normalised:.1f}")
     return table
 
 

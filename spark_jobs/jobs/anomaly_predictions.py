@@ -94,7 +94,7 @@ class AnomalyPredictionParameters(JobParameters):
         ge=0,
         le=1,
         description="Score above which a value is anomalous; by default that of alarms_per_week, or what the model "
-        "recommends: rarest_view one alarm a week, return_period two",
+        "recommends: rarest_view and return_period two alarms a week",
     )
     min_events: int = Field(
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"

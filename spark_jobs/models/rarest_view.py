@@ -6,8 +6,8 @@
    promised of one view then holds for all together.
 3. **News.** One alarm an episode (`episodes`).
 
-The score is `days / (days + 7)`: above one half is what comes less than once a week. There is no score until there was
-a day to compare with. `docs/anomaly-detection.md` has what led to this, and what each part is good for.
+The score is `days / (days + 3.5)`: above one half is what comes less than twice a week. There is no score until there
+was a day to compare with. `docs/anomaly-detection.md` has what led to this, and what each part is good for.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from spark_jobs.models.scoring import WIDEST
 from spark_jobs.models.surprise_history import HISTORY, History
 from spark_jobs.models.views import LASTING, VIEWS, Path, Sight, Trail, look_and_learn, look_as_of, look_frozen
 
-HALF_AT = 7.0
+HALF_AT = 3.5
 """Days between two events as rare at which the score is one half."""
 
 
