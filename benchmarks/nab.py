@@ -131,7 +131,9 @@ def _by_rate(scored: Sequence[ScoredSeries]) -> Table:
     """The standard profile's score by the alarms a week that are asked for."""
     half_at = find_model(DEFAULT_MODEL).half_at
     table = Table("alarms a week", "standard", title=DEFAULT_MODEL)
-    for rate in RATES if half_at else ():
+    if half_at is None:
+        return table
+    for rate in RATES:
         days = 7.0 / rate
         result = result_at(float(np.nextafter(days / (days + half_at), 1.0)), scored, STANDARD)
         table.add_row(f"{rate:g}", f"{result.normalised:.1f}")
