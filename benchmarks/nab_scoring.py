@@ -72,7 +72,7 @@ def best_result(series: Sequence[ScoredSeries], profile: Profile) -> Result:
     """Score a detector at the one threshold over all series that suits the profile best."""
     thresholds, raws = sweep(series, profile)
     best = int(np.argmax(raws))
-    return Result(float(thresholds[best]), float(raws[best]), _normalise(float(raws[best]), series, profile))
+    return Result(float(thresholds[best]), float(raws[best]), normalise(float(raws[best]), series, profile))
 
 
 def result_at(threshold: float, series: Sequence[ScoredSeries], profile: Profile) -> Result:
@@ -80,7 +80,7 @@ def result_at(threshold: float, series: Sequence[ScoredSeries], profile: Profile
     thresholds, raws = sweep(series, profile)
     # Thresholds fall: the last one that is not below the given one has the same alarms.
     place = int(np.searchsorted(-thresholds, -threshold, side="right")) - 1
-    return Result(threshold, float(raws[place]), _normalise(float(raws[place]), series, profile))
+    return Result(threshold, float(raws[place]), normalise(float(raws[place]), series, profile))
 
 
 def sweep(series: Sequence[ScoredSeries], profile: Profile) -> tuple[Floats, Floats]:
@@ -169,8 +169,8 @@ def _count_windows(series: Sequence[ScoredSeries]) -> int:
     return sum(last >= probationary_rows(len(one.scores)) for one in series for _, last in one.windows)
 
 
-def _normalise(raw: float, series: Sequence[ScoredSeries], profile: Profile) -> float:
-    """From 0 for a detector that never alarms to 100 for one that alarms at the first row of each window only."""
+def normalise(raw: float, series: Sequence[ScoredSeries], profile: Profile) -> float:
+    """Make the score of a raw one: from 0 for a detector that never alarms to 100 for one that alarms at the first row of each window only."""
     windows = _count_windows(series)
     nothing, perfect = -profile.false_negative * windows, profile.true_positive * windows
     return 100.0 * (raw - nothing) / (perfect - nothing) if windows else float("nan")

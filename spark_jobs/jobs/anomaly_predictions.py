@@ -17,10 +17,10 @@ its key come back, it begins anew.
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from spark_jobs.jobs.anomaly_learning import complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_step import AnomalyStep
@@ -35,6 +35,7 @@ from spark_jobs.jobs.anomaly_tables import (
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from spark_jobs.models import MODELS, find_model
+from spark_jobs.models.protocol import Model
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
@@ -50,9 +51,10 @@ class AnomalyPredictionParameters(JobParameters):
     """Parameters of `anomaly_predictions`."""
 
     model: ModelName = Field(
-        "return_period",
-        description="return_period: how many days pass between two values that stray as far from what is usual at their "
-        "time of day, for alarms that people are to look at. ewma: exponentially weighted mean and variance, for "
+        "rarest_view",
+        description="rarest_view: how many days pass until any of five views of the metric (stray, lasting stray, "
+        "restlessness, lowest and highest of three hours, each against its time of day) sees the like again, for alarms "
+        "that people are to look at. return_period: the same of one view, the model before. ewma: exponentially weighted mean and variance, for "
         "metrics that wander. seasonal: mean and variance of each hour of the week, for metrics that follow people's "
         "days. robust: median of the last values and how far most lie from it, for metrics with bursts",
     )
@@ -79,8 +81,20 @@ class AnomalyPredictionParameters(JobParameters):
     min_change: float = Field(
         0.2, ge=0, le=1, description="By how much more than this a score must differ to be emitted under the same label"
     )
+    alarms_per_week: float | None = Field(
+        None,
+        ge=1 / 8,
+        le=3,
+        description="Alarms a week and metric that you can live with: rarer values are anomalous. For models that count "
+        "days, rarest_view and return_period; not beside a threshold. Of what comes more often than three times a week "
+        "too little is remembered to tell it apart, and nothing is known to be rarer than once in eight weeks",
+    )
     threshold: float | None = Field(
-        None, ge=0, le=1, description="Score above which a value is anomalous; by default what the model recommends"
+        None,
+        ge=0,
+        le=1,
+        description="Score above which a value is anomalous; by default that of alarms_per_week, or what the model "
+        "recommends: rarest_view and return_period two alarms a week",
     )
     min_events: int = Field(
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
@@ -90,6 +104,16 @@ class AnomalyPredictionParameters(JobParameters):
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
+
+    @model_validator(mode="after")
+    def _alarms_are_counted_one_way(self) -> Self:
+        if self.alarms_per_week is not None and self.threshold is not None:
+            raise ValueError("alarms_per_week and threshold say the same twice; give one of them")
+        if self.alarms_per_week is not None and find_model(self.model).half_at is None:
+            raise ValueError(
+                f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
+            )
+        return self
 
 
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
@@ -104,7 +128,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         model=model,
         learn=ways[parameters.learn],
         window=parameters.window if parameters.learn == "complete_window" else None,
-        threshold=model.threshold if parameters.threshold is None else parameters.threshold,
+        threshold=_threshold(model, parameters),
         min_events=parameters.min_events,
         min_change=parameters.min_change if parameters.emit == "changes" else None,
         forget_after=parameters.forget_after,
@@ -133,6 +157,14 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
         parameters=parameters.model_dump(mode="json"),
     )
+
+
+def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
+    """Score above which a value is anomalous."""
+    if parameters.alarms_per_week is not None and model.half_at is not None:
+        days = 7.0 / parameters.alarms_per_week
+        return days / (days + model.half_at)
+    return model.threshold if parameters.threshold is None else parameters.threshold
 
 
 ANOMALY_PREDICTIONS = JobTemplate(

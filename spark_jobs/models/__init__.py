@@ -3,11 +3,12 @@
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.models.ewma import Ewma
 from spark_jobs.models.protocol import Model
+from spark_jobs.models.rarest_view import RarestView
 from spark_jobs.models.return_period import ReturnPeriod
 from spark_jobs.models.robust import Robust
 from spark_jobs.models.seasonal import Seasonal
 
-_MODELS: tuple[Model, ...] = (Ewma(), Seasonal(), Robust(), ReturnPeriod())
+_MODELS: tuple[Model, ...] = (Ewma(), Seasonal(), Robust(), ReturnPeriod(), RarestView())
 MODELS = {model.name: model for model in _MODELS}
 
 

@@ -31,6 +31,7 @@ class Ewma:
     name = "ewma"
     version = 1
     threshold = SEVEN_DEVIATIONS
+    half_at = None
     state = pa.schema([pa.field("n", pa.int64()), pa.field("level", pa.float64()), pa.field("spread", pa.float64())])
     """Values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
     _level_weights: Floats = field(init=False, repr=False, compare=False)

@@ -43,6 +43,8 @@ class Model(Protocol):
         version: raise it when the same events would give other state or other predictions; its parameters and its
             threshold are part of it.
         threshold: score above which a value is best called anomalous.
+        half_at: days from one alarm to the next at which the score is one half: it is `days / (days + half_at)` then.
+            None where a score says nothing of how often it comes.
         state: the columns of one row of `models`, without `key`. None is named `key`, `timestamp`, `value`,
             `deadline`, `role`, `events_learned`, `last_event_time`, `interval`, `label` or `score`: a job keeps its
             own there.
@@ -56,6 +58,9 @@ class Model(Protocol):
 
     @property
     def threshold(self) -> float: ...
+
+    @property
+    def half_at(self) -> float | None: ...
 
     @property
     def state(self) -> pa.Schema: ...

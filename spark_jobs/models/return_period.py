@@ -59,6 +59,7 @@ class ReturnPeriod:
     name = "return_period"
     version = 1
     threshold = 0.5
+    half_at = HALF_AT
     state = pa.schema(
         [
             pa.field("began", pa.int64()),

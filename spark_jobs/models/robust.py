@@ -41,6 +41,7 @@ class Robust:
     name = "robust"
     version = 1
     threshold = SEVEN_DEVIATIONS
+    half_at = None
     state = pa.schema([pa.field("last_values", pa.list_(pa.float64()))])
     """The last values, the newest last."""
 

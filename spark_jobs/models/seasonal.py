@@ -35,6 +35,7 @@ class Seasonal:
     name = "seasonal"
     version = 1
     threshold = SEVEN_DEVIATIONS
+    half_at = None
     state = pa.schema(
         [
             pa.field("n", pa.list_(pa.int64())),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
+from spark_jobs.jobs.anomaly_step import AnomalyStep
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
@@ -186,6 +187,32 @@ def test_the_threshold_is_the_models_own_unless_another_is_given():
     assert latest(play_readings(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
 
 
+def threshold_of(job):
+    assert isinstance(job.step, AnomalyStep)
+    return job.step.threshold
+
+
+@pytest.mark.parametrize("model", ["rarest_view", "return_period"])
+def test_fewer_alarms_a_week_are_a_higher_threshold(model):
+    thresholds = [threshold_of(anomaly_job(model=model, alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
+    assert thresholds == sorted(thresholds)
+    for rate, threshold in zip((3, 2, 1, 0.5, 0.125), thresholds, strict=True):
+        days = threshold / (1 - threshold) * 3.5
+        assert days == pytest.approx(7 / rate)
+
+
+def test_the_default_is_two_alarms_a_week():
+    two_a_week = build_job(ANOMALY_PREDICTIONS, {"alarms_per_week": 2})
+    assert threshold_of(build_job(ANOMALY_PREDICTIONS)) == threshold_of(two_a_week)
+
+
+def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
+    with pytest.raises(KeyfoldError, match="give one of them"):
+        anomaly_job(model="rarest_view", alarms_per_week=1, threshold=0.5)
+    with pytest.raises(KeyfoldError, match="the score of ewma does not count days; give a threshold"):
+        anomaly_job(model="ewma", alarms_per_week=1)
+
+
 def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     ewma = anomaly_job(model="ewma")
     assert ewma.parameters["model"] == "ewma"
@@ -200,6 +227,8 @@ def test_parameters_are_checked_when_they_are_given():
         {"learn": "never"},
         {"min_change": 2},
         {"threshold": -1},
+        {"alarms_per_week": 0},
+        {"alarms_per_week": 7},
         {"forget_after": "0s"},
     ):
         with pytest.raises(KeyfoldError, match=f"job anomaly_predictions: {next(iter(wrong))}"):
