@@ -11,7 +11,12 @@ from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from tests.spark_jobs.keyed.toy_jobs import START, totals, windows
 
-REFRESH = {"mode": "full_refresh"}
+
+def live(lakehouse, job="totals"):
+    """The live generation, which is there."""
+    found = live_generation(lakehouse, job)
+    assert found
+    return found
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ def ran_thrice(without_spark, lakehouse, land, tmp_path):
         land((user, number))
         run_job(without_spark, lakehouse, totals())
         if not number:
-            shutil.copytree(live_generation(lakehouse, "totals").folder, backup)
+            shutil.copytree(live(lakehouse).folder, backup)
     return backup
 
 
@@ -47,18 +52,18 @@ def restore(generation, backup, *parts):
 def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a_refresh_mends_it(
     without_spark, lakehouse, rows, land, ran_thrice, parts, told
 ):
-    restore(live_generation(lakehouse, "totals"), ran_thrice, *parts)
+    restore(live(lakehouse), ran_thrice, *parts)
     land(("eve", 9))
     with pytest.raises(KeyfoldError, match=f"{told}.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), **REFRESH)
+    run_job(without_spark, lakehouse, totals(), mode="full_refresh")
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
 def test_a_whole_generation_that_was_restored_goes_on_from_where_it_stood(
     without_spark, lakehouse, rows, land, ran_thrice
 ):
-    restore(live_generation(lakehouse, "totals"), ran_thrice, "journal", "checkpoint", "tables")
+    restore(live(lakehouse), ran_thrice, "journal", "checkpoint", "tables")
     land(("eve", 9))
     run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
@@ -79,7 +84,7 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(
     land(("eve", 1))
     with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), **REFRESH)
+    run_job(without_spark, lakehouse, totals(), mode="full_refresh")
     assert rows("totals") == [("eve", 1)]
 
 
@@ -94,7 +99,7 @@ def test_a_home_that_was_moved_goes_on(spark, lakehouse, land, tmp_path):
 
 @pytest.mark.parametrize("what", ["state", "commits", "metadata"])
 def test_a_checkpoint_that_lost_a_part_is_refused(without_spark, lakehouse, ran_thrice, what):
-    part = live_generation(lakehouse, "totals").checkpoint / what
+    part = live(lakehouse).checkpoint / what
     shutil.rmtree(part) if part.is_dir() else part.unlink()
     with pytest.raises(KeyfoldError, match=r"is missing although batches were done.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
@@ -105,7 +110,7 @@ def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehou
     run_job(spark, lakehouse, totals())
     land(("ann", 1))
     run_job(spark, lakehouse, totals())
-    checkpoint = live_generation(lakehouse, "totals").checkpoint
+    checkpoint = live(lakehouse).checkpoint
     (checkpoint / "commits" / "1").write_bytes(b"")
     (checkpoint / "offsets" / "2").write_bytes(b"")
     land(("bob", 2))
@@ -114,7 +119,7 @@ def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehou
 
 
 def test_an_empty_file_of_a_batch_long_done_is_refused(without_spark, lakehouse, ran_thrice):
-    (live_generation(lakehouse, "totals").checkpoint / "commits" / "0").write_bytes(b"")
+    (live(lakehouse).checkpoint / "commits" / "0").write_bytes(b"")
     with pytest.raises(KeyfoldError, match=r"commits/0 of its checkpoint is empty.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
 
@@ -122,7 +127,7 @@ def test_an_empty_file_of_a_batch_long_done_is_refused(without_spark, lakehouse,
 def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(without_spark, lakehouse, land, rows):
     land(("ann", 0))
     run_job(without_spark, lakehouse, windows())
-    generation = live_generation(lakehouse, "windows")
+    generation = live(lakehouse, "windows")
     shutil.rmtree(generation.folder / "journal")
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
@@ -138,12 +143,12 @@ def test_a_lost_pointer_is_no_fresh_start(without_spark, lakehouse, rows, ran_th
     run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1)]
     pointer.unlink()
-    assert run_job(without_spark, lakehouse, totals(), **REFRESH).generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, totals(), mode="full_refresh").generation == "generation-0002"
     assert rows("totals") == [("ann", 2), ("bob", 1)]
 
 
 def test_a_damaged_record_is_named(without_spark, lakehouse, ran_thrice):
-    journal = live_generation(lakehouse, "totals").folder / "journal"
+    journal = live(lakehouse).folder / "journal"
     (journal / "000000002.done.json").write_text("{")
     with pytest.raises(KeyfoldError, match=r"000000002.done.json is damaged.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
@@ -157,4 +162,4 @@ def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark,
     record.write_text(json.dumps(old))
     with pytest.raises(KeyfoldError, match=r"an earlier form of Keyfold.*keyfold run windows --full-refresh"):
         run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), **REFRESH).generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, windows(), mode="full_refresh").generation == "generation-0002"

@@ -26,7 +26,9 @@ FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 def as_unbroken(rows, lakehouse):
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
     assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1), ("eve", 1)]
-    done = live_generation(lakehouse, "totals").journal.last_done()
+    generation = live_generation(lakehouse, "totals")
+    done = generation and generation.journal.last_done()
+    assert done
     assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0})
 
 
@@ -81,11 +83,10 @@ def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the
 
     land(("ann", 0), ("bob", 60))
     run_job(without_spark, lakehouse, windows())
-    refresh = {"mode": "full_refresh"}
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), **refresh))
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), mode="full_refresh"))
     is_live = point == "generation: live"
     assert rows("windows") == [("ann", START, 2 if is_live else 1)]
-    run_job(without_spark, lakehouse, windows(step=doubled), **refresh)
+    run_job(without_spark, lakehouse, windows(step=doubled), mode="full_refresh")
     assert rows("windows") == [("ann", START, 2)]
     # The live one, its forerunner, and no half-made one.
     names = sorted(folder.name for folder in lakehouse.job("windows").glob("generation-*"))

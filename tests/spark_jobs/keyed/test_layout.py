@@ -1,7 +1,7 @@
 """No layout of files, no batch size, no order of arrival within a run and no crash shows in a table: against plain Python."""
 
 from collections import Counter, defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,7 +27,8 @@ CRASHES = st.sampled_from(
 
 def answer(runs):
     """What the job must make of runs of events: late is who comes behind the watermark of the run's start, to no state."""
-    watermark, newest = None, None
+    watermark: datetime | None = None
+    newest: datetime | None = None
     open_, closed, late = defaultdict(Counter), Counter(), Counter()
     for events in runs:
         standing = {user for user, kept in open_.items() if kept}
@@ -38,6 +39,7 @@ def answer(runs):
             else:
                 open_[user][at.replace(minute=at.minute // 10 * 10)] += 1
             newest = at if newest is None else max(newest, at)
+        assert newest
         watermark = newest - DELAY if watermark is None else max(watermark, newest - DELAY)
         for user, kept in open_.items():
             for window in [window for window in kept if window + LENGTH <= watermark]:
@@ -81,6 +83,7 @@ def test_any_layout_any_batch_size_any_crash_gives_the_tables_that_plain_python_
         assert tables(lakehouse) == expected[:2]
         (generation,) = lakehouse.job("windows").glob("generation-*")
         done = runner.Generation(generation, {}).journal.last_done()
+        assert done
         assert done.open_events == sum(sum(kept.values()) for kept in expected[2].values())
         assert done.total_events == sum(len(file) for files, _ in runs for file in files)
 

@@ -24,6 +24,8 @@ def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_f
     files = [file(number, *span) for number, span in enumerate(spans)]
     slices = cut(files, size, late, since, until)
     for one in files:
+        assert one.first is not None
+        assert one.last is not None
         for moment in (one.first, (one.first + one.last) // 2, one.last):
             holding = [
                 number
@@ -37,6 +39,8 @@ def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_f
                 assert holding == [0]
     for part in slices:
         for chosen, whole in part.files:
+            assert chosen.first is not None
+            assert chosen.last is not None
             inside = (part.since is None or chosen.first >= part.since) and (
                 part.until is None or chosen.last < part.until
             )

@@ -7,6 +7,7 @@ again, keeps the state of every batch apart, and marks a batch as finished last.
 import pickle
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from spark_jobs.keyed.read import LANES, read_slices
 from spark_jobs.keyed.write import write_tables
 from spark_jobs.lakehouse import fail_points
 
-SPARK = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
+SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
 """As much of a session as a run asks for outside of the query."""
 
 TASKS = 2
@@ -38,7 +39,8 @@ class LocalBatches(Batches):
         try:
             while True:
                 (checkpoint / "offsets" / str(batch)).write_text("v1")
-                self._on_trigger(SimpleNamespace(collect=lambda number=batch: self._work_in_place(number)), batch)
+                rows: Any = SimpleNamespace(collect=lambda number=batch: self._work_in_place(number))
+                self._on_trigger(rows, batch)
                 (checkpoint / "commits" / str(batch)).write_text("v1")
                 batch += 1
         except _NoneLeft:
@@ -59,7 +61,7 @@ class LocalBatches(Batches):
         before = checkpoint / "state" / str(batch - 1)
         state = pickle.loads(before.read_bytes()) if before.exists() else {}  # noqa: S301 - this class wrote it
         processor = KeyGroupProcessor(job, self._generation.answers)
-        handle = _Handle(state)
+        handle: Any = _Handle(state)
         processor.init(handle)
         emitted = defaultdict(list)
         for group in sorted(blobs):
