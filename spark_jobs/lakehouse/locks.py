@@ -1,11 +1,15 @@
 """One run at a time: a folder's lock, which a killed process gives up with its life."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
+
+_CHANCES = 3
+_PAUSE_SECONDS = 0.02
 
 
 @contextmanager
@@ -17,15 +21,20 @@ def exclusive(folder: Path, what: str) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w", encoding="utf-8") as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            raise KeyfoldError(f"{what} is already running on {folder}; wait for that run or stop it") from None
+        for chance in range(_CHANCES):
+            try:
+                flock(file, LOCK_EX | LOCK_NB)
+                break
+            except BlockingIOError:
+                if chance == _CHANCES - 1:
+                    raise KeyfoldError(f"{what} is already running on {folder}; wait for that run or stop it") from None
+                # Perhaps nobody runs, and somebody only looks whether one does (`is_held`): that takes no time.
+                time.sleep(_PAUSE_SECONDS)
         yield
 
 
 def is_held(folder: Path) -> bool:
-    """Whether some run holds a folder's lock now; whoever asks for it in that very moment may be told that one does."""
+    """Whether some run holds a folder's lock now."""
     try:
         with open(folder / ".lock", "rb") as file:
             flock(file, LOCK_SH | LOCK_NB)
