@@ -48,6 +48,8 @@ bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
 	.venv/bin/python -m benchmarks.jobs
 	.venv/bin/python -m benchmarks.jobs.on_spark
+	.venv/bin/python -m benchmarks.ingest
+	.venv/bin/python -m benchmarks.small_runs --runs 200
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
