@@ -127,17 +127,21 @@ def test_a_process_that_is_killed_at_a_point_is_made_good_by_the_next(without_sp
 
 
 def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
-    without_spark, lakehouse, land, rows, cut_power, minutes
+    without_spark, lakehouse, land, rows, cut_power, tmp_path
 ):
-    asked = []
+    log = tmp_path / "asked"
+    log.touch()
+
+    def asked():
+        return log.read_text().split()
 
     def ask(state, events, clock):
         """Says of each user what the world outside said, which is something else each time it is asked."""
         users = sorted(set(events["user"].to_list()))
         for user in users:
             if clock.answers.get(user) is None:
-                asked.append(user)
-                clock.answers.keep(user, str(len(asked)))
+                log.write_text(f"{log.read_text()} {user}")
+                clock.answers.keep(user, str(len(asked())))
         told = pl.DataFrame(
             {"user": users, "clicks": [int(clock.answers.get(user) or 0) for user in users]},
             schema={"user": pl.String, "clicks": pl.Int64},
@@ -149,11 +153,12 @@ def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
     for point in ("work: after", "done: after", "commit: one table"):
         assert cut_power(point, lambda: run_job(without_spark, lakehouse, job))
     run_job(without_spark, lakehouse, job)
-    assert rows("totals") == rows("changes") == sorted((user, asked.index(user) + 1) for user in ("ann", "bob", "eve"))
-    assert len(asked) == 3
+    told = sorted((user, asked().index(user) + 1) for user in ("ann", "bob", "eve"))
+    assert rows("totals") == rows("changes") == told
+    assert len(asked()) == 3
     land(("ann", 3))
     run_job(without_spark, lakehouse, job)
-    assert len(asked) == 4
+    assert len(asked()) == 4
 
 
 # a full disk
