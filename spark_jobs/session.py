@@ -229,13 +229,21 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
     """Every setting of the session that the settings describe."""
-    conf = (_LOCAL_DEFAULTS if settings.is_local else {}) | _DEFAULTS | settings.conf | _FIXED
+    local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
+    conf = _DEFAULTS | (local if settings.is_local else {}) | settings.conf | _FIXED
     excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
     return conf | {
         "spark.master": settings.master,
         "spark.jars.packages": ",".join(settings.all_packages),
         "spark.jars.excludes": ",".join(excluded),
     }
+
+
+def _local_cores(master: str) -> int:
+    """As many tasks as run at a time, two at least: each partition of state costs its own commit, and a wave its wait."""
+    found = re.match(r"local\[(\d+)", master)
+    cores = int(found[1]) if found else (os.cpu_count() or 1) if "*" in master else 1
+    return max(2, cores)
 
 
 def _zipped_package() -> str:
