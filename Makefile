@@ -26,10 +26,10 @@ setup:
 	@scripts/setup
 
 demo: setup
-	.venv/bin/python -m dagster_project.demo $(if $(FROM),--from "$(FROM)")
+	.venv/bin/python -m dagster_project.demo.run $(if $(FROM),--from "$(FROM)")
 
 faults: setup
-	.venv/bin/python -m dagster_project.demo_faults
+	.venv/bin/python -m dagster_project.demo.faults
 
 ui: setup
 	@scripts/ui

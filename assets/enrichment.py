@@ -2,7 +2,7 @@
 
 from assets.keyed_asset import TableDoc, conservation_check, keyed_assets
 from assets.stream_columns import STREAM_COLUMNS
-from spark_jobs.jobs.batched_enrichment import BATCHED_ENRICHMENT
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "enrichment"

@@ -2,7 +2,7 @@
 
 from assets.keyed_asset import TableDoc, conservation_check, keyed_assets
 from assets.streams import stream_assets, stream_check
-from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 
 GROUP = "fleet"

@@ -14,10 +14,10 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import watermark
+from spark_jobs.keyed.statistics import RUN_STATISTICS, collect_statistics
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.monitoring import RUN_STATISTICS, collect_statistics
+from spark_jobs.lakehouse.reading import count_rows
 from spark_jobs.streams import Stream
-from spark_jobs.tables import count_rows
 
 GROUP = "monitoring"
 

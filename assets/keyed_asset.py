@@ -17,8 +17,8 @@ from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.records import Counts
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
+from spark_jobs.keyed.written_rows import last_batch
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.written_rows import last_batch
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -76,7 +76,7 @@ def keyed_assets(
     ) -> Iterator[dg.MaterializeResult]:
         def tell(progress: Progress, counts: Counts) -> None:
             rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
-            context.log.info(f"{progress.told()}: {counts.events:,} events; rows: {rows}")
+            context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
 
         config = config_type(**context.op_execution_context.op_config)
         moment, replay = config.moment(), config.replay()

@@ -14,7 +14,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.runner import Mode, Replay
-from spark_jobs.moments import parse_moment
+from spark_jobs.times import parse_time
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 
@@ -47,7 +47,7 @@ class KeyedRunConfig(dg.Config):
         Raises:
             KeyfoldError: it is no ISO 8601 time.
         """
-        return parse_moment("advance_to", self.advance_to)
+        return parse_time("advance_to", self.advance_to)
 
     def replay(self) -> Replay | None:
         """What to replay, None in other modes.
@@ -61,7 +61,7 @@ class KeyedRunConfig(dg.Config):
             return None
         if self.branch is None:
             raise KeyfoldError("mode replay needs a branch to write to: give it a name in `branch`")
-        return Replay(self.branch, parse_moment("since", self.since), parse_moment("until", self.until))
+        return Replay(self.branch, parse_time("since", self.since), parse_time("until", self.until))
 
     def given(self) -> Mapping[str, Any]:
         """The job's own parameters that this run was given, as `build_job` takes them."""

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from spark_jobs.tables import count_rows, read_batches, readable
+from spark_jobs.lakehouse.reading import count_rows, read_batches, readable
 
 PREVIEW_ROWS = 10
 _PREVIEW_WIDTH = 60
@@ -59,7 +59,7 @@ SINCE_BATCH = "keyfold/since_batch"
 
 
 @dataclass(frozen=True)
-class MadeBatches:
+class WrittenBatches:
     """Batches that a materialization tells of: its own run's, and those that nobody has told of.
 
     The others are of runs that broke off and of the command line's; checks must see their rows too.
@@ -94,13 +94,13 @@ def batch_metadata(
     }
 
 
-def made_batches(made: dg.AssetMaterialization | None) -> MadeBatches | None:
+def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | None:
     """The batches that a materialization tells of, None for a generation's first: it tells of the whole table."""
     told = made.metadata if made is not None else {}
     if not {GENERATION, BATCH, SINCE_BATCH} <= told.keys():
         return None
     generation, since, until = (str(told[name].value) for name in (GENERATION, SINCE_BATCH, BATCH))
-    return MadeBatches(generation, int(since), int(until))
+    return WrittenBatches(generation, int(since), int(until))
 
 
 def table_metadata(path: Path) -> dict[str, dg.MetadataValue]:

@@ -3,7 +3,7 @@
 from assets.keyed_asset import TableDoc, conservation_check, keyed_assets
 from assets.plots.anomalies import plot_anomalies
 from assets.streams import stream_assets, stream_check
-from spark_jobs.jobs.anomaly_predictions import ANOMALY_PREDICTIONS
+from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.streams import METRICS
 
 GROUP = "metrics"

@@ -5,7 +5,7 @@ from assets.plots.rides import plot_rides
 from assets.stream_columns import STREAM_COLUMNS
 from assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 
 GROUP = "rides"

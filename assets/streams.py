@@ -15,8 +15,8 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import count_rows
 from spark_jobs.streams import Stream
-from spark_jobs.tables import count_rows
 
 _QUARANTINE_COLUMNS = {
     "raw": "The line as it stood in the file; NULL where the whole file was rejected",
@@ -122,9 +122,9 @@ def stream_assets(
             landing,
             settle=settle,
             reread_changed=config.reread_changed,
-            on_batch=lambda progress: context.log.info(progress.told()),
+            on_batch=lambda progress: context.log.info(progress.describe()),
         )
-        told = summary.told()
+        told = summary.describe()
         for line in told:
             context.log.warning(line)
         yield dg.MaterializeResult(

@@ -25,9 +25,9 @@ from benchmarks.generated_series import labelled_corpus
 from benchmarks.nab import DATA
 from benchmarks.nab_corpus import LabelledSeries, read_corpus
 from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result, normalise, result_at
-from spark_jobs.models import daily_bands, episodes, largest, rarest_view, views
-from spark_jobs.models.rarest_view import RarestView
-from spark_jobs.models.views import VIEWS
+from spark_jobs.jobs.anomaly_predictions.models import daily_bands, episodes, largest, rarest_view, views
+from spark_jobs.jobs.anomaly_predictions.models.rarest_view import RarestView
+from spark_jobs.jobs.anomaly_predictions.models.views import VIEWS
 
 DAY, HOUR = largest.MICROSECONDS_A_DAY, episodes.HOUR
 ABOVE = float(np.nextafter(RarestView.threshold, 1.0))

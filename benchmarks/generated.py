@@ -20,7 +20,7 @@ from benchmarks.generated_series import labelled_corpus, unlabelled
 from benchmarks.nab import DEFAULT_MODEL, as_shipped, score_corpus
 from benchmarks.nab_corpus import LabelledSeries
 from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
-from spark_jobs.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 
 CALM_WEEKS, FIRST_WEEKS = 10, 2
 

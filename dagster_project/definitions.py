@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import enrichment, health
-from dagster_project.automation import JOBS, ROOMS, SCHEDULES, SENSORS, automated
+from dagster_project.automation.definitions import JOBS, ROOMS, SCHEDULES, SENSORS, automated
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
 

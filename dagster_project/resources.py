@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.warm.client import Attached, attach
+from spark_jobs.session.warm.client import Attached, attach
 
 ENVIRONMENTS: dict[str, SparkSettings] = {
     "local": SparkSettings(),

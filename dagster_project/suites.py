@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from assets.metadata import last_materialization, made_batches, table_key
-from dagster_project.checks import Read, Scope, gx_checks
-from dagster_project.data_docs import DataDocs
+from assets.metadata import last_materialization, table_key, written_batches
+from dagster_project.quality.checks import Read, Scope, gx_checks
+from dagster_project.quality.data_docs import DataDocs
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import OutputTable
+from spark_jobs.keyed.written_rows import files_written
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.written_rows import files_written
 
 _CHECKED_ELSEWHERE = {"long_rides"}
 """Its rows are rows of `ride_summaries`."""
@@ -47,7 +47,7 @@ def read_table(job: str, table: OutputTable) -> Read:
         whole = spark.read.format("delta").load(str(path))
         if scope is Scope.FULL:
             return whole
-        made = made_batches(last_materialization(context.instance, table_key(name)))
+        made = written_batches(last_materialization(context.instance, table_key(name)))
         if made is None:
             return None
         files = files_written(lakehouse, job, name, made.generation, made.since, made.until)

@@ -14,7 +14,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.session import SHIPPED_WITH_SPARK, SparkSettings, build_session
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.session.settings import SHIPPED_WITH_SPARK
 
 RESOLVE = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:resolve"
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_jobs.session import DELTA_PACKAGE, SHIPPED_WITH_SPARK
+from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -32,7 +32,7 @@ TOOLS = ("bash", "cat", "chmod", "cksum", "cp", "dirname", "env", "head", "id", 
 @pytest.fixture
 def machine(tmp_path) -> Path:
     """A folder with what the set-up reads, and a `bin` that holds no more than the tools it needs."""
-    for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session.py"):
+    for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session/settings.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, tmp_path / name)
@@ -55,7 +55,7 @@ def test_a_fresh_machine_gets_everything_and_the_second_run_does_nothing(machine
     assert (machine / "calls").read_text().splitlines() == calls
 
 
-@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "spark_jobs/session.py"])
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "spark_jobs/session/settings.py"])
 def test_a_change_of_what_it_depends_on_runs_it_again_in_the_same_venv(machine, changed):
     set_up(machine)
     (machine / "calls").unlink()
@@ -117,8 +117,8 @@ def test_no_file_of_the_set_up_names_a_registry(name):
 
 def test_make_passes_the_folder_on_to_the_demo():
     told = [make("-n", "demo"), make("-n", "demo", "FROM=some where")]
-    assert told[0].endswith("python -m dagster_project.demo")
-    assert told[1].endswith('python -m dagster_project.demo --from "some where"')
+    assert told[0].endswith("python -m dagster_project.demo.run")
+    assert told[1].endswith('python -m dagster_project.demo.run --from "some where"')
 
 
 def set_up(machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 
 from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.anomaly_predictions.models import find_model
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.models import find_model
 
 _EMITTED = 20_000
 _VALUES = 3_000

@@ -13,7 +13,7 @@ import polars as pl
 
 from benchmarks.jobs.measure import seconds_of
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.ride_summaries import RIDE_POINT, RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries.job import RIDE_POINT, RIDE_SUMMARIES
 from spark_jobs.keyed.codec import decode, encode, polars_schema
 from spark_jobs.keyed.harness import TestHarness
 

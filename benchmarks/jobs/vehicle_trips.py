@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from benchmarks.jobs.measure import compare
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.streams import TELEMETRY
 

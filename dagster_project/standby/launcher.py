@@ -22,7 +22,7 @@ from dagster._serdes import ConfigurableClassData
 
 from dagster_project.standby.lock import holder, wait_for_holder
 from dagster_project.standby.process import READY
-from spark_jobs.code_state import code_state
+from spark_jobs.session.code_state import code_state
 
 _PATIENCE = 5
 """Seconds in which a process that was given a run takes its lock."""

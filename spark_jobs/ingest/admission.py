@@ -14,7 +14,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.ingest.records import AdmittedFile
 from spark_jobs.ingest.sources.files import LandedFile, Listing, fingerprint, list_files
-from spark_jobs.microseconds import micros
+from spark_jobs.times import micros
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Admission:
     touched: Mapping[str, AdmittedFile] = field(default_factory=dict)
 
 
-def admit(
+def select_files(
     landing: Path, known: Mapping[str, KnownFile], *, settle: timedelta, done_marker: bool, reread_changed: bool
 ) -> Admission:
     """List a landing folder, and part its files.

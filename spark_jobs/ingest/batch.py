@@ -20,8 +20,8 @@ from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, wr
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.microseconds import micros
 from spark_jobs.streams import Stream
+from spark_jobs.times import micros
 
 _LANE_BYTES = 8 << 20
 """A lane of less is not worth a data file of its own."""

@@ -5,8 +5,8 @@ import polars as pl
 import polars_hash as ph
 
 from spark_jobs.ingest.duplicates import Ids
-from spark_jobs.microseconds import to_micros
 from spark_jobs.streams import Stream
+from spark_jobs.times import to_micros
 
 ENCODING = "xxhash64+wyhash 1"
 """Names how ids become fingerprints; an index that was made another way is made anew."""

@@ -21,8 +21,8 @@ from spark_jobs.ingest.records import AdmittedFile, IngestCounts
 from spark_jobs.ingest.segments import Segment, copies_of_history, write_segment
 from spark_jobs.ingest.sources.files import fingerprint, refusal
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
-from spark_jobs.microseconds import micros
 from spark_jobs.streams import Stream
+from spark_jobs.times import micros
 
 ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20

@@ -58,7 +58,7 @@ class IngestPlan(Plan):
     source: str
     files: tuple[AdmittedFile, ...]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What the batch reads, in a line for people."""
         count = len(self.files)
         size = sum(file.size for file in self.files) / 1e6
@@ -80,7 +80,7 @@ class IngestDone(Done):
     segments: tuple[Segment, ...] = ()
     deferred: tuple[str, ...] = ()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What came of the batch, in a line for people."""
         counts = self.counts
         left = f"; {len(self.deferred):,} files changed while they were read and wait" if self.deferred else ""

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest.admission import Admission, admit
+from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.batch import work
 from spark_jobs.ingest.birth import fit_events, open_ingest
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
@@ -61,7 +61,7 @@ class IngestSummary:
     seconds: float
     warnings: tuple[str, ...] = ()
 
-    def told(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What somebody should know, a line each."""
         remedy = (
             "it was read again"
@@ -120,7 +120,7 @@ def ingest(
             run = _Run(spark, lakehouse, stream, on_batch)
             run.do(run.journal.pending())
             source = source_name(lakehouse, landing)
-            admission = admit(
+            admission = select_files(
                 landing,
                 run.known.of(source),
                 settle=settle,

@@ -27,8 +27,8 @@ from spark_jobs.jobs.parameters import Duration, JobParameters, Names
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.microseconds import micros, to_micros, to_times
 from spark_jobs.streams import TIMESTAMP, WEATHER
+from spark_jobs.times import micros, to_micros, to_times
 
 STATION_SESSION = pa.schema(
     [

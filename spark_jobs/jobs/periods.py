@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from spark_jobs.microseconds import micros
+from spark_jobs.times import micros
 
 
 def period_start(time: pl.Expr, length: timedelta) -> pl.Expr:

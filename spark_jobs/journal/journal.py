@@ -148,8 +148,8 @@ class Journal(Generic[P, D]):
             plan.planned_at.isoformat() if plan else "",
             done.finished_at.isoformat() if done else None,
             round(done.seconds, 3) if done else None,
-            plan.told() if plan else "",
-            done.told() if done else "planned, not done",
+            plan.describe() if plan else "",
+            done.describe() if done else "planned, not done",
         )
 
     def _history_lines(self) -> list[str]:

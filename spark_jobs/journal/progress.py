@@ -27,7 +27,7 @@ class Progress:
         """How much of it is done, 0 to 1."""
         return self.done / self.total if self.total else 1.0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In a line for people."""
         left = "" if self.seconds_left is None else f", about {self.seconds_left:,.0f} s left"
         return f"batch {self.batch} of {self.batches}, {self.share:.0%} of {self.total:,} {self.unit}{left}"

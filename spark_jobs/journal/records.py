@@ -28,7 +28,7 @@ class Plan(Record):
     batches: int
     planned_at: datetime
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What the batch reads, in a line for people."""
         return ""
 
@@ -52,6 +52,6 @@ class Done(Record):
     tables: dict[str, tuple[WrittenFile, ...]]
     last_written: dict[str, int]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What came of the batch, in a line for people."""
         return ", ".join(f"{sum(file.rows for file in files):,} rows of {name}" for name, files in self.tables.items())

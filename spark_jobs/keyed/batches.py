@@ -19,11 +19,11 @@ from spark_jobs.keyed.operator import NEVER, StepError
 from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
 from spark_jobs.keyed.read import BLOBS, LANES, read_slices
 from spark_jobs.keyed.records import Counts, KeyedDone, KeyedPlan
-from spark_jobs.keyed.write import WORKED, Worked, put_together, write_tables
+from spark_jobs.keyed.write import WORKED, BatchResult, put_together, write_tables
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.microseconds import moment
+from spark_jobs.times import from_micros
 
 _POLL_SECONDS = 1
 _ARRIVALS_KEPT = 20
@@ -134,7 +134,9 @@ class Batches:
         self._on_batch(Progress(number, plan.batches, ready, plan.rows_of_run, "rows", left), done.counts)
 
 
-def make_done(job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: Worked, seconds: float) -> KeyedDone:
+def make_done(
+    job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, seconds: float
+) -> KeyedDone:
     """The done record of a batch, from what its tasks told and from the record before it."""
     totals = before.totals if before else Counts()
     tables: dict[str, tuple[WrittenFile, ...]] = {
@@ -164,8 +166,8 @@ def make_done(job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: 
         total_events=totals.events,
         total_rows=totals.rows,
         open_events=totals.open_events,
-        next_deadline=None if worked.told.deadline == NEVER else moment(worked.told.deadline),
-        next_stale_at=None if worked.told.stale_at == NEVER else moment(worked.told.stale_at),
+        next_deadline=None if worked.told.deadline == NEVER else from_micros(worked.told.deadline),
+        next_stale_at=None if worked.told.stale_at == NEVER else from_micros(worked.told.stale_at),
     )
 
 

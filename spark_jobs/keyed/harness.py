@@ -9,7 +9,7 @@ from spark_jobs.keyed.answers import Answers, AnswersInMemory
 from spark_jobs.keyed.codec import conform, empty
 from spark_jobs.keyed.contract import Clock, KeyedJob
 from spark_jobs.keyed.step_call import Called, call_step
-from spark_jobs.microseconds import EPOCH
+from spark_jobs.times import EPOCH
 
 
 class TestHarness:

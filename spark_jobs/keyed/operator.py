@@ -18,10 +18,10 @@ from spark_jobs.keyed.codec import decode, empty, encode
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from spark_jobs.keyed.read import CLOCK, BatchClock
 from spark_jobs.keyed.step_call import Called, call_step, no_state
-from spark_jobs.microseconds import moment
+from spark_jobs.times import from_micros
 
-TOLD = "#told"
-"""Pseudo table of the emitted rows that tell what became of a key group; see `GroupTold`."""
+REPORT = "#told"
+"""Pseudo table of the emitted rows that tell what became of a key group; see `GroupReport`."""
 
 NEVER = 2**63 - 1
 """The timer of what has none."""
@@ -35,7 +35,7 @@ class StepError(Exception):
     MARK = "keyfold step failed: "
 
 
-class GroupTold(NamedTuple):
+class GroupReport(NamedTuple):
     """What a key group tells of a batch: events that came, change of open events, earliest timers."""
 
     events: int
@@ -45,15 +45,15 @@ class GroupTold(NamedTuple):
 
     def pack(self) -> bytes:
         """As bytes."""
-        return _TOLD.pack(*self)
+        return _REPORT.pack(*self)
 
     @classmethod
-    def unpack(cls, payload: bytes) -> "GroupTold":
+    def unpack(cls, payload: bytes) -> "GroupReport":
         """From `pack`."""
-        return cls(*_TOLD.unpack(payload))
+        return cls(*_REPORT.unpack(payload))
 
-    def __add__(self, other: "GroupTold") -> "GroupTold":  # type: ignore[override]
-        return GroupTold(
+    def __add__(self, other: "GroupReport") -> "GroupReport":  # type: ignore[override]
+        return GroupReport(
             self.events + other.events,
             self.open_change + other.open_change,
             min(self.deadline, other.deadline),
@@ -61,7 +61,7 @@ class GroupTold(NamedTuple):
         )
 
 
-_TOLD = struct.Struct("<qqqq")
+_REPORT = struct.Struct("<qqqq")
 
 
 class KeyGroupOperator:
@@ -99,7 +99,7 @@ class KeyGroupOperator:
         _, deadline, stale_at, open_before = kept or (0, NEVER, NEVER, 0)
         is_due = deadline <= clock.watermark or stale_at <= clock.processing_time
         if not payloads and not is_due:
-            yield Row(table=TOLD, payload=GroupTold(0, 0, deadline, stale_at).pack())
+            yield Row(table=REPORT, payload=GroupReport(0, 0, deadline, stale_at).pack())
             return
         stored = self._state.get() if kept else None
         state = decode(stored[0]) if stored else no_state(job)
@@ -110,7 +110,7 @@ class KeyGroupOperator:
         open_now = count(called.state, job.state_events)
         timers = self._earliest(called.state)
         came = count(events, job.event_count)
-        yield Row(table=TOLD, payload=GroupTold(came, open_now - open_before, *timers).pack())
+        yield Row(table=REPORT, payload=GroupReport(came, open_now - open_before, *timers).pack())
         if called.state.height:
             blob = encode(called.state)
             if len(blob) > _MOST_STATE:
@@ -136,7 +136,7 @@ class KeyGroupOperator:
             ) from error
 
     def _clock(self, clock: BatchClock) -> Clock:
-        late_watermark, watermark, processing_time = map(moment, clock[1:])
+        late_watermark, watermark, processing_time = map(from_micros, clock[1:])
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
         return Clock(late_watermark, watermark, processing_time, answers)
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import BEGINNING, Reading, Silence, go_on, silent_event_time, too_short
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Standing, TableInput
+from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
 from spark_jobs.keyed.slices import Slice, cut, cuts_through
 from spark_jobs.lakehouse.changes import Changes, LogGoneError, RowsChangedError, changes_since, snapshot
-from spark_jobs.microseconds import EPOCH, micros
+from spark_jobs.times import EPOCH, micros
 
 _MILLISECOND = timedelta(milliseconds=1)
 _SCATTERED = 3.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunBounds:
     """What a run is asked for.
 
     Attributes:
@@ -43,12 +43,12 @@ class PlannedRun:
     """
 
     plans: tuple[KeyedPlan, ...]
-    standing: Standing
+    standing: ClockRecord
     warnings: tuple[str, ...] = ()
 
 
 def plan_run(
-    job: KeyedJob, table: Path, done: KeyedDone | None, standing: Standing | None, now: Reading, wanted: Wanted
+    job: KeyedJob, table: Path, done: KeyedDone | None, standing: ClockRecord | None, now: Reading, wanted: RunBounds
 ) -> PlannedRun:
     """Plan a run that begins where the last batch, and the time since, have ended.
 
@@ -87,7 +87,7 @@ def plan_run(
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
     )
     plans = _plans(done, changes, slices, clocks, reading, name, wanted) if come or is_due else ()
-    reached = Standing(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
+    reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
 
@@ -108,7 +108,7 @@ def _changes(job: KeyedJob, table: Path, position: int | None) -> Changes:
 
 
 @dataclass(frozen=True)
-class _Moment:
+class _Instant:
     """The clock of a batch, and what is known of the stream by then."""
 
     clock: PlannedClock
@@ -124,7 +124,7 @@ class _Time:
     """
 
     def __init__(
-        self, job: KeyedJob, done: KeyedDone | None, standing: Standing | None, processing_time: datetime
+        self, job: KeyedJob, done: KeyedDone | None, standing: ClockRecord | None, processing_time: datetime
     ) -> None:
         self._job, self._processing_time = job, processing_time
         self._newest = done.newest if done else None
@@ -132,13 +132,13 @@ class _Time:
         reached = [one.watermark for one in (done, standing) if one is not None]
         self.watermark = max(reached, default=BEGINNING)
 
-    def through(self, slices: list[Slice], wanted: Wanted) -> list[_Moment]:
+    def through(self, slices: list[Slice], wanted: RunBounds) -> list[_Instant]:
         """The clocks of a run that reads these slices.
 
         Up to the last slice the watermark stays behind whatever is still to come, by the job's delay; the run's end is
         the newest event's, whatever the slices were.
         """
-        found: list[_Moment] = []
+        found: list[_Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
@@ -155,7 +155,7 @@ class _Time:
             watermark, by = wanted.advance_to, "advance_to"
         return [*found, self._at(late_watermark, watermark, newest, by)]
 
-    def tick(self, wanted: Wanted) -> list[_Moment]:
+    def tick(self, wanted: RunBounds) -> list[_Instant]:
         """The clock of a run that nothing came for."""
         watermark, by = self.watermark, ""
         silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
@@ -169,28 +169,28 @@ class _Time:
         clock = PlannedClock(
             late_watermark=self.watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
         )
-        return [_Moment(clock, self._newest, self._arrived_at)]
+        return [_Instant(clock, self._newest, self._arrived_at)]
 
     def _behind(self, event_time: datetime) -> datetime:
         """The watermark that an event time leads to."""
         delay = self._job.watermark_delay
         return event_time - delay if event_time - BEGINNING > delay else BEGINNING
 
-    def _at(self, late_watermark: datetime, watermark: datetime, newest: datetime, by: str = "") -> _Moment:
+    def _at(self, late_watermark: datetime, watermark: datetime, newest: datetime, by: str = "") -> _Instant:
         clock = PlannedClock(
             late_watermark=late_watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
         )
-        return _Moment(clock, newest, self._processing_time)
+        return _Instant(clock, newest, self._processing_time)
 
 
 def _plans(
     done: KeyedDone | None,
     changes: Changes,
     slices: tuple[Slice, ...],
-    clocks: list[_Moment],
+    clocks: list[_Instant],
     reading: Reading,
     table: str,
-    wanted: Wanted,
+    wanted: RunBounds,
 ) -> tuple[KeyedPlan, ...]:
     first = done.batch + 1 if done else 0
     total = sum(one.rows for one in slices)
@@ -234,7 +234,7 @@ def _moment(milliseconds: int | None) -> datetime:
     return EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _span(wanted: Wanted) -> tuple[int | None, int | None]:
+def _span(wanted: RunBounds) -> tuple[int | None, int | None]:
     """What is read, in whole milliseconds: widened to them, since rows are looked at one by one at the ends."""
     since = None if wanted.since is None else micros(wanted.since.astimezone(UTC)) // 1000
     until = None if wanted.until is None else -(-micros(wanted.until.astimezone(UTC)) // 1000)

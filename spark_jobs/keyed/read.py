@@ -22,7 +22,7 @@ from spark_jobs.keyed.codec import conform, encode, polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
 from spark_jobs.keyed.records import KeyedPlan
-from spark_jobs.microseconds import micros
+from spark_jobs.times import micros
 
 LANES = 64
 """Into how many shares a batch's reading is split; Spark's tasks take several each. Fixed: the source counts in it."""

@@ -99,7 +99,7 @@ class KeyedPlan(Plan):
     rows: int = 0
     rows_of_run: int = 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What the batch reads, in a line for people."""
         files = sum(len(one.files) for one in self.inputs)
         names = ", ".join(f"{one.table} to version {one.version}" for one in self.inputs)
@@ -146,13 +146,13 @@ class KeyedDone(Done):
         """Of the generation up to this batch."""
         return Counts(self.total_events, self.total_rows, self.open_events)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What came of the batch, in a line for people."""
         rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items() if count) or "no rows"
         return f"{self.events:,} events: {rows}; {self.open_events:,} open"
 
 
-class Standing(Record):
+class ClockRecord(Record):
     """How far time has gone since the last batch, through runs in which nothing came and nothing was due.
 
     Such a run makes no batch; it moves the clock alone.

@@ -25,8 +25,8 @@ from spark_jobs.keyed.generations import (
     new_branch,
     new_generation,
 )
-from spark_jobs.keyed.planning import PlannedRun, Wanted, plan_run
-from spark_jobs.keyed.records import Counts, KeyedPlan, Standing
+from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
+from spark_jobs.keyed.records import ClockRecord, Counts, KeyedPlan
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.files import write_durably
 from spark_jobs.lakehouse.tables import table_id
@@ -123,7 +123,7 @@ def run_job(
         raise KeyfoldError(f"job {job.name}: a replay needs a branch (and may have since and until), other modes none")
     options = options or RunOptions()
     span = (replay.since, replay.until) if replay else (None, None)
-    wanted = Wanted(options.max_bytes_per_batch, *span, None if advance_to is None else advance_to.astimezone(UTC))
+    wanted = RunBounds(options.max_bytes_per_batch, *span, None if advance_to is None else advance_to.astimezone(UTC))
     with _opened(spark, lakehouse, job, mode, replay, options) as run:
         run.to_the_end(wanted)
         if mode == "full_refresh":
@@ -143,7 +143,7 @@ def run_continuously(
     """Process events as they come, looking for some every interval, until stopped or interrupted; time goes on too."""
     options = options or RunOptions()
     with _opened(spark, lakehouse, job, "incremental", None, options) as run:
-        run.until(stop or threading.Event(), interval, Wanted(options.max_bytes_per_batch))
+        run.until(stop or threading.Event(), interval, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 
 
@@ -213,7 +213,7 @@ class _Run:
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
 
-    def to_the_end(self, wanted: Wanted) -> None:
+    def to_the_end(self, wanted: RunBounds) -> None:
         """Work on what an earlier run left, then on what is new, and let time go on."""
         planned: PlannedRun | None = None
 
@@ -229,7 +229,7 @@ class _Run:
         assert planned is not None  # noqa: S101 - the query ends only when it has asked for the next plan
         self._stand(planned.standing)
 
-    def until(self, stop: threading.Event, interval: timedelta, wanted: Wanted) -> None:
+    def until(self, stop: threading.Event, interval: timedelta, wanted: RunBounds) -> None:
         """Work on what is new as it comes, until told to stop."""
 
         def next_plan() -> KeyedPlan | None:
@@ -270,7 +270,7 @@ class _Run:
             done is not None and finished_batch(self.generation.checkpoint) != done.batch
         )
 
-    def _plan(self, wanted: Wanted) -> PlannedRun:
+    def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan what is new, and write the plans down."""
         events = self._lakehouse.events(self._job.stream)
         planned = plan_run(self._job, events, self._journal.last_done(), self._standing(), read_clock(), wanted)
@@ -286,11 +286,11 @@ class _Run:
         finally:
             self._batch_seconds += batches.seconds
 
-    def _standing(self) -> Standing | None:
+    def _standing(self) -> ClockRecord | None:
         path = self.generation.standing
-        return Standing.model_validate_json(path.read_bytes()) if path.exists() else None
+        return ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: ClockRecord) -> None:
         write_durably(self.generation.standing, standing.model_dump_json().encode())
 
 
@@ -300,5 +300,5 @@ def watermark(generation: Generation) -> datetime | None:
     if done is None:
         return None
     path = generation.standing
-    standing = Standing.model_validate_json(path.read_bytes()) if path.exists() else None
+    standing = ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
     return max(done.watermark, standing.watermark) if standing else done.watermark

@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
-from spark_jobs.keyed.operator import NEVER, TOLD, GroupTold
+from spark_jobs.keyed.operator import NEVER, REPORT, GroupReport
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
 
@@ -25,7 +25,7 @@ _BYTES_A_FILE = 256 << 20
 
 
 @dataclass
-class Worked:
+class BatchResult:
     """What a batch's work came to, put together from all tasks.
 
     Attributes:
@@ -34,7 +34,7 @@ class Worked:
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    told: GroupTold = field(default_factory=lambda: GroupTold(0, 0, NEVER, NEVER))
+    told: GroupReport = field(default_factory=lambda: GroupReport(0, 0, NEVER, NEVER))
 
 
 def write_tables(
@@ -51,11 +51,11 @@ def write_tables(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[str, list[pl.DataFrame]] = {}
         sizes: dict[str, tuple[int, int]] = {}
-        told = GroupTold(0, 0, NEVER, NEVER)
+        told = GroupReport(0, 0, NEVER, NEVER)
         for batch in batches:
             for name, payload in zip(batch.column("table").to_pylist(), batch.column("payload"), strict=True):
-                if name == TOLD:
-                    told += GroupTold.unpack(payload.as_py())
+                if name == REPORT:
+                    told += GroupReport.unpack(payload.as_py())
                     continue
                 frame = decode(payload.as_buffer())
                 waiting.setdefault(name, []).append(frame)
@@ -67,18 +67,18 @@ def write_tables(
         for name, frames in waiting.items():
             yield _told(name, _write(tables[name], folders[name], frames).model_dump())
         reached("work: files written")
-        yield _told(TOLD, told._asdict())
+        yield _told(REPORT, told._asdict())
 
     return write
 
 
-def put_together(rows: Sequence[Row]) -> Worked:
+def put_together(rows: Sequence[Row]) -> BatchResult:
     """Read what all tasks told."""
-    worked = Worked()
+    worked = BatchResult()
     for row in rows:
         told: dict[str, Any] = json.loads(row["told"])
-        if row["table"] == TOLD:
-            worked.told += GroupTold(**told)
+        if row["table"] == REPORT:
+            worked.told += GroupReport(**told)
         else:
             worked.files.setdefault(row["table"], []).append(WrittenFile(**told))
     return worked

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.microseconds import micros
+from spark_jobs.times import micros
 
 
 class RowsChangedError(KeyfoldError):

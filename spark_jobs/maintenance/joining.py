@@ -16,7 +16,7 @@ from spark_jobs.keyed.slices import Slice, cut, cuts_through
 from spark_jobs.lakehouse.changes import DataFile, snapshot
 from spark_jobs.lakehouse.commits import NO_HOOKS, replace_files
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
-from spark_jobs.microseconds import moment
+from spark_jobs.times import from_micros
 
 _TARGET = 100 << 20
 """Size of a joined file, where the table does not say `delta.targetFileSize`: Delta's own default for OPTIMIZE."""
@@ -86,9 +86,9 @@ def _columns(there: Sequence[str], schema: pa.Schema) -> Iterator[pl.Expr]:
 def _is_within(one: Slice, time: str) -> pl.Expr:
     is_within = pl.lit(True)
     if one.since is not None:
-        is_within &= pl.col(time) >= pl.lit(moment(one.since * 1000))
+        is_within &= pl.col(time) >= pl.lit(from_micros(one.since * 1000))
     if one.until is not None:
-        is_within &= pl.col(time) < pl.lit(moment(one.until * 1000))
+        is_within &= pl.col(time) < pl.lit(from_micros(one.until * 1000))
     return is_within
 
 

@@ -89,7 +89,7 @@ class Format:
 
 
 @dataclass(frozen=True)
-class Made:
+class SimulatedEvents:
     """Clean events, before anything goes wrong.
 
     Attributes:
@@ -107,7 +107,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Wish:
+class SimulationRequest:
     """What a stream is asked to make.
 
     Attributes:
@@ -152,7 +152,7 @@ class Simulator:
     least_hours: float
     files: int
     arrival: Arrival
-    make: Callable[[np.random.Generator, Wish], Made]
+    make: Callable[[np.random.Generator, SimulationRequest], SimulatedEvents]
     summary: type[SimulationSummary]
     least_size: int = 1
     copies: bool = True

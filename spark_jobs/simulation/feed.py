@@ -7,8 +7,8 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import micros
-from spark_jobs.simulation.contract import Arrival, Floats, Ints, Made
+from spark_jobs.simulation.contract import Arrival, Floats, Ints, SimulatedEvents
+from spark_jobs.times import micros
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Feed:
     late: int
 
 
-def feed(rng: np.random.Generator, made: Made, arrival: Arrival, files: int, *, copies: bool) -> Feed:
+def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int, *, copies: bool) -> Feed:
     """The lines of clean events and of what goes wrong with them.
 
     Args:
@@ -53,7 +53,7 @@ def feed(rng: np.random.Generator, made: Made, arrival: Arrival, files: int, *, 
 
 
 def _in_order_of_arrival(
-    rng: np.random.Generator, made: Made, arrival: Arrival, files: int
+    rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int
 ) -> tuple[pl.DataFrame, int, int]:
     """The events as they arrive, with their `file` and `place`; how many are out of order and late."""
     events, count = made.events, len(made.events)
@@ -80,7 +80,7 @@ def _in_order_of_arrival(
     return arrived.with_columns(line=_line(made)), int(out_of_order), int(late)
 
 
-def _line(made: Made) -> pl.Expr:
+def _line(made: SimulatedEvents) -> pl.Expr:
     """The line of an event in the format of its file."""
     turn = pl.col("file") % len(made.formats)
     return pl.coalesce(pl.when(turn == at).then(pl.col(form.ending)) for at, form in enumerate(made.formats))
@@ -101,7 +101,9 @@ def _copies(rng: np.random.Generator, events: pl.DataFrame, files: int, *, trave
     )
 
 
-def _malformed(rng: np.random.Generator, events: pl.DataFrame, made: Made) -> tuple[pl.DataFrame, dict[str, int]]:
+def _malformed(
+    rng: np.random.Generator, events: pl.DataFrame, made: SimulatedEvents
+) -> tuple[pl.DataFrame, dict[str, int]]:
     """Lines that are no events, beside good ones."""
     each = max(1, len(events) // 1000)
     parts, faults = [], {}

@@ -16,7 +16,6 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import moment, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     SECOND,
@@ -24,14 +23,15 @@ from spark_jobs.simulation.contract import (
     Floats,
     Format,
     Ints,
-    Made,
+    SimulatedEvents,
+    SimulationRequest,
     SimulationSummary,
     Simulator,
-    Wish,
     csv_field,
     json_field,
 )
 from spark_jobs.streams import METRICS
+from spark_jobs.times import from_micros, to_times
 
 STEP = 300 * SECOND
 """Between two samples of a series."""
@@ -108,7 +108,7 @@ def metrics_table(
         window = slice(begins, begins + lasts)
         quicker = _fast(level[at], period[at] / 3, times[window]) - fast[at, window]
         values[at, window] = _anomalous(kind, values[at, window], float(level[at, 0]), quicker)
-        begin, end = (moment(times[window][edge]) for edge in (0, -1))
+        begin, end = (from_micros(times[window][edge]) for edge in (0, -1))
         planted.append(PlantedAnomaly(keys[at], kind, begin, end))
     table = pl.DataFrame(
         {
@@ -139,10 +139,10 @@ def _anomalous(kind: AnomalyKind, values: Floats, level: float, quicker: Floats)
     return values + quicker
 
 
-def _make(rng: np.random.Generator, wish: Wish) -> Made:
-    table, anomalies = metrics_table(rng, wish.size, wish.grid(STEP))
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    table, anomalies = metrics_table(rng, request.size, request.grid(STEP))
     time = pl.col("timestamp").cast(pl.Int64)
-    if wish.first:
+    if request.first:
         stamp = pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M:%S")
         line = pl.concat_str(stamp, pl.col("value").cast(pl.String), separator=",")
         form = Format("csv", _CSV_FAULTS, "timestamp,value")
@@ -151,7 +151,7 @@ def _make(rng: np.random.Generator, wish: Wish) -> Made:
         line = pl.struct("key", stamp, "value").struct.json_encode()
         form = Format("ndjson", _JSON_FAULTS)
     events = table.select(time=time, over=time, key=pl.col("key")).with_columns(table.select(line.alias(form.ending)))
-    return Made(events, (form,), {"series": wish.size, "anomalies": anomalies}, file_by_key=wish.first)
+    return SimulatedEvents(events, (form,), {"series": request.size, "anomalies": anomalies}, file_by_key=request.first)
 
 
 _CSV_FAULTS = {

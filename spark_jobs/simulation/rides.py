@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from spark_jobs.microseconds import micros
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -21,12 +20,13 @@ from spark_jobs.simulation.contract import (
     Floats,
     Format,
     Ints,
-    Made,
+    SimulatedEvents,
+    SimulationRequest,
     SimulationSummary,
     Simulator,
-    Wish,
 )
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
+from spark_jobs.times import micros
 
 NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
 """Latitudes and longitudes, in degrees, that no simulated taxi leaves."""
@@ -165,16 +165,16 @@ def _running_sum(values: npt.NDArray[Any], lengths: Ints) -> npt.NDArray[Any]:
     return sums - np.repeat(sums[firsts] - values[firsts], lengths)
 
 
-def _make(rng: np.random.Generator, wish: Wish) -> Made:
-    lengths = np.clip(rng.lognormal(np.log(60), 0.6, wish.size), 8, 220).astype(np.int64)
-    long = max(1, wish.size // 30)
-    lengths[rng.choice(wish.size, long, replace=False)] = rng.integers(450, 700, long)
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    lengths = np.clip(rng.lognormal(np.log(60), 0.6, request.size), 8, 220).astype(np.int64)
+    long = max(1, request.size // 30)
+    lengths[rng.choice(request.size, long, replace=False)] = rng.integers(450, 700, long)
     elapsed = seconds_into_ride(rng, lengths)
     took = elapsed[np.cumsum(lengths) - 1]
-    pickups = wish.begin + (rng.random(wish.size) * ((wish.end - wish.begin) * 1.0 - took)).astype(np.int64)
-    ids = ride_ids(rng, wish.size)
+    pickups = request.begin + (rng.random(request.size) * ((request.end - request.begin) * 1.0 - took)).astype(np.int64)
+    ids = ride_ids(rng, request.size)
     points = ride_points(rng, ids, lengths, elapsed, pickups)
-    endless = [ids[at] for at in rng.choice(wish.size, max(1, wish.size // 16), replace=False)]
+    endless = [ids[at] for at in rng.choice(request.size, max(1, request.size // 16), replace=False)]
     points = points.filter(~(pl.col("ride_id").is_in(endless) & (pl.col("ride_status") == "dropoff")))
     time = pl.col("timestamp").cast(pl.Int64)
     line = pl.struct(
@@ -193,11 +193,11 @@ def _make(rng: np.random.Generator, wish: Wish) -> Made:
     )
     spans = events.group_by("key").agg(pl.col("time").max() - pl.col("time").min())
     details = {
-        "rides": wish.size,
+        "rides": request.size,
         "without_dropoff": len(endless),
         "over_an_hour": spans.filter(pl.col("time") > HOUR).height,
     }
-    return Made(events, (Format("ndjson", _FAULTS),), details)
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
 
 
 # A malformed line's point_idx is no good point's, so that none is lost by it. The text that a fault replaces stands in

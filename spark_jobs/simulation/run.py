@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.microseconds import micros
 from spark_jobs.simulation import metrics, rides, sales, telemetry, weather
-from spark_jobs.simulation.contract import Made, SimulationSummary, Simulator, Wish
+from spark_jobs.simulation.contract import SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
 from spark_jobs.simulation.feed import feed
+from spark_jobs.times import micros
 
 SIMULATORS: dict[str, Simulator] = {
     one.name: one
@@ -72,7 +72,7 @@ def simulate(
     begin = (start or _next_start(simulator, to, hours)).astimezone(UTC)
     end = (begin + timedelta(hours=hours)).replace(microsecond=0)  # as the names of the files tell the next call
     rng = np.random.default_rng(seed)
-    made = simulator.make(rng, Wish(size, micros(begin), micros(end), first))
+    made = simulator.make(rng, SimulationRequest(size, micros(begin), micros(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
     lines = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
     stem = f"{simulator.prefix}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
@@ -122,7 +122,7 @@ def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
     return max([datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - back, *ends])
 
 
-def _texts(made: Made, lines: pl.DataFrame, stem: str) -> Iterator[tuple[str, str, bytes]]:
+def _texts(made: SimulatedEvents, lines: pl.DataFrame, stem: str) -> Iterator[tuple[str, str, bytes]]:
     """The files to write: name, ending and content."""
     for (number,), part in lines.group_by("file", maintain_order=True):
         form = made.formats[int(str(number)) % len(made.formats)]

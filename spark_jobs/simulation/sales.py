@@ -12,20 +12,20 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import to_times
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
     Arrival,
     Format,
-    Made,
+    SimulatedEvents,
+    SimulationRequest,
     SimulationSummary,
     Simulator,
-    Wish,
     csv_field,
     json_field,
 )
 from spark_jobs.streams import SALES
+from spark_jobs.times import to_times
 
 DEVICES = {
     "Watch": ("Series 7", "Series 8", "Ultra"),
@@ -146,8 +146,8 @@ def _catalogue() -> pl.DataFrame:
     )
 
 
-def _make(rng: np.random.Generator, wish: Wish) -> Made:
-    table = sales_table(rng, wish.size, wish.begin, wish.end)
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    table = sales_table(rng, request.size, request.begin, request.end)
     message = pl.struct(
         "item",
         "quantity",
@@ -177,7 +177,7 @@ def _make(rng: np.random.Generator, wish: Wish) -> Made:
         csv=pl.concat_str(*ledger, separator=","),
     )
     details = {"items": table["item"].n_unique(), "returns": int((table["quantity"] < 0).sum())}
-    return Made(events, (Format("ndjson", _JSON_FAULTS), Format("csv", _CSV_FAULTS, _HEADER)), details)
+    return SimulatedEvents(events, (Format("ndjson", _JSON_FAULTS), Format("csv", _CSV_FAULTS, _HEADER)), details)
 
 
 _JSON_FAULTS = {

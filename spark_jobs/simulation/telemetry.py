@@ -11,20 +11,20 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import to_times
 from spark_jobs.simulation.contract import (
     SECOND,
     Arrival,
     Floats,
     Format,
     Ints,
-    Made,
+    SimulatedEvents,
+    SimulationRequest,
     SimulationSummary,
     Simulator,
-    Wish,
     json_field,
 )
 from spark_jobs.streams import TELEMETRY
+from spark_jobs.times import to_times
 
 TICK = 10
 """Seconds between two reports of a vehicle that drives; six times that for one that stands."""
@@ -149,22 +149,22 @@ def _fuel(rng: np.random.Generator, driven: Floats, parked: np.ndarray) -> Float
     return np.maximum(0.5, at_first - used + filled * (TANK - RESERVE))
 
 
-def _make(rng: np.random.Generator, wish: Wish) -> Made:
-    table = telemetry_table(rng, wish.size, wish.grid(TICK * SECOND))
-    muted = rng.choice(_vehicles(wish.size), wish.size // 8, replace=False).tolist()
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    table = telemetry_table(rng, request.size, request.grid(TICK * SECOND))
+    muted = rng.choice(_vehicles(request.size), request.size // 8, replace=False).tolist()
     table = _until_silent(rng, table, muted)
     rises = table.select(pl.col("fuel_level").diff().over("vehicle_id") > 1).to_series().sum()
     time = pl.col("time").cast(pl.Int64)
     stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
     line = pl.struct("vehicle_id", stamp, "latitude", "longitude", "speed", "fuel_level").struct.json_encode()
     details = {
-        "vehicles": wish.size,
+        "vehicles": request.size,
         "silent": tuple(sorted(muted)),
-        "without_gauge": wish.size // 10,
+        "without_gauge": request.size // 10,
         "refuelled": int(rises),
     }
     events = table.select(time=time, over=time, key=pl.col("vehicle_id"), ndjson=line).sort("time", "key")
-    return Made(events, (Format("ndjson", _FAULTS),), details)
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
 
 
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:

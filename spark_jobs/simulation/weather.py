@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
-from spark_jobs.microseconds import moment, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     HOUR,
@@ -19,13 +18,14 @@ from spark_jobs.simulation.contract import (
     Floats,
     Format,
     Ints,
-    Made,
+    SimulatedEvents,
+    SimulationRequest,
     SimulationSummary,
     Simulator,
-    Wish,
     csv_field,
 )
 from spark_jobs.streams import WEATHER
+from spark_jobs.times import from_micros, to_times
 
 AIRPORTS = ("EWR", "JFK", "LGA", "BOS", "DCA", "PHL")
 """The first stations; further ones are S00006, S00007, …"""
@@ -112,12 +112,12 @@ def _or_null(values: np.ndarray, missing: np.ndarray) -> pl.Series:
     return pl.Series(values).set(pl.Series(missing), None)
 
 
-def _make(rng: np.random.Generator, wish: Wish) -> Made:
-    table = weather_table(rng, wish.size, wish.grid(HOUR))
-    muted = rng.choice(_stations(wish.size), wish.size // 6, replace=False).tolist()
-    span = wish.end - wish.begin
-    last = {station: wish.begin + int(rng.uniform(0.5, 0.8) * span) for station in muted}
-    falls_silent = pl.col("station_id").replace_strict(last, default=wish.end, return_dtype=pl.Int64)
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    table = weather_table(rng, request.size, request.grid(HOUR))
+    muted = rng.choice(_stations(request.size), request.size // 6, replace=False).tolist()
+    span = request.end - request.begin
+    last = {station: request.begin + int(rng.uniform(0.5, 0.8) * span) for station in muted}
+    falls_silent = pl.col("station_id").replace_strict(last, default=request.end, return_dtype=pl.Int64)
     table = table.filter(pl.col("time").cast(pl.Int64) <= falls_silent)
     heard = table.filter(pl.col("station_id").is_in(muted)).group_by("station_id").agg(pl.col("time").max())
     local = pl.col("time").dt.convert_time_zone("America/New_York").dt
@@ -130,11 +130,11 @@ def _make(rng: np.random.Generator, wish: Wish) -> Made:
     time = pl.col("time").cast(pl.Int64)
     events = table.select(time=time, over=time, key=pl.col("station_id"), csv=pl.concat_str(fields, separator=","))
     details = {
-        "stations": wish.size,
-        "silent": {station: moment(wish_time) for station, wish_time in _last_heard(heard)},
+        "stations": request.size,
+        "silent": {station: from_micros(wish_time) for station, wish_time in _last_heard(heard)},
         "without_pressure": table["pressure"].null_count(),
     }
-    return Made(events, (Format("csv", _FAULTS, _HEADER),), details)
+    return SimulatedEvents(events, (Format("csv", _FAULTS, _HEADER),), details)
 
 
 def _last_heard(heard: pl.DataFrame) -> list[tuple[str, int]]:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets import health
-from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.keyed.statistics import collect_statistics
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.monitoring import collect_statistics
 from spark_jobs.streams import METRICS, RIDE_POINTS, WEATHER
 from tests.made_generations import NOW, put_done, put_generation
 

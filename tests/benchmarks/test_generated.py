@@ -13,7 +13,7 @@ from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES, DAY, moments
 from benchmarks.generated_series import LEAD, labelled, labelled_corpus, unlabelled
 from benchmarks.nab import score_corpus
-from spark_jobs.models.rarest_view import RarestView
+from spark_jobs.jobs.anomaly_predictions.models.rarest_view import RarestView
 
 EVERY_BASE = pytest.mark.parametrize("base", BASES)
 EVERY_KIND = pytest.mark.parametrize("kind", ANOMALIES)

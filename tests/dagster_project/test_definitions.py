@@ -13,7 +13,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from dagster_project import demo
+import dagster_project
 from dagster_project.definitions import defs
 from dagster_project.resources import ENVIRONMENTS, SparkResource, resources_from
 from spark_jobs.errors import KeyfoldError
@@ -132,7 +132,7 @@ def test_dagster_finds_the_definitions_valid(tmp_path):
 
 
 def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path, monkeypatch):
-    settings = Path(demo.__file__).with_name("dagster.yaml")
+    settings = Path(dagster_project.__file__).with_name("dagster.yaml")
     (tmp_path / "dagster.yaml").write_text(settings.read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:

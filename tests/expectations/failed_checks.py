@@ -8,7 +8,7 @@ from great_expectations.expectations import Expectation
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.checks import validate
+from dagster_project.quality.checks import validate
 
 
 def failed_checks(

@@ -7,7 +7,7 @@ import pytest
 from great_expectations.expectations.metadata_types import FailureSeverity
 
 from expectations import anomaly_predictions, latest_predictions, retired_models
-from spark_jobs.jobs.anomaly_tables import ANOMALY_PREDICTION, LABELS, LATEST_PREDICTION, RETIRED_MODEL
+from spark_jobs.jobs.anomaly_predictions.tables import ANOMALY_PREDICTION, LABELS, LATEST_PREDICTION, RETIRED_MODEL
 from tests.expectations.failed_checks import failed_checks
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

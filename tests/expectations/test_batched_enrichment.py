@@ -8,10 +8,10 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.checks import validate
+from dagster_project.quality.checks import validate
 from expectations import batched_enrichment, batched_enrichment_dead_letters
-from spark_jobs.enrichment.protocol import MAX_EVENTS
-from spark_jobs.jobs.batched_enrichment import dead_letter_schema, enriched_schema
+from spark_jobs.jobs.batched_enrichment.job import dead_letter_schema, enriched_schema
+from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS
 from spark_jobs.streams import METRICS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.checks import validate
+from dagster_project.quality.checks import validate
 from expectations import latest_moving_averages, moving_averages, station_sessions
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES, STATION_SESSION
 from spark_jobs.jobs.parameters import build_job

@@ -8,9 +8,9 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.checks import validate
+from dagster_project.quality.checks import validate
 from expectations.ride_summaries import EXPECTATIONS
-from spark_jobs.jobs.ride_summaries import RIDE_SUMMARY
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARY
 from spark_jobs.streams import RIDE_STATUSES
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,9 +7,9 @@ import pytest
 from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.checks import validate
+from dagster_project.quality.checks import validate
 from expectations import vehicle_stops, vehicle_trips
-from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIP
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIP
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

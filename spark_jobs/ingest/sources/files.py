@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISREG
 
-from spark_jobs.microseconds import micros
+from spark_jobs.times import micros
 
 SETTLE = timedelta(seconds=5)
 """A file that changed less than this ago may still be being written."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import ingest, known_files, lane
-from spark_jobs.ingest.admission import Admission, admit
+from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import METRICS, SALES
@@ -35,7 +35,9 @@ def landing(tmp_path: Path) -> Path:
 
 
 def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
-    return admit(landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options))
+    return select_files(
+        landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
+    )
 
 
 def paths(admission: Admission) -> list[str]:
@@ -200,14 +202,14 @@ def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_aske
     for _ in range(2):
         told = ingest(spark, lakehouse, METRICS, landing)
         assert (told.files, told.accepted) == (0, 0)
-        assert told.told() == [
+        assert told.describe() == [
             "cpu.json grew from 50 to 100 bytes after it was read; it was not read again; --reread-changed "
             "(in Dagster: reread_changed) does so for streams with an event id"
         ]
     again = ingest(spark, lakehouse, METRICS, landing, reread_changed=True)
     assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
     assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
-    assert ingest(spark, lakehouse, METRICS, landing).told() == []
+    assert ingest(spark, lakehouse, METRICS, landing).describe() == []
 
 
 def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(

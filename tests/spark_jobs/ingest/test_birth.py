@@ -144,10 +144,10 @@ def test_a_part_of_the_index_that_is_gone_is_made_anew_and_told(spark, lakehouse
     summary = ingest(spark, lakehouse, EVENTS)
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (1, 1)
-    assert "part of the index of ids" in summary.told()[0]
+    assert "part of the index of ids" in summary.describe()[0]
     land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
     again = ingest(spark, lakehouse, EVENTS)
-    assert (again.duplicates, again.told()) == (1, [])
+    assert (again.duplicates, again.describe()) == (1, [])
 
 
 def test_damage_to_the_journal_is_one_message(spark, lakehouse):

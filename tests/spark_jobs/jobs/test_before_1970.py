@@ -12,9 +12,9 @@ from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.streams import STREAMS
+from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment import Service, job_with
 from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import with_window
-from tests.spark_jobs.jobs.test_batched_enrichment import Service, job_with
 
 OLD = datetime(1958, 3, 2, 13, 7, tzinfo=UTC)
 WEEKS_LATER = timedelta(weeks=3500)

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
 from spark_jobs.keyed.codec import empty, encode, polars_schema
 from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.operator import TOLD, StepError
+from spark_jobs.keyed.operator import REPORT, StepError
 from spark_jobs.keyed.processor import KeyGroupProcessor
 from spark_jobs.keyed.read import CLOCK, BatchClock
-from spark_jobs.microseconds import micros
 from spark_jobs.streams import TELEMETRY
+from spark_jobs.times import micros
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = build_job(VEHICLE_TRIPS)
@@ -110,4 +110,4 @@ def test_what_the_operator_refuses_the_harness_refuses_with_the_same_words(chang
 def test_what_the_harness_takes_the_operator_takes():
     called = TestHarness(JOB).batch(POINTS, advance_to=NOON)
     assert called.state.height == 1
-    assert operate(JOB, POINTS) == [*called.tables, TOLD]
+    assert operate(JOB, POINTS) == [*called.tables, REPORT]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.jobs.ride_summaries import RIDE_POINT
+from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
 from tests.spark_jobs.jobs import ride_oracle

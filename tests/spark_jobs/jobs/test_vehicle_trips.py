@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.runner import RunOptions, run_job

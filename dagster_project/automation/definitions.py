@@ -1,0 +1,77 @@
+"""Jobs, and what starts them: a sensor a stream, schedules for clocks, full scans and maintenance, alerts."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from assets import enrichment, fleet, metrics, rides, sales, weather
+from assets.metadata import table_key
+from dagster_project.automation.alerts import failed_checks
+from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
+from dagster_project.automation.full_scan import full_scan
+from dagster_project.automation.maintenance import maintenance
+from dagster_project.automation.schedules import schedule_of
+from dagster_project.automation.sensors import landing_sensor
+from spark_jobs.keyed.contract import JobTemplate
+
+ROOMS = (rides, weather, metrics, fleet, sales)
+"""The groups of assets that begin with a stream. Enrichment reads a stream of another group, and asks a service."""
+
+FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
+"""Of every job's own table: it is written at least twice a day, by files that land or by the clock's ticks."""
+
+TICKS = "*/10 * * * *"
+
+
+def tick_schedule(template: JobTemplate, cron: str) -> dg.ScheduleDefinition:
+    """A schedule that runs a keyed job on whatever its event table holds, new events or none.
+
+    Every run ticks the job's clock: on a silent stream, where no file lands and so no sensor fires, this is what
+    closes what is due. A stream whose files keep coming needs no ticks.
+    """
+    job = dg.define_asset_job(
+        f"tick_{template.name}",
+        # The job writes all its tables in one step: one of them stands for all.
+        selection=dg.AssetSelection.assets(table_key(template.name)).required_multi_asset_neighbors(),
+        description=f"Advances the clock of {template.name} and closes what is due, on a silent stream too.",
+    )
+
+    def held_back(context: dg.ScheduleEvaluationContext) -> str | None:
+        failed = failed_checks_before(context.instance, context.repository_def, table_key(template.name))
+        return f"held back by failed checks: {', '.join(failed)}" if failed else None
+
+    return schedule_of(job, cron, held_back=held_back)
+
+
+def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """The spec of a job's table with the condition that starts it; the job's own table is also to be kept fresh."""
+    if "keyfold/job" not in spec.tags:
+        return spec
+    spec = spec.replace_attributes(automation_condition=on_checked_events())
+    is_own = spec.key == table_key(spec.tags["keyfold/job"])
+    return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
+
+
+_GROUPS = (*(room.GROUP for room in ROOMS), enrichment.GROUP)
+JOBS = [
+    *(
+        dg.define_asset_job(
+            group,
+            selection=dg.AssetSelection.groups(group),
+            description=f"All of {group}: landing files to events to the jobs' tables, with every check.",
+        )
+        for group in _GROUPS
+    ),
+    dg.define_asset_job("everything", description="Every stream, every job, every check, in one Spark session."),
+]
+SENSORS = [
+    *(landing_sensor(room.STREAM, room.GROUP) for room in ROOMS),
+    automation_sensor(),
+    failed_checks,
+]
+SCHEDULES = [
+    *(tick_schedule(template, TICKS) for room in (*ROOMS, enrichment) for template in room.JOBS),
+    *(full_scan(group) for group in _GROUPS),
+    *(maintenance(room.GROUP, streams=[room.STREAM], jobs=room.JOBS)[1] for room in ROOMS),
+    maintenance(enrichment.GROUP, jobs=enrichment.JOBS)[1],
+]

@@ -1,0 +1,19 @@
+"""Full scans: every check of a group's tables over all their rows, without running anything else."""
+
+import dagster as dg
+
+from dagster_project.automation.schedules import schedule_of
+from dagster_project.quality.checks import SCOPE_TAG, Scope
+
+
+def full_scan(group: str, cron: str = "30 2 * * *") -> dg.ScheduleDefinition:
+    """A schedule, stopped by default, that runs all checks of a group of assets; times are UTC."""
+    assets = dg.AssetSelection.groups(group)
+    whole = {SCOPE_TAG: Scope.FULL.value}
+    job = dg.define_asset_job(
+        f"check_{group}",
+        selection=assets - assets.without_checks(),
+        tags=whole,
+        description=f"Every check of {group}, over all rows of its tables.",
+    )
+    return schedule_of(job, cron, tags=whole)

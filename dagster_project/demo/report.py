@@ -1,0 +1,172 @@
+"""What the demo says when it is done: one screen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import polars as pl
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from assets.metadata import table_key
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.streams import STREAMS
+
+_REASONS = 3
+_FAILED_CHECKS = 5
+
+Told = Mapping[dg.AssetKey, Mapping[str, Any]]
+"""Metadata of what a run made, by asset."""
+
+
+def print_report(
+    console: Console,
+    lakehouse: Lakehouse,
+    result: dg.ExecuteInProcessResult,
+    instance: dg.DagsterInstance,
+    *,
+    landed: str,
+    seconds: float,
+) -> bool:
+    """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
+    told = _metadata(result)
+    console.print(f"\n[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
+    console.print(_streams(told))
+    console.print()
+    console.print(_jobs(told))
+    console.print()
+    console.print(_facts(lakehouse, result, instance, told, seconds), highlight=False)
+    for event in result.all_events:
+        if event.is_step_failure:
+            console.print(f"\n[bold red]failed[/]  {event.step_key}: {escape(_reason(event))}", highlight=False)
+    good = result.success and not _held_back(result)
+    if good:
+        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]\n")
+    return good
+
+
+def _streams(told: Told) -> Table:
+    table = Table("stream", box=None, pad_edge=False, header_style="bold")
+    for name in ("rows read", "accepted", "quarantined", "duplicates", "seconds"):
+        table.add_column(name, justify="right")
+    for stream in STREAMS:
+        made = told.get(table_key(f"events.{stream}"))
+        if made:
+            counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
+            table.add_row(stream, *counts, f"{made['seconds']:.1f}")
+    return table
+
+
+def _jobs(told: Told) -> Table:
+    table = Table("job", box=None, pad_edge=False, header_style="bold")
+    for name in ("events", "rows", "new", "late", "open", "seconds"):
+        table.add_column(name, justify="right")
+    for job in JOBS:
+        made = told.get(table_key(job))
+        if made:
+            counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
+            counts += [f"{made[name]:,}" for name in ("late", "open_events")]
+            table.add_row(job, *counts, f"{made['seconds']:.1f}")
+    return table
+
+
+def _beside(lakehouse: Lakehouse, told: Told) -> str:
+    """Rows of the tables that jobs write beside their own."""
+    made = [build_job(template) for template in JOBS.values() if table_key(template.name) in told]
+    sides = [side.name for job in made for side in job.side_outputs]
+    return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in sides)
+
+
+def _facts(
+    lakehouse: Lakehouse,
+    result: dg.ExecuteInProcessResult,
+    instance: dg.DagsterInstance,
+    told: Told,
+    seconds: float,
+) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    if any(made.get("quarantined") for made in told.values()):
+        facts.add_row("quarantine", escape(_quarantine_reasons(lakehouse)))
+    for template in JOBS.values():
+        made = told.get(table_key(template.name), {})
+        if made.get("events_in") and made["late"] > made["events_in"] // 2:
+            facts.add_row("late", _mostly_late(lakehouse, template.name))
+    for made in told.values():
+        if warnings := made.get("warnings"):
+            facts.add_row("warned", f"[yellow]{escape(warnings)}[/]")
+    if beside := _beside(lakehouse, told):
+        facts.add_row("beside", beside)
+    facts.add_row("checks", _checks(result))
+    facts.add_row("time", _times(result, instance, seconds))
+    return facts
+
+
+def _metadata(result: dg.ExecuteInProcessResult) -> Told:
+    told: dict[dg.AssetKey, dict[str, Any]] = {}
+    for event in result.get_asset_materialization_events():
+        if event.asset_key is not None:
+            values: Mapping[str, dg.MetadataValue] = event.materialization.metadata
+            told[event.asset_key] = {name: value.value for name, value in values.items()}
+    return told
+
+
+def _held_back(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
+    evaluations = result.get_asset_check_evaluations()
+    return [found for found in evaluations if not found.passed and found.severity is dg.AssetCheckSeverity.ERROR]
+
+
+def _checks(result: dg.ExecuteInProcessResult) -> str:
+    evaluations = result.get_asset_check_evaluations()
+    failed = [found for found in evaluations if not found.passed]
+    errors = len(_held_back(result))
+    lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
+    lines += [
+        f"{found.asset_key.to_user_string()}.{found.check_name}: {escape(found.description or 'failed')}"
+        for found in failed[:_FAILED_CHECKS]
+    ]
+    if len(failed) > _FAILED_CHECKS:
+        lines.append(f"and {len(failed) - _FAILED_CHECKS} more: see the checks in Dagster's pages")
+    return "\n".join(lines)
+
+
+def _quarantine_reasons(lakehouse: Lakehouse) -> str:
+    tables = [pl.scan_delta(str(path)) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
+    # What comes after a colon is the row's own value.
+    reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
+    first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
+    return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
+
+
+def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
+    return (
+        f"[yellow]most events of {job} are older than those that were here before, and so came late: read them into a "
+        "lakehouse of their own, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
+        f"{escape(str(lakehouse.home))} with make reset[/]"
+    )
+
+
+def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seconds: float) -> str:
+    checks = {
+        f"{found.asset_key.to_python_identifier()}_{found.check_name}" for found in result.get_asset_check_evaluations()
+    }
+    took = {"ingest": 0.0, "jobs": 0.0, "checks": 0.0}
+    for stats in instance.get_run_step_stats(result.run_id):
+        if stats.start_time and stats.end_time:
+            is_check = stats.step_key in checks or stats.step_key.endswith("_expectations")
+            name = "checks" if is_check else "ingest" if stats.step_key.startswith("ingest_") else "jobs"
+            took[name] += stats.end_time - stats.start_time
+    started = seconds - sum(took.values())
+    parts = ", ".join(f"{name} {time:.0f} s" for name, time in took.items())
+    return f"{seconds:.0f} s: start {started:.0f} s, {parts}"
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error.message.strip() if error is not None else (event.message or "no reason given")

@@ -1,0 +1,130 @@
+"""`python -m dagster_project.demo.run [--from DIR]`: land, load, run and check everything once, then say what came out.
+
+It goes through Dagster, in one process with one Spark session, and on the instance that `make ui` shows. Run again, it
+lands more and goes on where it was; with --from it takes a folder of your own ride point files instead. The service that
+`batched_enrichment` asks is the demo service, on loopback, for as long as the run.
+"""
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from rich.console import Console
+
+from assets import rides
+from assets.plots.anomalies import LABELS
+from dagster_project.demo.report import print_report
+from dagster_project.resources import lakehouse_home
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
+from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.simulation import simulate
+from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
+from spark_jobs.simulation.enrichment_service.server import DemoService
+from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
+from spark_jobs.streams import RIDE_POINTS, STREAMS
+
+FIRST_RIDES = 1_000
+"""Of the first demo; further ones land as many as the simulator makes by itself."""
+
+SIZES = {"weather": 30}
+"""Stations; of other streams as many series, vehicles and sales as the simulator makes by itself."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; 0 when every table was made and no check that blocks has failed, else 1."""
+    parser = argparse.ArgumentParser(prog="dagster_project.demo.run", description=__doc__)
+    parser.add_argument("--from", dest="folder", type=Path, help="folder of your own ride point files")
+    folder: Path | None = parser.parse_args(arguments).folder
+    errors = Console(stderr=True)
+    began = time.monotonic()
+    try:
+        lakehouse = Lakehouse(lakehouse_home())
+        landed = _land(lakehouse, folder)
+        result, instance = _run(lakehouse, folder)
+    except KeyfoldError as error:
+        errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        return 1
+    with instance:
+        good = print_report(
+            Console(),
+            lakehouse,
+            result,
+            instance,
+            landed=landed,
+            seconds=time.monotonic() - began,
+        )
+    return 0 if good else 1
+
+
+def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
+    """Put sample files in the landing folder, unless the user has files; say what there is to read."""
+    if folder is not None:
+        if not folder.is_dir():
+            raise KeyfoldError(f"{folder} is no folder; give one with NDJSON, CSV or Parquet files of ride points")
+        files = sum(1 for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
+        if not files:
+            raise KeyfoldError(f"{folder} has no files; put NDJSON, CSV or Parquet files of ride points there")
+        return f"{files:,} files in {folder}"
+    rows = files = 0
+    for stream in STREAMS:
+        landing = lakehouse.landing(stream)
+        earlier = sum(1 for path in landing.rglob("*") if path.is_file())
+        size = SIZES.get(stream) or (FIRST_RIDES if stream == RIDE_POINTS.name and not earlier else None)
+        # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
+        made = simulate(stream, landing, size=size, seed=earlier)
+        rows, files = rows + made.rows, files + made.files + made.unreadable_files
+        if isinstance(made, MetricsSimulation):
+            _label(lakehouse.home / LABELS, made.anomalies)
+    return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
+
+
+def _label(labels: Path, anomalies: Iterable[PlantedAnomaly]) -> None:
+    """Tell the plot of anomalies which ones were planted."""
+    windows: dict[str, Any] = json.loads(labels.read_text(encoding="utf-8")) if labels.exists() else {}
+    for planted in anomalies:
+        windows.setdefault(planted.key, []).append([planted.start.isoformat(), planted.end.isoformat()])
+    write_json(labels, windows)
+
+
+def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcessResult, dg.DagsterInstance]:
+    instance = _instance(lakehouse)
+    # After the environment is set; and it takes seconds, which a mistyped folder should not cost.
+    from dagster_project.definitions import defs  # noqa: PLC0415
+
+    job = defs.resolve_job_def("everything" if folder is None else rides.GROUP)
+    for pool in {node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool}:
+        # Dagster applies the default limit to a pool from its second use on; two first runs would not wait.
+        instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
+    ops: dict[str, Any] = {}
+    if folder is not None:
+        ops[f"ingest_{RIDE_POINTS.name}"] = {"config": {"landing": str(folder.resolve())}}
+    with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
+        if service is not None:
+            ops[BATCHED_ENRICHMENT.name] = {"config": {"service": service.url}}
+        config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+    return result, instance
+
+
+def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
+    """The instance that `make ui` shows, with the project's settings."""
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))
+    home.mkdir(parents=True, exist_ok=True)
+    settings = Path(__file__).parents[1] / "dagster.yaml"
+    shutil.copy(settings, home / "dagster.yaml")
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    return dg.DagsterInstance.get()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

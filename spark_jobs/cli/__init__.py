@@ -1,0 +1,1 @@
+"""The command line `keyfold`: what the Dagster assets do, without Dagster."""

@@ -1,0 +1,87 @@
+"""What the command line has of a terminal: summaries, errors as one message, progress, signals."""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.progress import Progress
+
+
+def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
+    """Print a summary as one line of JSON, or the text that says it to people."""
+    if as_json:
+        print(json.dumps(summary, default=_as_json))
+    else:
+        Console().print(escape(text), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Show what a person can put right as one message, without a traceback; the exit code is 1."""
+    try:
+        yield
+    except KeyfoldError as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def usage_faults() -> Iterator[None]:
+    """Show what is wrong with an option's value as bad usage; the exit code is 2."""
+    try:
+        yield
+    except KeyfoldError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar on standard error where a terminal is attached, and nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None, told="planning")
+
+        def tell(progress: Progress) -> None:
+            bar.update(task, total=max(progress.total, 1), completed=progress.done, told=progress.describe())
+
+        yield tell
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print what people should know of on standard error, a line each."""
+    for warning in warnings:
+        Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+
+
+def stop_on_signal() -> threading.Event:
+    """An event that SIGINT and SIGTERM set, so that what runs for long ends where it can."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return str(value)

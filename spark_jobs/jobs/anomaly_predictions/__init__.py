@@ -1,0 +1,1 @@
+"""Anomaly predictions: the job, what it learns and when, and the models it chooses from."""

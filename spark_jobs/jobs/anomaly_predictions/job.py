@@ -1,0 +1,175 @@
+"""Anomaly predictions: how unusual each value of a metric is, said by a model of the metric that learns as it goes.
+
+Each key has a model in state. An event waits there until the watermark has passed it, so that models learn in order of
+event time (values at one moment in order of size) whatever the order of arrival. Then it is predicted and learned:
+
+- `every_event`: predicted by a model that has learned all events before it.
+- `every_interval`: predicted by the model as it was when the event's `interval` of event time began.
+- `complete_window`: once the watermark has passed the end of the event's `window`, predicted by a model that has
+  learned the whole window.
+
+Of the predictions the table has the first of each key and those that differ enough from the one before them there:
+another label, or a score further away than `min_change`. The answer does not depend on how events are split into
+micro-batches; events at or behind the watermark are late.
+
+A model of which nothing is heard for `forget_after` of event time leaves state for the table `retired_models`; should
+its key come back, it begins anew.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, Self
+
+import polars as pl
+from pydantic import Field, model_validator
+
+from spark_jobs.jobs.anomaly_predictions.learning import complete_windows, every_event, every_interval
+from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
+from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
+from spark_jobs.jobs.anomaly_predictions.tables import (
+    ANOMALY_PREDICTION,
+    LATEST_PREDICTION,
+    LEARNING,
+    RETIRED_MODEL,
+    WAITING,
+    state_schema,
+)
+from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
+from spark_jobs.streams import METRICS
+
+STATE_VERSION = 1
+"""Of the columns of state that every model shares."""
+
+if TYPE_CHECKING:
+    ModelName = str
+else:
+    ModelName = Literal[tuple(MODELS)]
+
+
+class AnomalyPredictionParameters(JobParameters):
+    """Parameters of `anomaly_predictions`."""
+
+    model: ModelName = Field(
+        "rarest_view",
+        description="rarest_view: how many days pass until any of five views of the metric (stray, lasting stray, "
+        "restlessness, lowest and highest of three hours, each against its time of day) sees the like again, for alarms "
+        "that people are to look at. return_period: the same of one view, the model before. ewma: exponentially weighted mean and variance, for "
+        "metrics that wander. seasonal: mean and variance of each hour of the week, for metrics that follow people's "
+        "days. robust: median of the last values and how far most lie from it, for metrics with bursts",
+    )
+    learn: Literal["every_event", "every_interval", "complete_window"] = Field(
+        "every_event",
+        description="every_event: each event is predicted by a model that has learned all before it; the soonest "
+        "answer. every_interval: predicted by the model as it was when the event's interval began, so that the events "
+        "of one burst do not get used to each other. complete_window: once its window of event time is complete, "
+        "predicted by a model that has learned all of the window; the fullest answer, and the last to come",
+    )
+    interval: Duration = Field(
+        timedelta(hours=1),
+        description="every_interval: event time from one refresh of the model to the next, from 1970",
+    )
+    window: Duration = Field(
+        timedelta(days=1),
+        description="complete_window: length of a window in event time, one after the other from 1970",
+    )
+    emit: Literal["changes", "all"] = Field(
+        "changes",
+        description="changes: a key's first prediction and each that differs enough from the one emitted before it. "
+        "all: every prediction",
+    )
+    min_change: float = Field(
+        0.2, ge=0, le=1, description="By how much more than this a score must differ to be emitted under the same label"
+    )
+    alarms_per_week: float | None = Field(
+        None,
+        ge=1 / 8,
+        le=3,
+        description="Alarms a week and metric that you can live with: rarer values are anomalous. For models that count "
+        "days, rarest_view and return_period; not beside a threshold. Of what comes more often than three times a week "
+        "too little is remembered to tell it apart, and nothing is known to be rarer than once in eight weeks",
+    )
+    threshold: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Score above which a value is anomalous; by default that of alarms_per_week, or what the model "
+        "recommends: rarest_view and return_period two alarms a week",
+    )
+    min_events: int = Field(
+        30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
+    )
+    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order events may come")
+    forget_after: Duration = Field(timedelta(days=30), description="Event time of silence after which a model retires")
+    idle_after: Duration = Field(
+        timedelta(hours=2), description="Processing time without new events after which runs advance event time"
+    )
+
+    @model_validator(mode="after")
+    def _alarms_are_counted_one_way(self) -> Self:
+        if self.alarms_per_week is not None and self.threshold is not None:
+            raise ValueError("alarms_per_week and threshold say the same twice; give one of them")
+        if self.alarms_per_week is not None and find_model(self.model).half_at is None:
+            raise ValueError(
+                f"the score of {self.model} does not count days; give a threshold instead of alarms_per_week"
+            )
+        return self
+
+
+def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+    model = find_model(parameters.model)
+    ways = {
+        "every_event": every_event(),
+        "every_interval": every_interval(parameters.interval),
+        "complete_window": complete_windows(parameters.window),
+    }
+    step = AnomalyStep(
+        model=model,
+        learn=ways[parameters.learn],
+        window=parameters.window if parameters.learn == "complete_window" else None,
+        threshold=_threshold(model, parameters),
+        min_events=parameters.min_events,
+        min_change=parameters.min_change if parameters.emit == "changes" else None,
+        forget_after=parameters.forget_after,
+    )
+    return KeyedJob(
+        name="anomaly_predictions",
+        stream=METRICS.name,
+        key=("key",),
+        event_time="timestamp",
+        watermark_delay=parameters.watermark_delay,
+        events=METRICS.schema,
+        state=state_schema(model),
+        output=ANOMALY_PREDICTION,
+        step=step,
+        step_decides_late=True,
+        side_outputs=(
+            OutputTable("latest_predictions", LATEST_PREDICTION, mode="upsert", key=("key",)),
+            OutputTable("retired_models", RETIRED_MODEL, events=pl.col("events_learned").sum()),
+        ),
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        # The model's version too: what another version has learned is not to be read as this one's.
+        schema_version=100 * STATE_VERSION + model.version,
+        output_events=pl.lit(0),
+        state_events=(pl.col("role") == WAITING).sum()
+        + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+def _threshold(model: Model, parameters: AnomalyPredictionParameters) -> float:
+    """Score above which a value is anomalous."""
+    if parameters.alarms_per_week is not None and model.half_at is not None:
+        days = 7.0 / parameters.alarms_per_week
+        return days / (days + model.half_at)
+    return model.threshold if parameters.threshold is None else parameters.threshold
+
+
+ANOMALY_PREDICTIONS = JobTemplate(
+    name="anomaly_predictions",
+    description="How unusual each metric's values are by a model that learns as it goes; a row when its answer changes.",
+    parameters=AnomalyPredictionParameters,
+    build=build,
+)

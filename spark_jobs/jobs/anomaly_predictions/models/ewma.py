@@ -1,0 +1,127 @@
+"""Exponentially weighted mean and variance: what a value is expected to be is where the values of late were.
+
+The expected value is the exponentially weighted mean; the deviation is the square root of the exponentially weighted
+mean of the squared errors of these predictions. Both correct for their short beginnings, so that the first values
+count alike. For metrics that wander slowly and know no time of day.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.jobs.anomaly_predictions.models.recursion import (
+    Floats,
+    Integers,
+    decaying_sums,
+    of_number,
+    total_weights,
+)
+from spark_jobs.jobs.anomaly_predictions.models.runs import KeyRuns, at_end, at_number, before_each, key_runs
+from spark_jobs.jobs.anomaly_predictions.models.scoring import SEVEN_DEVIATIONS, WIDEST, predictions
+
+
+@dataclass(frozen=True)
+class Ewma:
+    """The model `ewma`.
+
+    Attributes:
+        level_share: weight of the newest value in the mean.
+        spread_share: weight of the newest squared error in the variance.
+    """
+
+    level_share: float = 0.05
+    spread_share: float = 0.01
+    name = "ewma"
+    version = 1
+    threshold = SEVEN_DEVIATIONS
+    half_at = None
+    state = pa.schema([pa.field("n", pa.int64()), pa.field("level", pa.float64()), pa.field("spread", pa.float64())])
+    """Values learned; decaying sum of values; decaying sum of squared errors (of all values but the first)."""
+    _level_weights: Floats = field(init=False, repr=False, compare=False)
+    _spread_weights: Floats = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_level_weights", total_weights(self.level_share))
+        object.__setattr__(self, "_spread_weights", total_weights(self.spread_share))
+
+    def initial(self, keys: pl.Series) -> pl.DataFrame:
+        return pl.DataFrame({"key": keys}).with_columns(n=pl.lit(0, pl.Int64), level=pl.lit(0.0), spread=pl.lit(0.0))
+
+    def learn(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+        return self._learned(models, self._path(models, events))
+
+    def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+        model = key_runs(models, events)
+        of_event = model.model[model.run]
+        number, level, spread = (models[column].to_numpy()[of_event] for column in self.state.names)
+        return self._predicted(events["value"].to_numpy(), number, level, spread)
+
+    def predict_then_learn(self, models: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        path = self._path(models, events)
+        spread = before_each(path.spreads, path.spread, path.runs)
+        so_far = path.number[path.runs.run] + path.runs.rank
+        deviation = self._deviation(so_far, spread)
+        return predictions(events["value"].to_numpy(), path.expected, deviation), self._learned(models, path)
+
+    def predict_as_of(self, models: pl.DataFrame, events: pl.DataFrame, learned: pl.Series) -> pl.DataFrame:
+        return self._as_of(events, self._path(models, events), learned.to_numpy())
+
+    def _path(self, models: pl.DataFrame, events: pl.DataFrame) -> "_Path":
+        """Learn the events and keep what the models are after each."""
+        runs = key_runs(models, events)
+        number, level, spread = (models[column].to_numpy()[runs.model] for column in self.state.names)
+        values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
+        share, keep = self.level_share, 1.0 - self.level_share
+        levels = decaying_sums(share * values, runs.starts, runs.counts, level, keep)
+        so_far = number[runs.run] + runs.rank
+        expected = self._mean(so_far, before_each(levels, level, runs))
+        error = values - expected
+        squares = np.where(so_far > 0, self.spread_share * (error * error), 0.0)
+        spreads = decaying_sums(squares, runs.starts, runs.counts, spread, 1.0 - self.spread_share)
+        return _Path(runs, number, level, spread, levels, spreads, expected)
+
+    def _learned(self, models: pl.DataFrame, path: "_Path") -> pl.DataFrame:
+        n, level, spread = (models[column].to_numpy() for column in self.state.names)
+        added = np.zeros(models.height, dtype=np.int64)
+        added[path.runs.model] = path.runs.counts
+        return models.with_columns(
+            n=pl.Series(n + added, dtype=pl.Int64),
+            level=pl.Series(at_end(path.levels, level, path.runs)),
+            spread=pl.Series(at_end(path.spreads, spread, path.runs)),
+        )
+
+    def _as_of(self, events: pl.DataFrame, path: "_Path", learned: Integers) -> pl.DataFrame:
+        level = at_number(path.levels, path.level, path.runs, learned)
+        spread = at_number(path.spreads, path.spread, path.runs, learned)
+        return self._predicted(events["value"].to_numpy(), path.number[path.runs.run] + learned, level, spread)
+
+    def _predicted(self, values: Floats, number: Integers, level: Floats, spread: Floats) -> pl.DataFrame:
+        return predictions(values, self._mean(number, level), self._deviation(number, spread))
+
+    def _mean(self, number: Integers, level: Floats) -> Floats:
+        """The weighted mean of so many values; NaN of none."""
+        with np.errstate(invalid="ignore"):
+            return level / of_number(self._level_weights, number)
+
+    def _deviation(self, number: Integers, spread: Floats) -> Floats:
+        """The standard deviation of the errors of so many values, the first of which had none; NaN of no error."""
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(spread / of_number(self._spread_weights, np.maximum(number - 1, 0)))
+
+
+class _Path(NamedTuple):
+    """What the models of some events' keys were at first, a row a run, and after each event, a row an event.
+
+    `expected` is what each event's model expected before it learned it.
+    """
+
+    runs: KeyRuns
+    number: Integers
+    level: Floats
+    spread: Floats
+    levels: Floats
+    spreads: Floats
+    expected: Floats

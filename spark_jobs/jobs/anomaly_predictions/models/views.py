@@ -1,0 +1,189 @@
+"""Five weak views of a metric: how far each event strays from what is usual (`daily_bands`), in the metric's own unit.
+
+- `stray`: how far the value lies outside of its band.
+- `lasting_stray`: the smallest stray of the last five events: not far, but it stays.
+- `lasting_change`: the smallest stray of the last five changes, be they too large (restless) or too small (stuck).
+- `lowest`, `highest`: how far the lowest and the highest value of the last three hours lie outside of their bands: it
+  does not come down any more, or no longer reaches its usual height.
+
+None is much of a detector by itself, and each is blind to what another one sees.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.jobs.anomaly_predictions.models.daily_bands import (
+    ENVELOPE,
+    Bands,
+    Cells,
+    cells_of,
+    envelope_before,
+    event_cells,
+    event_edges,
+    range_so_far,
+    usual_bands,
+    with_events,
+)
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, at_number, before_each
+
+VIEWS = ("stray", "lasting_stray", "lasting_change", "lowest", "highest")
+LASTING = 5
+"""How many events in a row must stray: more than a hiccup, less than half an hour of a metric every five minutes."""
+_ROUNDING = 1e-9
+"""Share of a value below which a stray is rounding."""
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The end of what a model has learned, a row a run.
+
+    Attributes:
+        previous: the last value; NaN before the first.
+        strays: those of the values of the last `LASTING - 1` events, and of their changes; 0 before the first.
+    """
+
+    previous: Floats
+    strays: tuple[Floats, Floats]
+
+
+class Sight(NamedTuple):
+    """What the views see of events: a row a view, in the order of `VIEWS`, a column an event; 0 where nothing is known.
+
+    `low` and `high` are the band of the value, NaN where nothing is known.
+    """
+
+    surprises: Floats
+    low: Floats
+    high: Floats
+
+
+class Path(NamedTuple):
+    """Events seen and learned one after the other.
+
+    Attributes:
+        sight: each event by a model that has learned all events of its key before it.
+        cells, trail: what the models keep once they have learned the events.
+        ranges: signed lowest and highest value of each event's cell up to the event.
+        strays: of each event's value and of its change, a row an event; those of the trail before each run's.
+    """
+
+    sight: Sight
+    cells: Cells
+    trail: Trail
+    ranges: Floats
+    strays: tuple[Floats, Floats]
+
+
+def score_and_learn(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Path:
+    """See each event by a model that has learned all events of its key before it."""
+    before, numbers = cells_of(models), event_cells(runs, times)
+    changes = _changes(values, before_each(values, trail.previous, runs))
+    cells = with_events(before, numbers, event_edges(values, changes))
+    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
+    counts = np.diff(np.append(starts, len(numbers)))
+    wanted, place = numbers[starts], np.repeat(np.arange(len(starts)), counts)
+    ranges = _running_least(np.stack([values, -values], axis=1), starts, counts, range_so_far(before, wanted))
+    envelope = np.minimum(ranges, envelope_before(cells, wanted, wanted)[place])
+    stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
+    strays = (_joined(stray, trail.strays[0], runs), _joined(change, trail.strays[1], runs))
+    lasting = [_smallest(of, one, runs, runs.rank) for of, one in zip(strays, (stray, change), strict=True)]
+    sight = Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
+    ends = runs.starts + runs.counts - 1
+    after = Trail(values[ends], (_last(strays[0], runs), _last(strays[1], runs)))
+    return Path(sight, cells, after, ranges, strays)
+
+
+def score_as_of(
+    models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail, path: Path, learned: Integers
+) -> Sight:
+    """See each event by a model that has learned the first `learned` of its key's events, given the path of them all.
+
+    `learned` is at most the event's rank, and all that lies in the cells of the days before is learned.
+    """
+    numbers = event_cells(runs, times)
+    knows = learned > 0
+    last = np.maximum(runs.starts[runs.run] + learned - 1, 0)
+    changes = _changes(values, at_number(values, trail.previous, runs, learned))
+    until = np.where(knows, numbers[last], -1)
+    is_inside = knows & (numbers - until < ENVELOPE)
+    envelope = np.where(is_inside[:, None], path.ranges[last], np.inf)
+    envelope = np.minimum(envelope, envelope_before(path.cells, numbers, until))
+    # Nothing learned here: what the models had kept of these cells before.
+    kept = envelope_before(cells_of(models), numbers, numbers + 1)
+    envelope = np.minimum(np.where(knows[:, None], envelope, kept), np.stack([values, -values], axis=1))
+    wanted, place = np.unique(numbers, return_inverse=True)
+    bands = usual_bands(path.cells, wanted)
+    stray, change, lowest, highest, low, high = _strays(bands, place, values, changes, envelope)
+    lasting = [_smallest(of, one, runs, learned) for of, one in zip(path.strays, (stray, change), strict=True)]
+    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
+
+
+def score_frozen(models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, trail: Trail) -> Sight:
+    """See each event by its key's model as it is given, as if it were the next one."""
+    cells, numbers = cells_of(models), event_cells(runs, times)
+    changes = _changes(values, trail.previous[runs.run])
+    wanted, place = np.unique(numbers, return_inverse=True)
+    past = envelope_before(cells, wanted, wanted + 1)[place]
+    envelope = np.minimum(np.stack([values, -values], axis=1), past)
+    stray, change, lowest, highest, low, high = _strays(usual_bands(cells, wanted), place, values, changes, envelope)
+    lasting = [
+        np.minimum(one, last.min(axis=1)[runs.run]) for one, last in zip((stray, change), trail.strays, strict=True)
+    ]
+    return Sight(np.stack([stray, *lasting, lowest, highest]), low, high)
+
+
+def _strays(
+    bands: Bands, place: Integers, values: Floats, changes: Floats, envelope: Floats
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
+    """Strays of value, change, lowest and highest of each event, and the band of its value."""
+    rounding = _ROUNDING * np.abs(values)
+    lowest, highest = envelope[:, 0], -envelope[:, 1]
+    seen = zip((values, changes, lowest, highest), bands, strict=True)
+    strays = [_outside(what, low[place], high[place], rounding) for what, (low, high) in seen]
+    low, high = bands.value
+    return strays[0], strays[1], strays[2], strays[3], low[place], high[place]
+
+
+def _outside(values: Floats, low: Floats, high: Floats, rounding: Floats) -> Floats:
+    distance = np.maximum(low - values, values - high)
+    return np.where(distance > rounding, distance, 0.0)
+
+
+def _changes(values: Floats, previous: Floats) -> Floats:
+    return np.where(np.isnan(previous), 0.0, np.abs(values - previous))
+
+
+def _joined(strays: Floats, last: Floats, runs: KeyRuns) -> Floats:
+    """The strays of each run behind the last ones that its model had kept."""
+    width = LASTING - 1
+    joined = np.empty(len(strays) + last.size)
+    joined[np.arange(len(strays)) + width * (runs.run + 1)] = strays
+    joined[(runs.starts + width * np.arange(len(runs.starts)))[:, None] + np.arange(width)] = last
+    return joined
+
+
+def _smallest(joined: Floats, strays: Floats, runs: KeyRuns, learned: Integers) -> Floats:
+    """The smallest of each stray and the `LASTING - 1` before it, given how many of its run are learned."""
+    end = runs.starts[runs.run] + (LASTING - 1) * (runs.run + 1) + learned
+    smallest = strays.copy()
+    for step in range(1, LASTING):
+        np.minimum(smallest, joined[end - step], out=smallest)
+    return smallest
+
+
+def _last(joined: Floats, runs: KeyRuns) -> Floats:
+    width = LASTING - 1
+    return joined[(runs.starts + width * np.arange(len(runs.starts)) + runs.counts)[:, None] + np.arange(width)]
+
+
+def _running_least(rows: Floats, starts: Integers, counts: Integers, before: Floats) -> Floats:
+    """After each row of a group the least so far, column by column; groups lie from `starts`, `counts` long."""
+    least = rows.copy()
+    least[starts] = np.minimum(rows[starts], before)
+    for step in range(1, int(counts.max(initial=0))):
+        going = starts[counts > step] + step
+        least[going] = np.minimum(least[going], least[going - 1])
+    return least

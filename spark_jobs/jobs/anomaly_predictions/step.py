@@ -1,0 +1,224 @@
+"""The step of anomaly predictions: events wait, are predicted and learned in order of time, and models retire."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
+from spark_jobs.jobs.anomaly_predictions.learning import Learn
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
+from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, key_runs
+from spark_jobs.jobs.anomaly_predictions.tables import (
+    ANOMALY_PREDICTION,
+    LABELS,
+    LATEST_PREDICTION,
+    LEARNING,
+    RETIRED_MODEL,
+    SERVING,
+    WAITING,
+    state_schema,
+)
+from spark_jobs.jobs.ordering import in_order
+from spark_jobs.jobs.periods import period_start
+from spark_jobs.keyed.codec import empty
+from spark_jobs.keyed.contract import Clock, Step
+from spark_jobs.streams import METRICS
+from spark_jobs.times import micros
+
+_LONG_AGO = -(2**63)
+
+
+class _Kept(NamedTuple):
+    """What is kept of keys: their models with what was last emitted, and the models that serve their intervals."""
+
+    models: pl.DataFrame
+    serving: pl.DataFrame
+
+
+class _Heard(NamedTuple):
+    """What was made of events: all predictions that are emitted, the last one of each key, and what is kept."""
+
+    output: pl.DataFrame
+    latest: pl.DataFrame
+    kept: _Kept
+
+
+@dataclass(frozen=True)
+class AnomalyStep:
+    """The step of one model and one way to learn.
+
+    Attributes:
+        model, learn: what predicts, and when it learns.
+        window: how long events wait: until the end of their window, None: until the watermark has passed them.
+        threshold: score above which a value is anomalous.
+        min_events: events that a model must have learned; until then scores are 0.
+        min_change: by how much more than this a score must differ to be emitted, None: all are.
+        forget_after: silence after which a model retires.
+    """
+
+    model: Model
+    learn: Learn
+    window: timedelta | None
+    threshold: float
+    min_events: int
+    min_change: float | None
+    forget_after: timedelta
+
+    def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        is_late = events["timestamp"] <= clock.late_watermark
+        # Negative zero becomes zero: the two are one value, and would lie in order of arrival.
+        on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
+        waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
+        waiting = waiting.with_columns(deadline=self._due())
+        is_due = waiting["deadline"] <= clock.watermark
+        due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
+        ready = in_order(due, ("key",), "event_time").events
+        waiting = waiting.filter(~is_due)
+
+        kept = self._with_new(self._kept(state), ready)
+        output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
+        for life, part in self._lives(kept.models, ready):
+            if life:
+                kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
+                retired.append(gone)
+                kept = self._with_new(kept, part)
+            heard = self._hear(kept, part)
+            output.append(heard.output)
+            latest.append(heard.latest)
+            kept = heard.kept
+        kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock))
+        return Step(
+            state=self._state(kept, waiting, clock),
+            output=pl.concat(output),
+            late=events.filter(is_late),
+            side={
+                "latest_predictions": pl.concat(latest).unique("key", keep="last", maintain_order=True),
+                "retired_models": pl.concat([*retired, gone]),
+            },
+        )
+
+    def _due(self) -> pl.Expr:
+        """When an event has waited enough."""
+        time = pl.col("timestamp")
+        return time if self.window is None else period_start(time, self.window) + self.window
+
+    def _kept(self, state: pl.DataFrame) -> _Kept:
+        columns = ("key", *self.model.state.names, "events_learned")
+        return _Kept(
+            state.filter(role=LEARNING).select(*columns, "last_event_time", "label", "score"),
+            state.filter(role=SERVING).select(*columns, "interval"),
+        )
+
+    def _with_new(self, kept: _Kept, events: pl.DataFrame) -> _Kept:
+        """Give each key that has none a model that has learned nothing."""
+        keys = _keys(events)
+        keys = keys.filter(~keys.is_in(kept.models["key"].implode()))
+        new = self.model.initial(keys).with_columns(
+            events_learned=pl.lit(0, pl.Int64),
+            last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
+            label=pl.lit(NONE, pl.Int8),
+            score=pl.lit(None, pl.Float64),
+        )
+        return kept._replace(models=pl.concat([kept.models, new.select(kept.models.columns)]))
+
+    def _lives(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Part events by the life of their key to which they belong: 0 goes on, each silence begins the next."""
+        if not events.height:
+            return
+        runs = key_runs(models, events)
+        times = events["event_time"].to_physical().to_numpy()
+        last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
+        before = np.roll(times, 1)
+        before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
+        is_silence = times - before > micros(self.forget_after)
+        silences = np.cumsum(is_silence)
+        lives = silences - (silences - is_silence)[runs.starts][runs.run]
+        if not silences[-1]:
+            yield 0, events
+            return
+        for life in range(int(lives.max()) + 1):
+            yield life, events.filter(pl.Series(lives == life))
+
+    def _hear(self, kept: _Kept, events: pl.DataFrame) -> _Heard:
+        """Predict and learn events, and find the predictions to emit."""
+        keys = _keys(events).implode()
+        is_heard, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
+        models = kept.models.filter(is_heard).sort("key")
+        runs = key_runs(models, events)
+        learned = self.learn(self.model, models, kept.serving.filter(is_served), events)
+        predictions = learned.predictions
+        knows_enough = predictions["events_learned"].to_numpy() >= self.min_events
+        scores = np.where(knows_enough, predictions["score"].to_numpy(), 0.0)
+        labels = (scores > self.threshold).astype(np.int8)
+        last_label = models["label"].to_numpy()[runs.model]
+        if self.min_change is None:
+            emitted = emit_all(labels, scores, runs.starts, runs.counts, last_label)
+        else:
+            last_score = models["score"].to_numpy()[runs.model]
+            emitted = find_changes(labels, scores, runs.starts, runs.counts, last_label, last_score, self.min_change)
+        rows = events.hstack(predictions).with_columns(
+            score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(emitted.label_before)
+        )
+        ends = runs.starts + runs.counts - 1
+        heard = learned.models.with_columns(
+            last_event_time=_placed(events["event_time"][ends], runs.model),
+            label=_placed(pl.Series(emitted.label), runs.model),
+            score=_placed(pl.Series(emitted.score), runs.model),
+        )
+        return _Heard(
+            output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
+            latest=_named(rows[ends]).select(LATEST_PREDICTION.names),
+            kept=_Kept(
+                pl.concat([kept.models.filter(~is_heard), heard.select(kept.models.columns)]),
+                pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
+            ),
+        )
+
+    def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
+        """Whether a model has been silent for long enough, and no event waits that came in time to go on."""
+        silent_at = pl.col("last_event_time") + self.forget_after
+        is_silent = models.select(silent_at <= clock.watermark).to_series()
+        if not is_silent.any():
+            return is_silent
+        first = waiting.group_by("key").agg(pl.col("timestamp").min().alias("next"))
+        goes_on = (pl.col("next") <= silent_at).fill_null(value=False)
+        joined = models.join(first, on="key", how="left", maintain_order="left")
+        return is_silent & ~joined.select(goes_on).to_series()
+
+    def _retire(self, kept: _Kept, where: pl.Series) -> tuple[_Kept, pl.DataFrame]:
+        """Forget models; give what `retired_models` tells of them."""
+        gone = kept.models.filter(where)
+        rows = gone.with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
+        serving = kept.serving.join(gone, on="key", how="anti")
+        return _Kept(kept.models.filter(~where), serving), rows.select(RETIRED_MODEL.names)
+
+    def _state(self, kept: _Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        # A model that is overdue because an event waits is looked at again when that event is due.
+        silent_at = pl.col("last_event_time") + self.forget_after
+        deadline = pl.when(silent_at > clock.watermark).then(silent_at)
+        rows = [
+            kept.models.with_columns(role=pl.lit(LEARNING), deadline=deadline),
+            kept.serving.with_columns(role=pl.lit(SERVING)),
+            waiting.with_columns(role=pl.lit(WAITING)),
+        ]
+        return pl.concat(rows, how="diagonal").select(state_schema(self.model).names)
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with labels as the tables show them; NULL for none."""
+    names = {NONE: None, 0: LABELS[0], 1: LABELS[1]}
+    return rows.with_columns(pl.col("label", "previous_label").replace_strict(names, return_dtype=pl.String))
+
+
+def _keys(events: pl.DataFrame) -> pl.Series:
+    """The keys of events that lie key by key."""
+    return events["key"].rle().struct.field("value")
+
+
+def _placed(of_runs: pl.Series, model: Integers) -> pl.Series:
+    """Values of runs in the order of their models; each model has one run."""
+    return of_runs[np.argsort(model)]

@@ -1,0 +1,214 @@
+"""The HTTP client: one call a batch, with a bounded number of tries, and an outcome for every event.
+
+Between two tries of a batch it pauses: exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter",
+AWS Architecture Blog, 2015), and on top of it what the service asked for with `Retry-After`; never longer than
+`max_pause`. Events with a final result are not sent again.
+
+Nothing but a wrong setting makes it raise. The token goes into the request's header and nowhere else.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from types import TracebackType
+from typing import NamedTuple, NoReturn, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.answers import Result, read_results, read_retry_after
+from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome, is_retryable
+
+TOKEN_VARIABLE = "KEYFOLD_ENRICHMENT_TOKEN"  # noqa: S105 - a name, not a token
+"""Environment variable of the Spark workers with a bearer token for the service."""
+
+MAX_ANSWER_BYTES = 64 * 2**20
+ANSWER_CHARACTERS = 1000
+"""How much of an answer a dead letter shows."""
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How the service is called; times in seconds.
+
+    Attributes:
+        service: URL of the service.
+        timeout: within which a call must be answered.
+        max_attempts: calls at most that one event is in.
+        max_in_flight: calls at a time.
+        first_pause: upper bound of the pause after the first try; it doubles from try to try.
+        max_pause: upper bound of any pause.
+    """
+
+    service: str
+    timeout: float = 10.0
+    max_attempts: int = 5
+    max_in_flight: int = 8
+    first_pause: float = 0.2
+    max_pause: float = 30.0
+
+
+class EnrichmentClient:
+    """Calls the service; a context manager, safe to call from several threads."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings, self._sleep, self._chance = settings, sleep, chance
+        self._token = _token()
+        self._client = httpx.Client(
+            headers={"Content-Type": "application/json", "User-Agent": "keyfold"}
+            | ({"Authorization": f"Bearer {self._token}"} if self._token else {}),
+            timeout=settings.timeout,
+            limits=httpx.Limits(max_connections=settings.max_in_flight),
+            # A proxy of the environment's cannot reach this machine's own services.
+            trust_env=not _is_local(settings.service),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def __call__(self, batch: Batch) -> list[Outcome]:
+        """Call until every event has a final result or its tries are used up."""
+        outcomes: dict[int, Outcome] = {}
+        places = list(range(len(batch)))
+        part = batch
+        for attempt in range(1, self._settings.max_attempts + 1):
+            reply = self._post(part)
+            is_last = attempt == self._settings.max_attempts
+            again = [index for index, result in enumerate(reply.results) if result.retryable and not is_last]
+            for index in set(range(len(part))).difference(again):
+                enrichment, status, answer, _ = reply.results[index]
+                outcomes[places[index]] = Outcome(enrichment, attempt, status, answer)
+            if not again:
+                break
+            places = [places[index] for index in again]
+            part = part.again(again) if reply.answered else part
+            self._sleep(self._pause(attempt, reply.retry_after))
+        return [outcomes[place] for place in range(len(batch))]
+
+    def _pause(self, attempt: int, retry_after: float) -> float:
+        longest = self._settings.max_pause
+        backoff = self._chance() * min(longest, self._settings.first_pause * 2 ** (attempt - 1))
+        return min(longest, retry_after + backoff)
+
+    def _post(self, batch: Batch) -> "_Reply":
+        try:
+            status, headers, content = self._exchange(batch)
+        except httpx.TimeoutException:
+            return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
+        except Exception as error:
+            return self._failed(batch, None, f"{type(error).__name__}: {error}")
+        retry_after = read_retry_after(headers.get("Retry-After"))
+        text = content.decode("utf-8", "replace")
+        if not 200 <= status <= 299:
+            reason = text or httpx.codes.get_reason_phrase(status) or "no reason given"
+            return self._failed(batch, status, reason, retry_after, retryable=is_retryable(status))
+        try:
+            results = read_results(text, len(batch))
+        except (ValueError, RecursionError) as error:
+            return self._failed(batch, status, f"malformed answer, {error}: {text}", retry_after)
+        return _Reply([self._shown(result) for result in results], retry_after, answered=True)
+
+    def _exchange(self, batch: Batch) -> tuple[int, httpx.Headers, bytes]:
+        """One request and its whole answer; httpx bounds each wait for bytes, and this what they come to."""
+        late = time.monotonic() + self._settings.timeout
+        headers = {KEY_HEADER: batch.idempotency_key}
+        with self._client.stream("POST", self._settings.service, content=batch.body(), headers=headers) as response:
+            content = bytearray()
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MAX_ANSWER_BYTES:
+                    _refuse(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+                if time.monotonic() > late:
+                    raise httpx.ReadTimeout("the answer comes too slowly", request=response.request)
+            return response.status_code, response.headers, bytes(content)
+
+    def _failed(
+        self, batch: Batch, status: int | None, answer: str, retry_after: float = 0, *, retryable: bool = True
+    ) -> "_Reply":
+        return _Reply([self._shown(Result(None, status, answer, retryable))] * len(batch), retry_after)
+
+    def _shown(self, result: Result) -> Result:
+        """A result as it may be stored: no token that was sent back, and text that is valid UTF-8."""
+        answer = result.answer
+        if answer is not None:
+            answer = _valid(self._redacted(answer)[:ANSWER_CHARACTERS])[:ANSWER_CHARACTERS]
+        enrichment = result.enrichment
+        return result._replace(answer=answer, enrichment=enrichment and _valid(self._redacted(enrichment)))
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self._token, "[token]") if self._token else text
+
+
+class _Reply(NamedTuple):
+    """What came of one call.
+
+    Attributes:
+        results: one an event.
+        retry_after: seconds to wait that it asked for.
+        answered: whether these are the service's own results, and its key thus used up.
+    """
+
+    results: list[Result]
+    retry_after: float
+    answered: bool = False
+
+
+def check_service(url: str) -> None:
+    """See that a URL can be a service's.
+
+    Raises:
+        KeyfoldError: it is not http or https, names no host, or holds a password. The message does not repeat it.
+    """
+    remedy = "give parameter service a URL such as http://127.0.0.1:8077/enrich"
+    try:
+        parts = urlsplit(url)
+        has_host, _ = bool(parts.hostname), parts.port
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        raise KeyfoldError(f"the enrichment service's URL is not valid; {remedy}") from None
+    if parts.scheme not in ("http", "https") or not has_host:
+        raise KeyfoldError(f"the enrichment service's URL must be http or https, and name a host; {remedy}")
+    if parts.username or parts.password:
+        raise KeyfoldError(
+            "the enrichment service's URL holds a user or a password, and parameters are recorded: leave them out, and "
+            f"set {TOKEN_VARIABLE} in the environment of Spark's workers"
+        )
+
+
+def _token() -> str:
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise KeyfoldError(f"{TOKEN_VARIABLE} holds characters that no HTTP header takes; set it to the token alone")
+    return token
+
+
+def _is_local(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _valid(text: str) -> str:
+    """Half a surrogate pair is JSON and is no UTF-8; written as an escape it is both."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)

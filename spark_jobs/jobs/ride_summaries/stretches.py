@@ -1,0 +1,210 @@
+"""Stretches of a ride's points: cut where the ride closes, and summed up as far as the watermark has come.
+
+A stretch is one or more points of a ride in a row: a single point, or what is known of all points up to the watermark of
+an open ride. Only the first stretch of a ride stands for more than one point, since no point before it is still to come.
+Distances are whole micrometres, so that it does not matter in which parts they were added.
+"""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.ordering import in_order
+from spark_jobs.streams import TIMESTAMP
+from spark_jobs.times import micros, to_micros, to_times
+
+STRETCH = pa.schema(
+    [
+        pa.field("ride_id", pa.string(), nullable=False),
+        pa.field("start_time", TIMESTAMP),
+        pa.field("start_status", pa.string()),
+        pa.field("n_points", pa.int64()),
+        pa.field("distance", pa.int64()),
+        pa.field("point_idx", pa.int32()),
+        pa.field("latitude", pa.float64()),
+        pa.field("longitude", pa.float64()),
+        pa.field("timestamp", TIMESTAMP),
+        pa.field("meter_reading", pa.float64()),
+        pa.field("ride_status", pa.string()),
+    ]
+)
+"""Points of one ride in a row: when and how the first was, and all that the last one says.
+
+Without `start_time` it is one point.
+"""
+
+TIES = ("point_idx", "latitude", "longitude", "meter_reading", "ride_status")
+"""By what points of one ride and one moment are put in order."""
+
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+
+class Rules(NamedTuple):
+    """What closes a ride, and how far event time has come.
+
+    Attributes:
+        timeout: after a ride's last point it closes, unless it was dropped off.
+        silence: between two points, longer than which the ride had closed before the second of them.
+        closed_for: after the close the ride's points are late.
+        at_once: whether a dropoff closes its ride as soon as it is seen, or when the watermark has passed it.
+        watermark: event time that has passed.
+    """
+
+    timeout: timedelta
+    silence: timedelta
+    closed_for: timedelta
+    at_once: bool
+    watermark: datetime
+
+
+class Cut(NamedTuple):
+    """What became of stretches.
+
+    Attributes:
+        closed: a row a ride that closes, with `start_time`, `end_time`, `distance` and more; `closed_at` is when.
+        still_open: stretches of open rides, the first of each with the ride's `deadline`.
+        late: points that came after their ride's close.
+    """
+
+    closed: pl.DataFrame
+    still_open: pl.DataFrame
+    late: pl.DataFrame
+
+
+def cut(stretches: pl.DataFrame, rules: Rules) -> Cut:
+    """Put stretches in order of time, close the rides whose time has come, and sum up the rest."""
+    return _Rides(stretches, rules).cut()
+
+
+class _Rides:
+    """All stretches, ride by ride in order of time; arrays have a value a row.
+
+    `ends` are the rows after which a ride closes, if it has not before, or which are its last in hand.
+    """
+
+    def __init__(self, stretches: pl.DataFrame, rules: Rules) -> None:
+        self._rules = rules
+        ordered = in_order(stretches, ("ride_id",), "timestamp", TIES)
+        self._rows, self._ride = ordered.events, ordered.key_number
+        self._starts, self._lasts = ordered.starts, ordered.lasts
+        self._time = to_micros(self._rows["timestamp"])
+        self._places = self._rows.select("latitude", "longitude")
+        self._drops_off = (self._rows["ride_status"] == "dropoff").to_numpy()
+        is_end = self._drops_off.copy()
+        is_end[:-1] |= np.diff(self._time) > micros(rules.silence)
+        is_end[self._lasts] = True
+        self._ends = np.flatnonzero(is_end)
+        self._n_points = self._rows["n_points"].to_numpy()
+        self._distance = self._rows["distance"].fill_null(0).to_numpy()
+        self._n_points_until = np.cumsum(self._n_points)
+
+    def cut(self) -> Cut:
+        rules, watermark = self._rules, micros(self._rules.watermark)
+        closed, still_open, late = [], [], [self._rows.clear()]
+        first, last = self._starts, self._lasts
+        # More than once only where a ride's id comes back after it has been closed for `closed_for`.
+        while first.size or not closed:
+            end = self._ends[np.searchsorted(self._ends, first)]
+            drops_off = self._drops_off[end]
+            closed_at = self._time[end] + np.where(drops_off, 0, micros(rules.timeout))
+            closes = (closed_at <= watermark) | (drops_off & rules.at_once)
+            closed.append(self._summed(first[closes], end[closes], closed_at[closes]))
+            still_open.append(self._folded(first[~closes], last[~closes], closed_at[~closes]))
+            goes_on = closes & (end < last)
+            first, last, closed_at = end[goes_on] + 1, last[goes_on], closed_at[goes_on]
+            ride, rows = _ranges(first, last)
+            is_late = self._time[rows] <= closed_at[ride] + micros(rules.closed_for)
+            late.append(self._rows[rows[is_late]])
+            # They come before those that are not.
+            first = first + np.bincount(ride[is_late], minlength=first.size)
+            first, last = first[first <= last], last[first <= last]
+        return Cut(pl.concat(closed), pl.concat(still_open), pl.concat(late))
+
+    def _summed(self, first: Rows, last: Rows, closed_at: Numbers) -> pl.DataFrame:
+        """One row a ride that closes."""
+        begins, ends = self._rows[first], self._rows[last]
+        return pl.DataFrame(
+            {
+                "ride_id": begins["ride_id"],
+                "start_time": _start_time(begins),
+                "end_time": ends["timestamp"],
+                "start_status": _start_status(begins),
+                "end_status": ends["ride_status"],
+                "n_points": self._n_points_of(first, last),
+                "distance": self._distance_of(first, last),
+                "fare": ends["meter_reading"],
+                "closed_at": to_times(closed_at),
+            }
+        )
+
+    def _folded(self, first: Rows, last: Rows, deadline: Numbers) -> pl.DataFrame:
+        """What is kept of open rides: the points that the watermark has passed as one stretch, the others as they are."""
+        passed_until = np.append(0, np.cumsum(self._time <= micros(self._rules.watermark)))
+        n_passed = passed_until[last + 1] - passed_until[first]
+        head = first + np.maximum(n_passed - 1, 0)
+        ride, rows = _ranges(head, last)
+        kept = self._rows[rows]
+        heads = np.flatnonzero(np.diff(ride, prepend=-1))
+        folded, begins = heads[head > first], self._rows[first[head > first]]
+        first, head = first[head > first], head[head > first]
+        return kept.with_columns(
+            kept["start_time"].scatter(folded, _start_time(begins)),
+            kept["start_status"].scatter(folded, _start_status(begins)),
+            kept["n_points"].scatter(folded, self._n_points_of(first, head)),
+            kept["distance"].scatter(folded, self._distance_of(first, head)),
+            pl.Series("deadline", [None], pl.Datetime("us", "UTC"))
+            .new_from_index(0, kept.height)
+            .scatter(heads, to_times(deadline)),
+        )
+
+    def _n_points_of(self, first: Rows, last: Rows) -> Numbers:
+        return self._n_points_until[last] - self._n_points_until[first] + self._n_points[first]
+
+    def _distance_of(self, first: Rows, last: Rows) -> Numbers:
+        # Only a first stretch has a distance of its own.
+        distance = self._distance[first]
+        longer = last > first
+        _, rows = _ranges(first[longer], last[longer])
+        if rows.size:
+            lengths = (last - first + 1)[longer]
+            starts = np.cumsum(lengths) - lengths
+            legs = self._places[rows].select(_LEG).to_series().to_numpy().copy()
+            legs[starts] = 0
+            distance[longer] += np.add.reduceat(legs, starts)
+        return distance
+
+
+def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:
+    """All rows from each first to its last, and the place of the range that each is in."""
+    lengths = last - first + 1
+    place = np.repeat(np.arange(first.size), lengths)
+    return place, np.arange(place.size) + (first - (np.cumsum(lengths) - lengths))[place]
+
+
+def _start_time(stretches: pl.DataFrame) -> pl.Series:
+    return stretches.select(pl.coalesce("start_time", "timestamp").alias("start_time")).to_series()
+
+
+def _start_status(stretches: pl.DataFrame) -> pl.Series:
+    return stretches.select(pl.coalesce("start_status", "ride_status").alias("start_status")).to_series()
+
+
+_LEG = (
+    (
+        great_circle_metres(
+            pl.col("latitude").shift(), pl.col("longitude").shift(), pl.col("latitude"), pl.col("longitude")
+        )
+        * 1e6
+    )
+    .round()
+    .cast(pl.Int64, strict=False)
+    .fill_null(0)
+)
+"""Micrometres from the point before."""

@@ -1,0 +1,1 @@
+"""Vehicle trips: the job, and how readings become trips and stops."""

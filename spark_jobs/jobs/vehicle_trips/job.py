@@ -1,0 +1,152 @@
+"""Vehicle trips: one row a trip, from the moment a vehicle moves until it has stood still or fallen silent.
+
+By the points of a vehicle in event time:
+
+- A point moves if its speed is above `moving_speed`; else it stands. A trip opens at the first point that moves.
+- It ends at the first standing point after which no point moves for `stop_after` (`STOPPED`: it arrived there), or at
+  its last point where the vehicle says nothing for longer than `silence` before that (`FELL_SILENT`). Shorter stands are
+  part of the trip.
+- A trip's points are those from the first to the last that moves. The standing points around trips make stops: one row
+  in `vehicle_stops` from arrival to departure (`MOVED_ON`) or to the last point before a silence (`FELL_SILENT`). So
+  each point is counted in one trip or in one stop. The way from a trip's last moving point to its arrival is the trip's.
+
+State holds, a vehicle, the points that the watermark has not passed, and of all it has passed one or two sums (a
+*stretch*: an open trip, a stand): never the points themselves. Distance, time and fuel are summed in whole micrometres,
+microseconds and microlitres, so that sums are the same in whatever parts they were made.
+
+A point at or behind the watermark is late, whatever state its vehicle has. All else follows from event time alone: any
+order of arrival within `watermark_delay` and any split into micro-batches give the same trips.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.vehicle_trips.stretches import STRETCH, Limits, cut
+from spark_jobs.keyed.codec import empty, polars_schema
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.streams import TELEMETRY, TIMESTAMP
+
+VEHICLE_TRIP = pa.schema(
+    [
+        pa.field("trip_id", pa.string(), nullable=False),
+        pa.field("vehicle_id", pa.string(), nullable=False),
+        pa.field("start_time", TIMESTAMP, nullable=False),
+        pa.field("end_time", TIMESTAMP, nullable=False),
+        pa.field("start_latitude", pa.float64(), nullable=False),
+        pa.field("start_longitude", pa.float64(), nullable=False),
+        pa.field("end_latitude", pa.float64(), nullable=False),
+        pa.field("end_longitude", pa.float64(), nullable=False),
+        pa.field("distance_in_metres", pa.float64(), nullable=False),
+        pa.field("moving_seconds", pa.float64(), nullable=False),
+        pa.field("idle_seconds", pa.float64(), nullable=False),
+        pa.field("average_speed", pa.float64()),
+        pa.field("top_speed", pa.float64(), nullable=False),
+        pa.field("fuel_used", pa.float64()),
+        pa.field("n_points", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+VEHICLE_STOP = pa.schema(
+    [
+        pa.field("vehicle_id", pa.string(), nullable=False),
+        pa.field("start_time", TIMESTAMP, nullable=False),
+        pa.field("end_time", TIMESTAMP, nullable=False),
+        pa.field("latitude", pa.float64(), nullable=False),
+        pa.field("longitude", pa.float64(), nullable=False),
+        pa.field("n_points", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+
+
+class VehicleTripParameters(JobParameters):
+    """Parameters of `vehicle_trips`."""
+
+    moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
+    stop_after: Duration = Field(timedelta(minutes=5), description="Event time of standing still that ends a trip")
+    silence: Duration = Field(
+        timedelta(minutes=30), description="Event time without a point after which a trip, or a stop, has ended"
+    )
+    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order points may come")
+    idle_after: Duration = Field(
+        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
+    )
+
+
+def build(parameters: VehicleTripParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        return follow(state, events, clock, parameters)
+
+    return KeyedJob(
+        name="vehicle_trips",
+        stream=TELEMETRY.name,
+        key=("vehicle_id",),
+        event_time="time",
+        watermark_delay=parameters.watermark_delay,
+        events=TELEMETRY.schema,
+        state=STRETCH,
+        output=VEHICLE_TRIP,
+        step=step,
+        step_decides_late=True,
+        side_outputs=(OutputTable("vehicle_stops", VEHICLE_STOP, events=pl.col("n_points").sum()),),
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        output_events=pl.col("n_points").sum(),
+        state_events=pl.col("n_points").sum(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+VEHICLE_TRIPS = JobTemplate(
+    name="vehicle_trips",
+    description="One row a trip of a vehicle: when and where it went, how far, how fast, on how much fuel, how it ended.",
+    parameters=VehicleTripParameters,
+    build=build,
+)
+
+
+def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: VehicleTripParameters) -> Step:
+    """The step: see the module's text. Every point waits, is counted in a trip or a stop, open or told, or is late."""
+    is_late = events["time"] <= clock.late_watermark
+    late = events.filter(is_late)
+    state = pl.concat([state, _waiting(events.filter(~is_late), parameters)])
+    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
+    if not is_due.any():
+        return Step(state, empty(VEHICLE_TRIP), late)
+    waits = state["end_time"].is_null() & ~is_due
+    trips, stops, still_open = cut(
+        state.filter(~waits), Limits(parameters.stop_after, parameters.silence, clock.watermark)
+    )
+    return Step(
+        state=pl.concat([still_open, state.filter(waits)]),
+        output=trips.select(VEHICLE_TRIP.names),
+        late=late,
+        side={"vehicle_stops": stops.select(VEHICLE_STOP.names)},
+    )
+
+
+def _waiting(points: pl.DataFrame, parameters: VehicleTripParameters) -> pl.DataFrame:
+    """Points as rows of state that wait for the watermark: stretches without an end as yet."""
+    # What is no number of litres counts as no reading.
+    fuel = (pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)
+    known = points.select(
+        "vehicle_id",
+        start_time="time",
+        start_latitude="latitude",
+        start_longitude="longitude",
+        is_moving=pl.col("speed") > parameters.moving_speed,
+        top_speed="speed",
+        start_fuel=fuel,
+        n_points=pl.lit(1, pl.Int64),
+        deadline="time",
+    )
+    schema = polars_schema(STRETCH)
+    rest = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in known.columns}
+    return known.with_columns(**rest).select(schema.keys())

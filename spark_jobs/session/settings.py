@@ -1,0 +1,190 @@
+"""Spark sessions for Keyfold: settings that are checked when they are loaded, and the session made of them."""
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from spark_jobs.errors import KeyfoldError
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+SHIPPED_WITH_SPARK = (
+    "at.yawk.lz4:lz4-java",
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jsr310",
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "commons-logging:commons-logging",
+    "commons-pool:commons-pool",
+    "io.airlift:aircompressor",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.parquet:parquet-column",
+    "org.apache.parquet:parquet-common",
+    "org.apache.parquet:parquet-encoding",
+    "org.apache.parquet:parquet-format-structures",
+    "org.apache.parquet:parquet-hadoop",
+    "org.apache.parquet:parquet-jackson",
+    "org.locationtech.jts:jts-core",
+    "org.lz4:lz4-java",
+    "org.roaringbitmap:RoaringBitmap",
+    "org.roaringbitmap:shims",
+    "org.scala-lang:scala-library",
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
+)
+"""Left out of the packages' dependencies: Spark brings its own, and resolvers disagree on the others' versions."""
+
+_FIXED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+"""Settings that results depend on: a session with others would answer differently."""
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.executor.syncLogLevel.enabled": "true",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # No limit: with one, Spark asks every column for its size after every row, which costs as much as writing the row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+# A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
+# goes there ten times later than by default. Measured in docs/performance.md.
+_JAVA_FOR_SHORT_RUNS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
+)
+
+_LOCAL_DEFAULTS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": _JAVA_FOR_SHORT_RUNS,
+    "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
+}
+
+_MASTER = re.compile(
+    r"local|local\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\]|spark://[^\s,:/]+:\d+(,[^\s,:/]+:\d+)*|yarn|k8s://\S+"
+)
+_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+
+
+class SparkSettings(BaseModel):
+    """Where Spark runs and with what; unknown fields and misspelt values are refused at load."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    master: str = Field(default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
+    app_name: str = Field(default="keyfold", min_length=1)
+    packages: tuple[str, ...] = Field(
+        default=(), description="Maven coordinates, group:artifact:version, besides Delta's"
+    )
+    conf: dict[str, str] = Field(default_factory=dict, description="Spark settings, by their own names")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Settings from KEYFOLD_SPARK_MASTER, KEYFOLD_SPARK_PACKAGES and KEYFOLD_SPARK_CONF, each of them optional.
+
+        Packages are separated by commas; settings by blanks, as in `spark.driver.memory=4g spark.ui.enabled=true`.
+
+        Raises:
+            KeyfoldError: a value is not valid.
+        """
+        given: dict[str, object] = {}
+        if master := environment.get("KEYFOLD_SPARK_MASTER"):
+            given["master"] = master
+        if packages := environment.get("KEYFOLD_SPARK_PACKAGES"):
+            given["packages"] = tuple(package.strip() for package in packages.split(",") if package.strip())
+        if conf := environment.get("KEYFOLD_SPARK_CONF"):
+            given["conf"] = {name: value for name, _, value in (pair.partition("=") for pair in shlex.split(conf))}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            told = "; ".join(f"KEYFOLD_SPARK_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+            raise KeyfoldError(told.replace("Value error, ", "")) from error
+
+    @field_validator("master")
+    @classmethod
+    def _master_is_one(cls, master: str) -> str:
+        if not _MASTER.fullmatch(master):
+            hint = "; a Spark Connect URL is no master" if master.startswith("sc:") else ""
+            raise ValueError(
+                f"{master!r} is no Spark master{hint}: give local, local[4], local[*], spark://host:7077, "
+                "yarn or k8s://https://host:port"
+            )
+        return master
+
+    @field_validator("packages")
+    @classmethod
+    def _packages_are_coordinates(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        for package in packages:
+            if not _COORDINATES.fullmatch(package):
+                raise ValueError(f"{package!r} is no Maven coordinates: give group:artifact:version")
+        return packages
+
+    @field_validator("conf")
+    @classmethod
+    def _names_are_spark_s(cls, conf: dict[str, str]) -> dict[str, str]:
+        own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
+        for name in conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"{name!r} is no Spark setting: their names begin with 'spark.'")
+            if name in own_fields:
+                raise ValueError(f"{name} has a field of its own: {own_fields[name]}")
+        return conf
+
+    @model_validator(mode="after")
+    def _fixed_settings_stay(self) -> Self:
+        for name, value in _FIXED.items():
+            if self.conf.get(name, value) != value:
+                raise ValueError(f"{name} must stay {value!r}: Keyfold's results depend on it")
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs inside this process's own Java."""
+        return self.master.startswith("local")
+
+    @property
+    def all_packages(self) -> tuple[str, ...]:
+        """Every package that Spark resolves, Delta's first."""
+        return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
+
+
+def spark_conf(settings: SparkSettings) -> dict[str, str]:
+    """Every setting of the session that the settings describe."""
+    local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
+    conf = _DEFAULTS | (local if settings.is_local else {}) | settings.conf | _FIXED
+    excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
+    return conf | {
+        "spark.master": settings.master,
+        "spark.jars.packages": ",".join(settings.all_packages),
+        "spark.jars.excludes": ",".join(excluded),
+    }
+
+
+def _local_cores(master: str) -> int:
+    """As many tasks as run at a time, two at least: each partition of state costs its own commit, and a wave its wait."""
+    found = re.match(r"local\[(\d+)", master)
+    cores = int(found[1]) if found else (os.cpu_count() or 1) if "*" in master else 1
+    return max(2, cores)

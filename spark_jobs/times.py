@@ -1,0 +1,50 @@
+"""Times: as people write them, and as whole microseconds for work on arrays."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from spark_jobs.errors import KeyfoldError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""1970: time zero, and the watermark before any event was seen."""
+
+Micros = npt.NDArray[np.int64]
+
+
+def micros(value: datetime | timedelta) -> int:
+    """Microseconds of a span, or of a time since 1970 (UTC)."""
+    span = value - EPOCH if isinstance(value, datetime) else value
+    return span // timedelta(microseconds=1)
+
+
+def from_micros(value: int) -> datetime:
+    """The UTC time that is so many microseconds past 1970."""
+    return EPOCH + timedelta(microseconds=int(value))
+
+
+def to_micros(times: pl.Series) -> Micros:
+    """Microseconds since 1970 (UTC) of a column of times without gaps."""
+    return times.to_physical().to_numpy()
+
+
+def to_times(values: Micros) -> pl.Series:
+    """UTC times of microseconds since 1970."""
+    return pl.Series(values).cast(pl.Datetime("us", "UTC"))
+
+
+def parse_time(name: str, text: str | None) -> datetime | None:
+    """An ISO 8601 time that was given for `name`, UTC where it has no offset; None where nothing was given.
+
+    Raises:
+        KeyfoldError: it is no ISO 8601 time.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise KeyfoldError(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

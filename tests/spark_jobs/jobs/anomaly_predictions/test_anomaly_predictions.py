@@ -1,0 +1,368 @@
+"""The step of anomaly predictions, without Spark, against its definition in plain Python."""
+
+import gzip
+import math
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
+from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.streams import METRICS
+from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
+from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
+from tests.spark_jobs.jobs.playing import assert_same, play, restart
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_PAST_ALL = NOON + timedelta(days=400)
+WAYS = ("every_event", "every_interval", "complete_window")
+EVERY_WAY = pytest.mark.parametrize("way", WAYS)
+TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
+
+
+def anomaly_job(**parameters):
+    return build_job(ANOMALY_PREDICTIONS, {"model": "ewma", "min_events": 0, **parameters})
+
+
+def reading(key, minutes, value):
+    return {"key": key, "timestamp": NOON + timedelta(minutes=minutes), "value": float(value)}
+
+
+def frame(events):
+    return pl.DataFrame(events, schema=polars_schema(METRICS.schema), orient="row")
+
+
+def steady(key, length, minutes=5):
+    """Values around 10 in a pattern of five, so that 100 is far off."""
+    return [reading(key, minutes * step, 10 + step * 7 % 5) for step in range(length)]
+
+
+def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
+
+
+def predictions(harness):
+    return harness.written["anomaly_predictions"].sort("key", "event_time", "value")
+
+
+def latest(harness):
+    return harness.written["latest_predictions"].unique("key", keep="last", maintain_order=True).sort("key")
+
+
+def assert_agree(harness, answer):
+    assert_rows_agree(predictions(harness).to_dicts(), answer.output)
+    assert_rows_agree(latest(harness).drop("low", "high").to_dicts(), answer.latest.values())
+    assert sorted(harness.written["retired_models"].rows()) == sorted(answer.retired)
+    assert harness.state.filter(role="waiting").height == answer.waiting
+    assert harness.state.filter(role="learning")["events_learned"].sum() == answer.in_models
+
+
+def assert_rows_agree(rows, expected):
+    for row, wanted in zip(rows, expected, strict=True):
+        assert {**row, "expected": 0, "score": 0} == {**wanted, "expected": 0, "score": 0}
+        assert (row["expected"] is None) == (wanted["expected"] is None)
+        assert math.isclose(row["expected"] or 0, wanted["expected"] or 0, rel_tol=1e-9, abs_tol=1e-9)
+        assert math.isclose(row["score"], wanted["score"], abs_tol=1e-9)
+
+
+def test_each_event_is_predicted_before_it_is_learned():
+    harness = play_readings(anomaly_job(emit="all"), [[reading("a", 0, 1), reading("a", 1, 2), reading("a", 2, 4)]])
+    first, second, third = predictions(harness).to_dicts()
+    assert (first["expected"], first["score"], first["events_learned"]) == (None, 0, 0)
+    assert (second["expected"], second["score"], second["events_learned"]) == (None, 0, 1)
+    # The mean of 1 and 2, the newer a little heavier: (0.95 * 1 + 2) / 1.95; one squared error so far, 1.
+    assert third["expected"] == pytest.approx(2.95 / 1.95)
+    assert third["score"] == pytest.approx(1 / (1 + (4 / (4 - 2.95 / 1.95)) ** 4))
+
+
+def test_a_prediction_is_emitted_when_its_label_changes_and_again_when_it_changes_back():
+    events = [*steady("a", 100), reading("a", 500, 100), reading("a", 505, 11)]
+    rows = predictions(play_readings(anomaly_job(min_change=1), [events])).to_dicts()
+    assert [(row["label"], row["previous_label"]) for row in rows] == [
+        ("normal", None),
+        ("anomalous", "normal"),
+        ("normal", "anomalous"),
+    ]
+    assert rows[1]["value"] == 100
+    assert rows[1]["score"] > 0.99
+    assert rows[1]["events_learned"] == 100
+
+
+def test_a_score_that_moves_far_from_the_last_emitted_one_is_emitted_and_small_steps_add_up():
+    events = [*steady("a", 100), reading("a", 500, 19), reading("a", 505, 18.8), reading("a", 510, 12)]
+    scores = predictions(play_readings(anomaly_job(emit="all", threshold=1), [events]))["score"].to_list()[-3:]
+    assert scores[0] - scores[1] < 0.4 < scores[0] - scores[2]
+    rows = predictions(play_readings(anomaly_job(min_change=0.4, threshold=1), [events])).to_dicts()
+    assert [row["value"] for row in rows] == [10, 19, 12]
+
+
+def test_nothing_is_anomalous_before_the_model_has_learned_enough():
+    events = [*steady("a", 40), reading("a", 200, 100)]
+    assert predictions(play_readings(anomaly_job(min_events=40), [events]))["label"].to_list()[-1] == "anomalous"
+    rows = predictions(play_readings(anomaly_job(min_events=41, emit="all"), [events]))
+    assert set(rows["label"]) == {"normal"}
+    assert set(rows["score"]) == {0}
+
+
+def test_every_interval_predicts_by_the_model_as_it_was_when_the_interval_began():
+    events = [reading("a", minutes, 10 + minutes % 7) for minutes in range(0, 180, 10)]
+    rows = predictions(play_readings(anomaly_job(learn="every_interval", interval="1h", emit="all"), [events]))
+    assert rows["events_learned"].to_list() == [0] * 6 + [6] * 6 + [12] * 6
+    assert rows["expected"].n_unique() == 3
+
+
+def test_a_burst_gets_used_to_after_every_event_and_not_within_an_interval():
+    events = [*steady("a", 108), *(reading("a", 540 + minute, 100) for minute in range(0, 50, 5))]
+    by_event = predictions(play_readings(anomaly_job(emit="all"), [events]))["score"].to_list()
+    by_interval = predictions(play_readings(anomaly_job(emit="all", learn="every_interval"), [events]))[
+        "score"
+    ].to_list()
+    assert by_event[-1] < 0.5 < 0.99 < min(by_interval[-10:])
+
+
+def test_complete_window_predicts_an_event_by_those_after_it_too():
+    job = anomaly_job(learn="complete_window", window="1d", emit="all")
+    events = [reading("a", minutes, 10) for minutes in range(0, 60, 10)]
+    open_window = play_readings(job, [events], end=NOON + timedelta(hours=11, minutes=59))
+    assert predictions(open_window).height == 0
+    assert open_window.state["role"].to_list() == ["waiting"] * 6
+    rows = predictions(play_readings(job, [events], end=NOON + timedelta(hours=12)))
+    assert rows["events_learned"].to_list() == [6] * 6
+    assert rows["expected"].to_list() == pytest.approx([10] * 6)
+
+
+@EVERY_WAY
+def test_an_event_waits_until_the_watermark_has_passed_it(way):
+    harness = play_readings(anomaly_job(learn=way, window="1m"), [[reading("a", 0, 1), reading("a", 15, 1)]], end=None)
+    assert harness.written["latest_predictions"]["event_time"].to_list() == [NOON]
+    assert harness.state.filter(role="waiting")["timestamp"].to_list() == [NOON + timedelta(minutes=15)]
+
+
+@EVERY_WAY
+def test_an_event_at_or_behind_the_watermark_is_late_whether_its_key_is_known_or_not(way):
+    job = anomaly_job(learn=way)
+    late = [reading("a", 49, 1), reading("a", 50, 1), reading("new", 50, 1)]
+    harness = play_readings(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
+    assert harness.written["late.anomaly_predictions"].to_dicts() == late
+    assert harness.written["retired_models"]["events_learned"].to_list() == [3]
+
+
+@EVERY_WAY
+def test_a_silent_model_retires_and_its_key_begins_anew(way):
+    month = 30 * 24 * 60
+    batches = [[reading("a", 0, 1), reading("a", 1, 1)], [reading("a", month + 2, 5)]]
+    for split in (batches, [list(chain(*batches))]):
+        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
+        gone_at = NOON + timedelta(days=30, minutes=1)
+        assert harness.written["retired_models"].rows() == [("a", 2, NOON + timedelta(minutes=1), gone_at)]
+        assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
+        rows = predictions(harness)
+        assert rows["previous_label"].to_list() == [None, None]
+        assert rows["events_learned"][-1] == (1 if way == "complete_window" else 0)
+
+
+@EVERY_WAY
+def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
+    events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
+    for split in ([events], [[event] for event in events]):
+        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
+        assert harness.written["retired_models"].height == 0
+        assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
+
+
+def test_the_threshold_is_the_models_own_unless_another_is_given():
+    events = [*steady("a", 100), reading("a", 500, 19)]
+    last = latest(play_readings(anomaly_job(), [events]))
+    assert 0.5 < last["score"].item() < 0.9
+    assert last["label"].item() == "normal"
+    assert latest(play_readings(anomaly_job(threshold=0.5), [events]))["label"].item() == "anomalous"
+
+
+def threshold_of(job):
+    assert isinstance(job.step, AnomalyStep)
+    return job.step.threshold
+
+
+@pytest.mark.parametrize("model", ["rarest_view", "return_period"])
+def test_fewer_alarms_a_week_are_a_higher_threshold(model):
+    thresholds = [threshold_of(anomaly_job(model=model, alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
+    assert thresholds == sorted(thresholds)
+    for rate, threshold in zip((3, 2, 1, 0.5, 0.125), thresholds, strict=True):
+        days = threshold / (1 - threshold) * 3.5
+        assert days == pytest.approx(7 / rate)
+
+
+def test_the_default_is_two_alarms_a_week():
+    two_a_week = build_job(ANOMALY_PREDICTIONS, {"alarms_per_week": 2})
+    assert threshold_of(build_job(ANOMALY_PREDICTIONS)) == threshold_of(two_a_week)
+
+
+def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
+    with pytest.raises(KeyfoldError, match="give one of them"):
+        anomaly_job(model="rarest_view", alarms_per_week=1, threshold=0.5)
+    with pytest.raises(KeyfoldError, match="the score of ewma does not count days; give a threshold"):
+        anomaly_job(model="ewma", alarms_per_week=1)
+
+
+def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
+    ewma = anomaly_job(model="ewma")
+    assert ewma.parameters["model"] == "ewma"
+    assert anomaly_job(model="robust").parameters["model"] == "robust"
+    monkeypatch.setattr(type(MODELS["ewma"]), "version", 2)
+    assert anomaly_job(model="ewma").schema_version == ewma.schema_version + 1
+
+
+def test_parameters_are_checked_when_they_are_given():
+    for wrong in (
+        {"model": "oracle"},
+        {"learn": "never"},
+        {"min_change": 2},
+        {"threshold": -1},
+        {"alarms_per_week": 0},
+        {"alarms_per_week": 7},
+        {"forget_after": "0s"},
+    ):
+        with pytest.raises(KeyfoldError, match=f"job anomaly_predictions: {next(iter(wrong))}"):
+            anomaly_job(**wrong)
+
+
+def test_the_description_of_the_parameter_says_what_each_model_is_for():
+    description = AnomalyPredictionParameters.model_fields["model"].description or ""
+    assert [name for name in MODELS if f"{name}: " not in description] == []
+
+
+@st.composite
+def readings_in_batches(draw):
+    """Readings of a few keys, a minute to days apart, in any order and any split; values often alike."""
+    values = st.one_of(st.integers(8, 12), st.integers(8, 12), st.sampled_from([-0.0, 0, 100, -50, 1e9]))
+    moment = st.one_of(st.integers(0, 300), st.integers(0, 300), st.integers(0, 9000))
+    drawn = draw(st.lists(st.tuples(st.sampled_from("abc"), moment, values), min_size=1, max_size=40))
+    events = [reading(key, minutes, value) for key, minutes, value in drawn]
+    cuts = sorted(draw(st.lists(st.integers(0, len(events)), max_size=5)))
+    return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
+
+
+definitions = st.builds(
+    Settings,
+    learn=st.sampled_from(WAYS),
+    period=st.sampled_from([timedelta(minutes=7), timedelta(hours=1), timedelta(days=1)]),
+    emit=st.sampled_from(["changes", "all"]),
+    min_change=st.sampled_from([0.0, 0.2, 1.0]),
+    threshold=st.sampled_from([0.0, 0.5, 0.9]),
+    min_events=st.integers(0, 5),
+    forget_after=st.sampled_from([timedelta(minutes=30), timedelta(hours=3), timedelta(days=2)]),
+)
+
+
+def job_of(definition, **more):
+    chosen = {name: value for name, value in vars(definition).items() if name != "period"}
+    return anomaly_job(interval=definition.period, window=definition.period, **chosen, **more)
+
+
+@settings(deadline=None, max_examples=150)
+@given(readings_in_batches(), definitions, st.integers(0, 9100))
+def test_any_order_and_any_split_give_what_the_definition_says(batches, definition, end):
+    watermark = NOON + timedelta(minutes=end)
+    harness = play_readings(job_of(definition, watermark_delay="30d"), batches, end=watermark)
+    assert_agree(harness, anomaly_oracle.answer(list(chain(*batches)), watermark, definition))
+
+
+@settings(deadline=None, max_examples=100)
+@given(readings_in_batches(), definitions, st.integers(1, 200))
+def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
+    job = job_of(definition, watermark_delay=timedelta(minutes=delay))
+    harness = play_readings(job, batches, end=None)
+    watermark, late, on_time = anomaly_oracle.BEGINNING, [], []
+    for batch in batches:
+        for event in batch:
+            (late if event["timestamp"] <= watermark else on_time).append(event)
+        watermark = max([watermark, *(event["timestamp"] - timedelta(minutes=delay) for event in batch)])
+    assert harness.written["late.anomaly_predictions"].to_dicts() == late
+    assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
+
+
+@settings(deadline=None, max_examples=60)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
+def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
+    job = job_of(definition, watermark_delay="30d", model=model)
+    at_once, parted = play_readings(job, [list(chain(*batches))]), play_readings(job, batches)
+    assert predictions(parted).equals(predictions(at_once))
+    assert latest(parted).equals(latest(at_once))
+    gone = [each.written["retired_models"].sort("key", "retired_at") for each in (parted, at_once)]
+    assert gone[0].equals(gone[1])
+
+
+CUTS = st.lists(st.integers(0, 9000).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
+
+
+@settings(deadline=None, max_examples=80)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(1, 200), CUTS)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
+    job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
+    assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))
+
+
+@settings(deadline=None, max_examples=60)
+@given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(0, 5), st.randoms())
+def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_state_and_rows(
+    batches, model, definition, crash, random
+):
+    job = job_of(definition, model=model)
+    unbroken, broken = TestHarness(job), TestHarness(job)
+    for number, batch in enumerate(batches):
+        if number == crash:
+            lost = TestHarness(job)
+            lost.state, lost.watermark = broken.state, broken.watermark
+            lost.batch(frame(batch))
+        unbroken.batch(frame(batch))
+        broken.batch(frame(random.sample(batch, len(batch))))
+        restart(broken)
+    order = ["role", "key", "timestamp", "value"]
+    assert unbroken.state.sort(order).equals(broken.state.sort(order))
+    for table in TABLES:
+        assert unbroken.written[table].equals(broken.written[table])
+
+
+SERIES = (
+    "realAWSCloudwatch/rds_cpu_utilization_e47b3b",
+    "realAdExchange/exchange-3_cpm_results",
+    "realTraffic/speed_6005",
+    "artificialWithAnomaly/art_daily_jumpsup",
+)
+
+
+def real_series(shared_data, names):
+    """Readings of real series, keys among each other, in order of time."""
+    events = []
+    for name in names:
+        lines = gzip.decompress((shared_data / "nab" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
+        rows = (line.split(",") for line in lines[1:])
+        moments = ((datetime.fromisoformat(time).replace(tzinfo=UTC), float(value)) for time, value in rows)
+        events += [{"key": name, "timestamp": moment, "value": value} for moment, value in moments]
+    return sorted(events, key=lambda event: (event["timestamp"], event["key"]))
+
+
+@pytest.fixture(scope="module")
+def real_readings(shared_data):
+    return real_series(shared_data, SERIES)
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("size", [10**9, 500])
+def test_real_series_are_scored_as_by_the_recursion_in_plain_python(way, size, real_readings):
+    batches = [real_readings[start : start + size] for start in range(0, len(real_readings), size)]
+    end = max(event["timestamp"] for event in real_readings) + timedelta(days=2)
+    definition = Settings(learn=way, period=timedelta(hours=6), emit="all", min_events=30)
+    harness = play_readings(job_of(definition), batches, end=end)
+    answer = anomaly_oracle.answer(real_readings, end, definition)
+    assert len(answer.output) == len(real_readings)
+    assert_agree(harness, answer)

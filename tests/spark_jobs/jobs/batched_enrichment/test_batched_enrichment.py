@@ -1,0 +1,430 @@
+"""The step of batched enrichment, without Spark or HTTP, against an oracle in plain Python."""
+
+import json
+import threading
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from pyspark import cloudpickle
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.job import (
+    BATCHED_ENRICHMENT,
+    DEAD_LETTERS,
+    NAME,
+    BatchedEnrichmentParameters,
+    build,
+)
+from spark_jobs.jobs.batched_enrichment.protocol import Outcome
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.answers import AnswersInFiles, AnswersInMemory
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.generations import Generation, check_generation, fixed
+from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.hashing import PartOf
+from spark_jobs.streams import STREAMS
+from spark_jobs.times import EPOCH
+from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
+from tests.spark_jobs.jobs.playing import accounted_for, play, restart
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "watermark_delay": "1m"}
+
+
+class Service:
+    """Answers with the events' numbers, refuses those with a negative meter, and remembers what it was asked."""
+
+    def __init__(self):
+        self.batches, self.lock = [], threading.Lock()
+
+    def __call__(self, batch):
+        events = [json.loads(event) for event in batch.events]
+        with self.lock:
+            self.batches.append((batch.scope, batch.idempotency_key, events))
+        return [
+            Outcome(None, 1, 422, "refused")
+            if event["meter_reading"] < 0
+            else Outcome(json.dumps(event["point_idx"]), 1, 200)
+            for event in events
+        ]
+
+    def calls(self):
+        return sorted(
+            (int(scope.rpartition("/")[2]), tuple((event["ride_id"], event["point_idx"]) for event in events))
+            for scope, _, events in self.batches
+        )
+
+    def keys(self):
+        return sorted(key for _, key, _ in self.batches)
+
+
+def job_with(call, **parameters):
+    return build(BatchedEnrichmentParameters.model_validate(parameters), lambda: nullcontext(call))
+
+
+def point(number, seconds=0.0, shard=0, ride="a", meter=1.0):
+    return {
+        "shard": shard,
+        "ride_id": ride,
+        "point_idx": number,
+        "latitude": 40.0,
+        "longitude": -74.0,
+        "timestamp": NOON + timedelta(seconds=seconds),
+        "meter_reading": meter,
+        "meter_increment": None,
+        "ride_status": "enroute",
+        "passenger_count": 1,
+    }
+
+
+def frame(points, job):
+    return pl.DataFrame(points, schema=polars_schema(job.events), orient="row")
+
+
+def play_points(*batches, end=None, **parameters):
+    """Play batches of points; give the service and the harness."""
+    service = Service()
+    job = job_with(service, **{**SMALL, **parameters})
+    harness = TestHarness(job)
+    for batch in batches:
+        harness.batch(frame(batch, job), NOW)
+    if end:
+        harness.batch(None, NOW, advance_to=end)
+    return service, harness
+
+
+def ids(*numbers, shard=0):
+    return shard, tuple(("a", number) for number in numbers)
+
+
+def test_a_full_buffer_goes_at_once_and_the_rest_waits():
+    service, harness = play_points([point(number, number) for number in range(7)])
+    assert service.calls() == [ids(0, 1, 2), ids(3, 4, 5)]
+    assert harness.state["point_idx"].to_list() == [6]
+
+
+def test_batches_go_by_event_time_whatever_the_order_of_arrival():
+    service, _ = play_points([point(2, 30), point(0, 10)], [point(9, 5), point(1, 20)])
+    assert service.calls() == [ids(9, 0, 1)]
+
+
+def test_the_rest_goes_when_its_oldest_has_waited_in_event_time():
+    one_second_short = NOON + timedelta(minutes=9, seconds=59)
+    assert play_points([point(0), point(1, 300)], end=one_second_short)[0].calls() == []
+    service, harness = play_points([point(0), point(1, 300)], end=NOON + timedelta(minutes=10))
+    assert service.calls() == [ids(0, 1)]
+    assert harness.state.height == 0
+
+
+def test_the_rest_goes_when_its_first_has_waited_in_processing_time():
+    service = Service()
+    job = job_with(service, **SMALL)
+    harness = TestHarness(job)
+    harness.batch(frame([point(0)], job), NOW)
+    harness.batch(frame([point(1)], job), NOW + timedelta(minutes=4))
+    harness.batch(None, NOW + timedelta(minutes=5) - timedelta(milliseconds=1))
+    assert service.calls() == []
+    harness.batch(None, NOW + timedelta(minutes=5))
+    assert service.calls() == [ids(0, 1)]
+
+
+def test_shards_wait_each_for_itself():
+    service, harness = play_points([*(point(number, shard=number % 2) for number in range(5))])
+    assert service.calls() == [ids(0, 2, 4)]
+    assert harness.state["point_idx"].to_list() == [1, 3]
+
+
+def test_an_event_far_behind_the_watermark_is_enriched_too():
+    service, harness = play_points([point(0, 7200)], [point(1, 0)])
+    assert service.calls() == [ids(1, 0)]
+    assert harness.written["late.batched_enrichment"].height == 0
+
+
+def test_a_row_is_its_event_with_the_answer_and_the_key_of_its_batch():
+    service, harness = play_points([point(number, number) for number in range(3)])
+    rows = harness.written[NAME].to_dicts()
+    (key,) = service.keys()
+    expected = [{**point(number, number), "enrichment": str(number), "idempotency_key": key} for number in range(3)]
+    for row in expected:
+        del row["shard"]
+    assert rows == expected
+
+
+def test_an_event_that_fails_for_good_is_a_dead_letter_with_its_story():
+    service, harness = play_points([point(0), point(1, 1, meter=-1.0), point(2, 2)])
+    (row,) = harness.written[DEAD_LETTERS].to_dicts()
+    assert row["point_idx"] == 1
+    assert (row["attempts"], row["status"], row["answer"]) == (1, 422, "refused")
+    assert (row["idempotency_key"], row["failed_at"]) == (service.keys()[0], NOW)
+    assert harness.written[NAME]["point_idx"].to_list() == [0, 2]
+
+
+def test_a_call_that_raises_makes_dead_letters_and_no_failure():
+    def broken(batch):
+        raise RuntimeError("boom")
+
+    job = job_with(broken, **SMALL)
+    harness = TestHarness(job)
+    harness.batch(frame([point(number) for number in range(3)], job), NOW)
+    dead = harness.written[DEAD_LETTERS]
+    assert dead["answer"].to_list() == ["RuntimeError: boom"] * 3
+    assert harness.written[NAME].height == 0
+
+
+def test_times_are_sent_in_iso_8601_and_what_is_missing_as_null():
+    service, _ = play_points([{**point(0, 0.25), "latitude": float("nan")}], end=NOON + timedelta(days=1))
+    ((_, _, (event,)),) = service.batches
+    assert event == {
+        **{name: value for name, value in point(0).items() if name != "shard"},
+        "timestamp": "2026-01-01T12:00:00.250000Z",
+        "latitude": None,
+    }
+
+
+def test_nobody_is_asked_for_a_connection_while_there_is_nothing_to_ask():
+    def refuse():
+        raise AssertionError
+
+    job = build(BatchedEnrichmentParameters.model_validate({}), refuse)
+    harness = TestHarness(job)
+    harness.batch(frame([point(number) for number in range(5)], job), NOW)
+    harness.batch(None, NOW)
+    assert harness.state.height == 5
+
+
+def ten_thousand():
+    return [point(number, number / 50, shard=(number * 2654435761 >> 7) % 4) for number in range(10_000)]
+
+
+@pytest.mark.parametrize("split", [10_000, 3_333, 997, 101])
+def test_ten_thousand_events_are_twenty_calls_and_at_most_one_more_a_shard(split):
+    points = ten_thousand()
+    batches = [points[at : at + split] for at in range(0, len(points), split)]
+    service, harness = play_points(*batches, max_size=500, end=NOON + timedelta(hours=1))
+    assert len(service.batches) <= 20 + 4
+    assert max(len(events) for _, _, events in service.batches) == 500
+    assert sorted(harness.written[NAME]["point_idx"]) == list(range(10_000))
+    assert harness.state.height == 0
+
+
+MINUTES = st.integers(0, 40)
+
+
+@st.composite
+def points_in_batches(draw):
+    """Points of two rides in three shards, at whole minutes, in any order and split; some that will be refused."""
+    drawn = draw(st.lists(st.tuples(MINUTES, st.integers(0, 2), st.booleans(), st.booleans()), max_size=30))
+    points = [
+        point(index, 60 * minute, shard, "ab"[is_b], -1.0 if is_bad else 1.0)
+        for index, (minute, shard, is_b, is_bad) in enumerate(drawn)
+    ]
+    points = draw(st.permutations(points))
+    cuts = sorted(draw(st.lists(st.integers(0, len(points)), max_size=5)))
+    return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(points_in_batches(), st.lists(st.integers(0, 7), min_size=7, max_size=7), st.integers(1, 5))
+def test_the_same_events_go_together_as_by_the_oracle_and_none_is_lost(batches, minutes, max_size):
+    service = Service()
+    job = job_with(service, **{**SMALL, "max_size": max_size})
+    harness, oracle = TestHarness(job), Oracle(max_size, timedelta(minutes=10), timedelta(minutes=5))
+    read, now, expected = 0, NOW, []
+    for batch, gone_by in zip([*batches, []], minutes, strict=False):
+        now += timedelta(minutes=gone_by)
+        harness.batch(frame(batch, job), now)
+        expected += oracle.batch(batch, harness.watermark, now)
+        restart(harness)
+        read += len(batch)
+        assert accounted_for(job, harness) == read
+        assert harness.state.height == oracle.open_events
+        assert harness.state.group_by("shard").len().filter(pl.col("len") >= max_size).is_empty()
+    assert service.calls() == sorted(expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(points_in_batches())
+def test_any_order_and_any_split_enriches_the_same_events(batches):
+    points = list(chain(*batches))
+    service, harness = play_points(*batches, end=NOON + timedelta(days=1))
+    refused = {one["point_idx"] for one in points if one["meter_reading"] < 0}
+    everything = {one["point_idx"] for one in points}
+    written = harness.written[NAME]
+    assert sorted(written["point_idx"]) == sorted(everything - refused)
+    assert sorted(harness.written[DEAD_LETTERS]["point_idx"]) == sorted(refused)
+    assert written["enrichment"].to_list() == [str(number) for number in written["point_idx"]]
+    # One call more than full ones for a shard and micro-batch at most.
+    assert len(service.batches) <= len(points) // 3 + 3 * (len(batches) + 1)
+
+
+@settings(deadline=None, max_examples=75)
+@given(points_in_batches(), st.randoms())
+def test_a_micro_batch_that_is_replayed_makes_the_same_calls_with_the_same_keys(batches, random):
+    service = Service()
+    job = job_with(service, **SMALL)
+    harness = TestHarness(job)
+    for batch in batches:
+        state, watermark = harness.state, harness.watermark
+        service.batches.clear()
+        first = harness.batch(frame(batch, job), NOW)
+        keys, calls = service.keys(), service.calls()
+        assert len(set(keys)) == len(keys)
+        crashed = TestHarness(job)
+        crashed.state, crashed.watermark = state.sample(fraction=1, shuffle=True, seed=1), watermark
+        service.batches.clear()
+        again = crashed.batch(frame(random.sample(batch, len(batch)), job), NOW)
+        assert (service.keys(), service.calls()) == (keys, calls)
+        assert again.tables.keys() == first.tables.keys()
+        assert all(again.tables[table].equals(rows) for table, rows in first.tables.items())
+        assert again.state.equals(first.state)
+
+
+class FickleService:
+    """Takes half of the events the first time, the others the second time, and may break off after some calls."""
+
+    def __init__(self):
+        self.times, self.calls, self.breaks_off_after, self.lock = 0, 0, None, threading.Lock()
+
+    def __call__(self, batch):
+        with self.lock:
+            if self.calls == self.breaks_off_after:
+                raise SystemExit("the power is gone")
+            self.calls += 1
+        numbers = [json.loads(event)["point_idx"] for event in batch.events]
+        return [
+            Outcome(json.dumps(self.times), 1, 200) if (number + self.times) % 2 else Outcome(None, 1, 422, "refused")
+            for number in numbers
+        ]
+
+
+def crashed_and_tried_again(batch, answers, breaks_off_after=None):
+    """Two attempts at one batch: what each would write. The service says another thing the second time."""
+    service = FickleService()
+    job = job_with(service, **SMALL, max_in_flight=1)
+    attempts = []
+    for service.times, service.breaks_off_after in enumerate([breaks_off_after, None]):
+        harness = TestHarness(job, answers())
+        try:
+            attempts.append(harness.batch(frame(batch, job), NOW))
+        except SystemExit:
+            attempts.append(None)
+    return attempts
+
+
+@settings(deadline=None, max_examples=75)
+@given(points_in_batches().map(lambda batches: list(chain(*batches))))
+def test_a_crash_between_two_tables_leaves_every_event_in_exactly_one_whatever_the_service_says_then(batch):
+    answers = AnswersInMemory()
+    first, second = crashed_and_tried_again(batch, lambda: answers)
+    written = [first.tables.get(NAME), second.tables.get(DEAD_LETTERS)]
+    numbers = [number for rows in written if rows is not None for number in rows["point_idx"]]
+    assert sorted([*numbers, *second.state["point_idx"]]) == sorted(one["point_idx"] for one in batch)
+    assert first.state.equals(second.state)
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp_path, calls):
+    batch = [point(number, number, shard=number // 6) for number in range(12)]
+    broken_off, second = crashed_and_tried_again(batch, lambda: AnswersInFiles(tmp_path), breaks_off_after=calls)
+    assert (broken_off is None) == (calls < 4)
+    rows = pl.concat([second.tables[table].select("point_idx") for table in (NAME, DEAD_LETTERS)])
+    assert sorted(rows["point_idx"]) == list(range(12))
+    # The first answers stand, as they were given before the crash.
+    assert second.tables[NAME].filter(enrichment="0")["idempotency_key"].n_unique() == calls
+
+
+CUTS = st.lists(MINUTES.map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=5)
+
+
+@settings(deadline=None, max_examples=75)
+@given(points_in_batches(), CUTS)
+def test_a_run_in_any_slices_of_event_time_says_the_same_of_the_same_events(runs, cuts):
+    job = job_with(Service(), **SMALL)
+    frames, end = [frame(run, job) for run in runs], NOON + timedelta(days=1)
+    sliced, whole = play(job, frames, end, cuts=cuts), play(job, frames, end)
+    for table in (NAME, DEAD_LETTERS):
+        # Which events share a call goes by when a buffer is full or due.
+        rows, expected = (one.written[table].drop("idempotency_key") for one in (sliced, whole))
+        assert_frame_equal(rows, expected, check_row_order=False)
+
+
+@pytest.mark.parametrize("name", list(STREAMS))
+def test_every_stream_can_be_enriched(name):
+    stream = STREAMS[name]
+
+    def call(batch):
+        return [Outcome(event, 1, 200) for event in batch.events]
+
+    job = job_with(call, stream=name)
+    row: dict[str, Any] = {"shard": 0}
+    for field in stream.schema:
+        kind = str(field.type)
+        row[field.name] = NOON if kind.startswith("timestamp") else 1 if kind in ("int32", "int64") else None
+        row[field.name] = {"double": 1.5, "string": "x", "list<item: string>": ["b", "a"]}.get(kind, row[field.name])
+    harness = TestHarness(job)
+    harness.batch(pl.DataFrame([row] * 1001, schema=polars_schema(job.events)), NOW)
+    harness.batch(None, NOW + timedelta(minutes=5))
+    # The same event twice is two events where the stream has no id, and each is answered.
+    assert harness.written[NAME].height == 1001
+    answered = json.loads(harness.written[NAME]["enrichment"][0])
+    assert list(answered) == stream.schema.names
+    assert answered[stream.event_time] == "2026-01-01T12:00:00.000000Z"
+
+
+def test_the_shard_is_a_hash_of_what_identifies_an_event():
+    assert build_job(BATCHED_ENRICHMENT).derived == {"shard": PartOf(("ride_id", "point_idx"), 4)}
+    weather = build_job(BATCHED_ENRICHMENT, {"stream": "weather", "shards": 2})
+    assert weather.derived == {"shard": PartOf(("station_id", "time"), 2)}
+    sales = build_job(BATCHED_ENRICHMENT, {"stream": "sales"}).derived["shard"]
+    assert sales == PartOf(tuple(STREAMS["sales"].schema.names), 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"stream": "clicks"}, "no stream 'clicks'; parameter stream takes one of ride_points"),
+        ({"service": "ftp://127.0.0.1/"}, "must be http or https"),
+        ({"service": "http://ann:pa55word@127.0.0.1/"}, "KEYFOLD_ENRICHMENT_TOKEN"),
+        ({"max_size": 0}, "max_size=0"),
+        ({"max_size": 10_001}, "max_size=10001"),
+        ({"shards": 0}, "shards=0"),
+        ({"max_wait": "0s"}, "max_wait"),
+        ({"token": "x"}, "token"),
+    ],
+)
+def test_wrong_settings_are_refused_when_the_job_is_built(parameters, reason):
+    with pytest.raises(KeyfoldError, match=reason) as raised:
+        build_job(BATCHED_ENRICHMENT, parameters)
+    assert "pa55word" not in str(raised.value)
+
+
+def test_the_job_travels_to_the_workers_as_bytes():
+    job = build_job(BATCHED_ENRICHMENT)
+    travelled = cloudpickle.loads(cloudpickle.dumps(job))
+    harness = TestHarness(travelled)
+    harness.batch(frame([point(0)], job), EPOCH)
+    assert harness.state.height == 1
+
+
+def test_recorded_parameters_build_the_same_job():
+    job = build_job(BATCHED_ENRICHMENT, {"max_wait": "90s", "first_pause": "0.5s"})
+    assert build_job(BATCHED_ENRICHMENT, born_with=job.parameters).parameters == job.parameters
+
+
+def test_the_service_may_move_while_a_generation_lives_and_the_size_of_batches_may_not(tmp_path):
+    born = build_job(BATCHED_ENRICHMENT, {"max_size": 100})
+    generation = Generation(tmp_path, {"fixed": json.loads(json.dumps(fixed(born)))})
+    moved = {"service": "https://elsewhere/enrich", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
+    now = build_job(BATCHED_ENRICHMENT, moved, born.parameters)
+    check_generation(generation, now)
+    assert now.parameters["max_size"] == 100
+    with pytest.raises(KeyfoldError, match="max_size"):
+        check_generation(generation, build_job(BATCHED_ENRICHMENT, {**moved, "max_size": 500}, born.parameters))

@@ -1,0 +1,225 @@
+"""Batched enrichment against the demo service: over real HTTP, with failures of every kind, and once on Spark."""
+
+import json
+import logging
+import socket
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+from pyspark import cloudpickle
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.client import TOKEN_VARIABLE
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.lakehouse import fail_points
+from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
+from spark_jobs.simulation.enrichment_service.server import DemoService
+from spark_jobs.streams import RIDE_POINTS
+from tests.spark_jobs.jobs.playing import accounted_for, restart
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+QUICK = {"first_pause": "0.001s", "max_pause": "0.01s"}
+IDS = list(RIDE_POINTS.event_id)
+
+
+def demo_service(**settings):
+    return DemoService(ServiceSettings(**{"port": 0, **settings}))
+
+
+def points(count):
+    numbers = pl.DataFrame({"number": range(count)}, schema={"number": pl.Int32})
+    return numbers.select(
+        ride_id=pl.format("ride-{}", pl.col("number") % 97),
+        point_idx="number",
+        latitude=40.5 + pl.col("number") / count,
+        longitude=-74.5 + pl.col("number") / count,
+        timestamp=pl.lit(NOON, dtype=pl.Datetime("us", "UTC")) + pl.duration(milliseconds=pl.col("number") * 20),
+        meter_reading=pl.col("number") * 0.01,
+        meter_increment=pl.lit(0.01),
+        ride_status=pl.lit("enroute"),
+        passenger_count=pl.lit(1, pl.Int32),
+    )
+
+
+def in_shards(events, shards=4):
+    return events.with_columns(shard=(pl.col("point_idx") * 31 // 7 % shards).cast(pl.Int64))
+
+
+def play_points(url, events, **parameters):
+    """Play all events and flush what waits."""
+    harness = TestHarness(build_job(BATCHED_ENRICHMENT, {"service": url, **QUICK, **parameters}))
+    harness.batch(in_shards(events), NOW)
+    harness.batch(None, NOW + timedelta(minutes=5))
+    return harness
+
+
+def test_ten_thousand_events_are_enriched_in_at_most_twenty_four_calls_never_too_many_at_a_time():
+    with demo_service(latency=0.03) as demo:
+        harness = play_points(demo.url, points(10_000), max_in_flight=3)
+        stats = demo.stats()
+    written = harness.written[NAME]
+    assert stats["calls"] <= 20 + 4
+    assert stats["in_flight_most"] == 3
+    assert (stats["events"], stats["repeated_calls"]) == (10_000, 0)
+    assert written.drop("enrichment", "idempotency_key").sort("point_idx").equals(points(10_000))
+    # Longitude west and latitude north of New York: each row has its own event's answer.
+    places = written.with_columns(geohash=pl.col("enrichment").str.json_path_match("$.geohash")).sort("point_idx")
+    assert places["geohash"].str.slice(0, 2).unique().to_list() == ["dr"]
+    assert places["geohash"].n_unique() > 300
+    assert written["idempotency_key"].n_unique() == stats["calls"]
+
+
+def test_failures_are_tried_again_and_rejected_events_are_dead_letters():
+    with demo_service(failure_rate=0.2, reject_rate=0.05) as demo:
+        harness = play_points(demo.url, points(5_000), max_attempts=15)
+        stats = demo.stats()
+    dead, written = harness.written[DEAD_LETTERS], harness.written[NAME]
+    assert written.height + dead.height == 5_000
+    assert written.select(IDS).vstack(dead.select(IDS)).n_unique() == 5_000
+    assert 0.03 < dead.height / 5_000 < 0.07
+    assert dead.select(pl.col("status").unique(), pl.col("answer").unique()).row(0) == (422, "rejected on demand")
+    assert dead["attempts"].min() == 1
+    assert stats["calls"] > 10 + 4
+    assert stats["events"] == 5_000
+
+
+def test_a_micro_batch_that_is_replayed_after_a_crash_makes_the_service_work_once():
+    with demo_service(failure_rate=0.2, reject_rate=0.05) as demo:
+        first = play_points(demo.url, points(3_000), max_attempts=20)
+        before = demo.stats()
+        again = play_points(demo.url, points(3_000).sample(fraction=1, shuffle=True), max_attempts=20)
+        after = demo.stats()
+    assert after["events"] == before["events"] == 3_000
+    assert after["repeated_calls"] - before["repeated_calls"] == after["calls"] - before["calls"]
+    assert again.written[NAME].equals(first.written[NAME])
+    same = pl.exclude("attempts")
+    assert again.written[DEAD_LETTERS].select(same).equals(first.written[DEAD_LETTERS].select(same))
+
+
+def test_a_call_that_timed_out_gets_its_answer_later_and_no_work_is_done_twice():
+    with demo_service(latency=0.4) as demo:
+        harness = play_points(demo.url, points(600), timeout="0.25s", shards=1)
+        stats = demo.stats()
+    assert harness.written[NAME].height == 600
+    assert stats["events"] == 600
+    assert stats["repeated_calls"] >= 1
+
+
+def test_a_service_that_is_too_slow_makes_dead_letters():
+    with demo_service(latency=0.5) as demo:
+        harness = play_points(demo.url, points(20), timeout="0.05s", max_attempts=2)
+    dead = harness.written[DEAD_LETTERS]
+    assert dead.select(pl.len(), pl.col("attempts").unique(), pl.col("status").unique()).row(0) == (20, 2, None)
+    assert dead["answer"].unique().to_list() == ["no answer within 0.05 s"]
+
+
+def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_events_are_enriched():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = build_job(BATCHED_ENRICHMENT, {"service": f"http://127.0.0.1:{port}/enrich", **QUICK, "max_size": 50})
+    harness, events = TestHarness(job), in_shards(points(1_000), 1)
+    harness.batch(events.head(500), NOW)
+    restart(harness)
+    dead = harness.written[DEAD_LETTERS]
+    assert (dead.height, harness.written[NAME].height) == (500, 0)
+    assert dead.select(pl.col("attempts").unique(), pl.col("failed_at").unique()).row(0) == (5, NOW)
+    assert dead["answer"].str.contains("ConnectError").all()
+    with demo_service(port=port):
+        harness.batch(events.tail(500), NOW)
+    assert harness.written[NAME].height == 500
+    assert accounted_for(job, harness) == 1_000
+
+
+def test_a_token_of_the_workers_environment_opens_the_service_and_is_recorded_nowhere(monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG)
+    token = "a-secret-token"  # noqa: S105
+    with demo_service(token=token) as demo:
+        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+        refused = play_points(demo.url, points(20)).written[DEAD_LETTERS]
+        assert refused.select(pl.col("status").unique(), pl.col("attempts").unique()).row(0) == (401, 1)
+        monkeypatch.setenv(TOKEN_VARIABLE, token)
+        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        assert play_points(demo.url, points(20)).written[NAME].height == 20
+    assert token not in caplog.text
+    assert token not in json.dumps(dict(job.parameters))
+    assert token.encode() not in cloudpickle.dumps(job)
+
+
+def test_real_ride_points_are_enriched_each_once(shared_data):
+    files = sorted((shared_data / "rides").glob("*.gz"))
+    types = polars_schema(RIDE_POINTS.schema)
+    real = [
+        pl.read_ndjson(file)
+        .with_columns(pl.col("timestamp").str.to_datetime(time_zone="UTC", time_unit="us"))
+        .select(pl.col(name).cast(kind) for name, kind in types.items())
+        for file in files
+    ]
+    with demo_service() as demo:
+        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        harness = TestHarness(job)
+        for number, file in enumerate(real):
+            harness.batch(in_shards(file), NOW + timedelta(seconds=100 * number))
+            restart(harness)
+        harness.batch(None, NOW + timedelta(hours=2))
+        stats = demo.stats()
+    everything = pl.concat(real)
+    assert everything.height == 25_545
+    by_id = harness.written[NAME].sort(IDS)
+    assert by_id.select(everything.columns).equals(everything.sort(IDS))
+    # A point of a ride that is taken twice is the same place: the answer belongs to its event.
+    places = by_id.with_columns(geohash=pl.col("enrichment").str.json_path_match("$.geohash"))
+    assert places.group_by("latitude", "longitude").agg(pl.col("geohash").n_unique())["geohash"].max() == 1
+    assert stats["calls"] <= 25_545 // 500 + 4 * (len(files) + 1)
+    assert stats["events"] == 25_545
+
+
+def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_not(spark, lakehouse, monkeypatch):
+    events = points(10_000)
+    lakehouse.events("ride_points").parent.mkdir(parents=True)
+    for part in events.iter_slices(5_000):
+        part.write_delta(str(lakehouse.events("ride_points")), mode="append")
+    end = NOON + timedelta(hours=1)
+
+    def die(point):
+        if point == "work: after":
+            raise RuntimeError("power cut")
+
+    with demo_service() as demo:
+        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        with monkeypatch.context() as patch:
+            patch.setattr(fail_points, "act", die)
+            with pytest.raises(KeyfoldError, match="power cut"):
+                run_job(spark, lakehouse, job, advance_to=end)
+        lost = demo.stats()
+        assert lost["calls"] >= 16
+
+        ran = run_job(spark, lakehouse, job, advance_to=end)
+        stats = demo.stats()
+        first = pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx")
+        assert (ran.counts.events, ran.counts.rows[NAME], ran.counts.rows[DEAD_LETTERS]) == (10_000, 10_000, 0)
+        assert first.select(events.columns).equals(events)
+        # What was answered before the crash was not asked again.
+        assert stats["calls"] == first["idempotency_key"].n_unique() <= 20 + 4
+        assert (stats["repeated_calls"], stats["events"]) == (0, 10_000)
+
+        again = run_job(spark, lakehouse, job)
+        assert again.counts.rows[NAME] == 0
+        assert demo.stats() == stats
+        balance = check_conservation(spark, lakehouse, job)
+        assert (balance.events_read, balance.in_outputs, balance.open_events, balance.late) == (10_000, 10_000, 0, 0)
+
+        # From the start, file by file: events came in order of time, so the same batches come with the same keys.
+        options = RunOptions(max_bytes_per_batch=1)
+        afresh = run_job(spark, lakehouse, job, mode="full_refresh", advance_to=end, options=options)
+        assert len(afresh.batch_seconds) == 2
+        assert pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx").equals(first)
+        assert demo.stats()["calls"] == 2 * stats["calls"]
+        assert demo.stats()["events"] == 10_000

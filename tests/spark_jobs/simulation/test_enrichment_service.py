@@ -1,0 +1,201 @@
+"""The demo service over real HTTP, and as the command that people start."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
+from spark_jobs.simulation.enrichment_service.backend import ServiceSettings, geohash
+from spark_jobs.simulation.enrichment_service.server import MAX_BODY_BYTES, DemoService
+
+
+def service(**settings):
+    return DemoService(ServiceSettings(**{"port": 0, **settings}))
+
+
+def post(url, events, key=None, client: Any = httpx, **headers):
+    return client.post(url, json={"events": events}, headers={**({KEY_HEADER: key} if key else {}), **headers})
+
+
+def numbered(count):
+    return [{"n": number} for number in range(count)]
+
+
+def statuses(answer):
+    return [result["status"] for result in answer.json()["results"]]
+
+
+def test_positions_are_answered_with_their_geohash_and_other_events_with_an_echo():
+    with service() as demo:
+        answer = post(demo.url, [{"latitude": 57.64911, "longitude": 10.40744}, {"n": 1}, {"latitude": None, "n": 2}])
+    results = answer.json()["results"]
+    assert [result["status"] for result in results] == [200, 200, 200]
+    assert results[0]["enrichment"]["geohash"] == "u4pruyd"
+    assert results[1]["enrichment"]["echo"] == {"n": 1}
+    assert len({result["enrichment"]["checksum"] for result in results}) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    # Published examples: Wikipedia's article on geohashes, and geohash.org's own.
+    [((57.64911, 10.40744), "u4pruyd"), ((42.6, -5.6), "ezs42e4"), ((37.8324, 112.5584), "ww8p1r4")],
+)
+def test_geohashes_agree_with_published_ones(place, expected):
+    assert geohash(*place) == expected
+
+
+def test_a_key_that_comes_again_is_answered_as_before_without_work():
+    with service() as demo:
+        first, second = post(demo.url, numbered(3), "a"), post(demo.url, numbered(3), "a")
+        assert first.content == second.content
+        assert demo.stats() == {"calls": 2, "repeated_calls": 1, "events": 3, "in_flight_most": 1}
+        assert httpx.get(demo.url.replace("/enrich", "/stats")).json() == demo.stats()
+
+
+def test_a_key_that_comes_again_while_the_first_call_runs_waits_for_its_answer():
+    with service(latency=0.2) as demo, ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: post(demo.url, numbered(3), "a").content, range(4)))
+        assert len(set(answers)) == 1
+        assert demo.stats() == {"calls": 4, "repeated_calls": 3, "events": 3, "in_flight_most": 4}
+
+
+def test_a_key_with_other_events_is_refused():
+    with service() as demo:
+        post(demo.url, numbered(3), "a")
+        assert post(demo.url, numbered(4), "a").status_code == 422
+
+
+def test_answers_are_forgotten_oldest_first_when_they_are_too_many():
+    with service(max_stored_bytes=10_000) as demo, httpx.Client() as client:
+        for number in range(200):
+            post(demo.url, [{"n": number}], f"key {number}", client)
+        assert demo._work._stored_bytes <= 10_000
+        post(demo.url, [{"n": 199}], "key 199")
+        assert demo.stats()["repeated_calls"] == 1
+        post(demo.url, [{"n": 0}], "key 0")
+        assert demo.stats()["repeated_calls"] == 1
+
+
+def test_with_one_seed_the_same_events_are_rejected_however_they_come():
+    def rejected(events, seed):
+        with service(reject_rate=0.3, seed=seed) as demo:
+            answer = post(demo.url, events)
+        return {event["n"] for event, status in zip(events, statuses(answer), strict=True) if status == 422}
+
+    events = numbered(1000)
+    assert 200 < len(rejected(events, 0)) < 400
+    assert rejected(events, 0) == rejected(events[::-1], 0) != rejected(events, 1)
+
+
+def test_calls_and_events_fail_at_about_the_rate_asked_for():
+    with service(failure_rate=0.2) as demo, httpx.Client() as client:
+        answers = [post(demo.url, numbered(20), f"key {number}", client) for number in range(300)]
+    good = [answer for answer in answers if answer.status_code == 200]
+    assert 210 < len(good) < 270
+    failed = sum(statuses(answer).count(503) for answer in good)
+    assert 0.15 < failed / (20 * len(good)) < 0.25
+    assert {status for answer in good for status in statuses(answer)} == {200, 503}
+
+
+def test_a_call_that_failed_as_a_whole_may_go_well_the_next_time():
+    with service(failure_rate=0.5) as demo:
+        tries = [post(demo.url, numbered(1), "a").status_code for _ in range(20)]
+    first_good = tries.index(200)
+    assert tries == [503] * first_good + [200] * (20 - first_good)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"events": 1}', 400),
+        (b'{"events": [NaN]}', 400),
+        (b"[" * 100_000, 400),
+        (json.dumps({"events": [0] * 10_001}).encode(), 413),
+    ],
+)
+def test_a_call_that_is_none_is_refused(body, status):
+    with service() as demo:
+        assert httpx.post(demo.url, content=body).status_code == status
+        assert demo.stats()["events"] == 0
+
+
+def test_events_that_are_none_are_rejected_alone():
+    nowhere = {"latitude": 91, "longitude": 0}
+    with service() as demo:
+        answer = post(demo.url, [1, None, nowhere, {"latitude": "x", "longitude": 0}, {"longitude": 1}, {}])
+    assert statuses(answer) == [422, 422, 422, 422, 422, 200]
+
+
+def test_a_body_that_is_too_long_or_of_no_length_is_refused():
+    with service() as demo:
+        assert httpx.post(demo.url, content=b" " * (MAX_BODY_BYTES + 1)).status_code == 413
+        assert httpx.post(demo.url, content=iter([b"{}"])).status_code == 411
+        assert post(demo.url, numbered(1)).status_code == 200
+
+
+def test_other_paths_are_not_there():
+    with service() as demo:
+        assert httpx.get(demo.url).status_code == 404
+        assert post(demo.url.replace("/enrich", "/other"), []).status_code == 404
+
+
+def test_with_a_token_only_those_who_bring_it_are_served():
+    token = "a-secret-token"  # noqa: S105
+    with service(token=token) as demo:
+        assert post(demo.url, numbered(1)).status_code == 401
+        assert post(demo.url, numbered(1), Authorization="Bearer other").status_code == 401
+        assert post(demo.url, numbered(1), Authorization=f"Bearer {token}").status_code == 200
+    assert token not in repr(ServiceSettings(token=token))
+
+
+def test_calls_in_flight_are_answered_before_it_ends():
+    with ThreadPoolExecutor(1) as pool, service(latency=0.3) as demo:
+        answer = pool.submit(post, demo.url, numbered(2))
+        while not demo.stats()["in_flight_most"]:
+            time.sleep(0.01)
+    assert statuses(answer.result()) == [200, 200]
+    with pytest.raises(httpx.ConnectError):
+        post(demo.url, numbered(2))
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(KeyfoldError, match="give another --port"):
+            service(port=taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_told_to_end(number):
+    command = [
+        sys.executable,
+        "-c",
+        "from spark_jobs.cli.commands import app; app()",
+        "demo-service",
+        "--port",
+        "0",
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        assert process.stdout
+        url = json.loads(process.stdout.readline())["service"]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enrich", url)
+        assert statuses(post(url, numbered(2), "a")) == [200, 200]
+        process.send_signal(number)
+        told, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert json.loads(told) == {"calls": 1, "repeated_calls": 0, "events": 2, "in_flight_most": 1}
