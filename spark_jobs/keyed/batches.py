@@ -139,13 +139,15 @@ def make_done(
 ) -> KeyedDone:
     """The done record of a batch, from what its tasks told and from the record before it."""
     totals = before.totals if before else Counts()
+    arrivals = before.arrivals if before else ()
+    if plan.seed is not None:
+        totals, arrivals = Counts(plan.seed.events, plan.seed.rows), plan.seed.arrivals
     tables: dict[str, tuple[WrittenFile, ...]] = {
         table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
     }
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
     totals += Counts(worked.told.events, rows, worked.told.open_change)
     is_last = plan.batch == plan.run + plan.batches - 1
-    arrivals = before.arrivals if before else ()
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
     return KeyedDone(

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import ValueState
 from spark_jobs.keyed.answers import AnswersInFiles
 from spark_jobs.keyed.codec import decode, empty, encode
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
-from spark_jobs.keyed.read import CLOCK, BatchClock
+from spark_jobs.keyed.read import CLOCK, SEED, BatchClock
 from spark_jobs.keyed.step_call import Called, call_step, no_state
 from spark_jobs.times import from_micros
 
@@ -83,12 +83,16 @@ class KeyGroupOperator:
         Raises:
             StepError: the step raised, gave back something else than it declared, or keeps too much.
         """
-        clock, blobs = BatchClock(0, 0, 0, 0), []
+        clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
         for row in rows:
-            if row.sequence <= CLOCK:
+            if row.sequence == CLOCK:
                 clock = BatchClock.unpack(bytes(row.payload))
             else:
-                blobs.append((row.sequence, row.payload))
+                (seeds if row.sequence <= SEED else blobs).append((row.sequence, row.payload))
+        if seeds:
+            seeds.sort(key=lambda blob: -blob[0])
+            yield self._begin(group, pl.concat([decode(payload) for _, payload in seeds], rechunk=True))
+            return
         # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
         blobs.sort(key=lambda blob: blob[0])
         yield from self._advance(group, [payload for _, payload in blobs], clock)
@@ -112,17 +116,26 @@ class KeyGroupOperator:
         came = count(events, job.event_count)
         yield Row(table=REPORT, payload=GroupReport(came, open_now - open_before, *timers).pack())
         if called.state.height:
-            blob = encode(called.state)
-            if len(blob) > _MOST_STATE:
-                raise StepError(
-                    f"{StepError.MARK}job {job.name}, key group {group}: its state is {len(blob) >> 20:,} MiB, more than "
-                    f"one value can be; give the job more key_groups than {job.key_groups} (with --full-refresh)"
-                )
-            self._state.update((blob,))
-            self._timers.update((job.schema_version, *timers, open_now))
+            self._keep(group, called.state, timers, open_now)
         elif kept:
             self._state.clear()
             self._timers.clear()
+
+    def _begin(self, group: int, state: pl.DataFrame) -> Row:
+        """Take in the state that the group begins with; what is due of it is for the next batch."""
+        open_now, timers = count(state, self._job.state_events), self._earliest(state)
+        self._keep(group, state, timers, open_now)
+        return Row(table=REPORT, payload=GroupReport(0, open_now, *timers).pack())
+
+    def _keep(self, group: int, state: pl.DataFrame, timers: tuple[int, int], open_now: int) -> None:
+        job, blob = self._job, encode(state)
+        if len(blob) > _MOST_STATE:
+            raise StepError(
+                f"{StepError.MARK}job {job.name}, key group {group}: its state is {len(blob) >> 20:,} MiB, more than "
+                f"one value can be; give the job more key_groups than {job.key_groups} (with --full-refresh)"
+            )
+        self._state.update((blob,))
+        self._timers.update((job.schema_version, *timers, open_now))
 
     def _call(self, group: int, state: pl.DataFrame, events: pl.DataFrame, clock: BatchClock) -> Called:
         job = self._job

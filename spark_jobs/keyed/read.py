@@ -21,7 +21,7 @@ from spark_jobs.journal.records import Done
 from spark_jobs.keyed.codec import conform, encode, polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
-from spark_jobs.keyed.records import KeyedPlan
+from spark_jobs.keyed.records import KeyedPlan, PlannedFile
 from spark_jobs.times import micros
 
 LANES = 64
@@ -37,6 +37,8 @@ BLOBS = StructType(
 """A blob of events of a key group, with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
 
 CLOCK = -1
+SEED = -2
+"""In place of a blob's place, too: rows of state that the key group begins with. Further ones count down from it."""
 
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20
@@ -75,12 +77,15 @@ class Unit(NamedTuple):
 
 def units(plan: KeyedPlan, tables: dict[str, Path]) -> list[Unit]:
     """What there is to read in a batch, in parts that one reader decodes at a time."""
+    return _cut((tables[one.table], file) for one in plan.inputs for file in one.files)
+
+
+def _cut(files: Iterable[tuple[Path, PlannedFile]]) -> list[Unit]:
     found: list[Unit] = []
-    for one in plan.inputs:
-        for file in one.files:
-            for offset in range(0, file.rows, _ROWS_A_UNIT):
-                rows = min(_ROWS_A_UNIT, file.rows - offset)
-                found.append(Unit(len(found), tables[one.table] / file.path, offset, rows, file.whole))
+    for folder, file in files:
+        for offset in range(0, file.rows, _ROWS_A_UNIT):
+            rows = min(_ROWS_A_UNIT, file.rows - offset)
+            found.append(Unit(len(found), folder / file.path, offset, rows, file.whole))
     return found
 
 
@@ -107,6 +112,8 @@ def read_slices(
         lanes = {number % LANES for number in numbers}
         if 0 in lanes:
             yield _clocks(plan, job.key_groups)
+        if plan.seed is not None:
+            yield from _seeds(job, [(journal.parent / "seed", file) for file in plan.seed.files], lanes)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
@@ -131,6 +138,14 @@ def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
     times = (plan.clock.late_watermark, plan.clock.watermark, plan.clock.processing_time)
     clock = BatchClock(plan.batch, *map(micros, times))
     return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
+
+
+def _seeds(job: KeyedJob, files: list[tuple[Path, PlannedFile]], lanes: set[int]) -> Iterator[pa.RecordBatch]:
+    """A lane's share of the state that a generation begins with, a blob a key group."""
+    for unit in _cut(files):
+        if unit.number % LANES in lanes:
+            rows = pl.scan_parquet(unit.path).slice(unit.offset, unit.rows).collect()
+            yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
 
 
 def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
@@ -177,22 +192,27 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
 
 def _splitter(job: KeyedJob) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
     """Make the function that cuts events into a blob a key group."""
-    group = (key_hash(job.key) % job.key_groups).cast(pl.UInt16)
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if job.combine is not None:
             events = conform(job.combine(events), job.events, "combined events")
-        groups = events.select(group).to_series().to_numpy()
-        # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
-        order = np.argsort(groups, kind="stable")
-        ordered = events[order]
-        counts = np.bincount(groups, minlength=job.key_groups)
-        starts = np.cumsum(counts) - counts
-        there = np.flatnonzero(counts)
-        payloads = [encode(ordered.slice(starts[one], counts[one])) for one in there]
-        yield _blobs(there, [sequence] * len(there), payloads)
+        yield from _by_group(job, events, sequence)
 
     return split
+
+
+def _by_group(job: KeyedJob, rows: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
+    """Rows as a blob a key group."""
+    group = (key_hash(job.key) % job.key_groups).cast(pl.UInt16)
+    groups = rows.select(group).to_series().to_numpy()
+    # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
+    order = np.argsort(groups, kind="stable")
+    ordered = rows[order]
+    counts = np.bincount(groups, minlength=job.key_groups)
+    starts = np.cumsum(counts) - counts
+    there = np.flatnonzero(counts)
+    payloads = [encode(ordered.slice(starts[one], counts[one])) for one in there]
+    yield _blobs(there, [sequence] * len(there), payloads)
 
 
 def _blobs(groups: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:

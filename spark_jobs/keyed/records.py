@@ -75,11 +75,28 @@ class PlannedClock(Record):
     advanced_by: str = ""
 
 
+class Seed(Record):
+    """State that a generation begins with, and what had come of it before.
+
+    Attributes:
+        files: its rows, below the generation's folder `seed`.
+        events: that had reached a step, those that the state stands for among them.
+        rows: that the tables it begins with hold, by table.
+        arrivals: as in the done record.
+    """
+
+    files: tuple[PlannedFile, ...]
+    events: int
+    rows: dict[str, int]
+    arrivals: tuple[datetime, ...] = ()
+
+
 class KeyedPlan(Plan):
     """A batch of a keyed job: the rows of its inputs in a slice of event time, and its clock.
 
     Attributes:
         inputs: what it reads, of each table.
+        seed: state that it takes in; such a batch is a generation's first, and reads no events.
         since, until: the slice: rows at or after the one and before the other; None for no bound.
         clock: what time it is in the batch.
         newest: the newest event time of all events so far, in whole milliseconds, rounded down; None before any.
@@ -89,6 +106,7 @@ class KeyedPlan(Plan):
     """
 
     inputs: tuple[TableInput, ...]
+    seed: Seed | None = None
     since: datetime | None = None
     until: datetime | None = None
     clock: PlannedClock
@@ -101,6 +119,9 @@ class KeyedPlan(Plan):
 
     def describe(self) -> str:
         """What the batch reads, in a line for people."""
+        if self.seed is not None:
+            rows = sum(file.rows for file in self.seed.files)
+            return f"{rows:,} rows of state; watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
         files = sum(len(one.files) for one in self.inputs)
         names = ", ".join(f"{one.table} to version {one.version}" for one in self.inputs)
         by = f" by {self.clock.advanced_by}" if self.clock.advanced_by else ""
