@@ -1,25 +1,26 @@
-"""The jobs, by name. Apart from the package, so that a worker of one job does not load them all."""
+"""The jobs, by name. Apart from the package, so that a worker of one job does not load them all.
 
-from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
-from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
-from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
-from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
-from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
-from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
+A new job is a new file in this folder, `<name>.py`, or a folder with a `job.py`, that has a `JobTemplate` at its top
+level, under whatever name. There is nothing else to register. A file that cannot be imported, or a name that is taken,
+is an error that names the file.
+"""
+
+from spark_jobs import jobs
+from spark_jobs.discovery import declarations, import_modules
 from spark_jobs.keyed.contract import JobTemplate
 
-JOBS: dict[str, JobTemplate] = {
-    template.name: template
-    for template in (
-        RIDE_SUMMARIES,
-        MOVING_AVERAGES,
-        ANOMALY_PREDICTIONS,
-        VEHICLE_TRIPS,
-        TOP_PRODUCTS,
-        PURCHASE_TOTALS,
-        EVENT_INDEX,
-        BATCHED_ENRICHMENT,
-    )
-}
+_SHIPPED = (
+    "ride_summaries",
+    "moving_averages",
+    "anomaly_predictions",
+    "vehicle_trips",
+    "top_products",
+    "purchase_totals",
+    "event_index",
+    "batched_enrichment",
+)
+
+JOBS: dict[str, JobTemplate] = declarations(
+    import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), JobTemplate, first=_SHIPPED
+)
+"""Every job by its name: those that are shipped in the order of the pages, then yours by name."""

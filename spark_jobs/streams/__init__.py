@@ -1,0 +1,33 @@
+"""The streams: a module each, which is found by being here.
+
+A new stream is a new file in this folder, `<name>.py`, whose `STREAM` is a `Stream` (`contract`). There is nothing else
+to register. A file that cannot be imported, or a name that is taken, is an error that names the file.
+"""
+
+from spark_jobs.discovery import declarations, import_modules
+from spark_jobs.streams.contract import TIMESTAMP, Rule, Source, Stream
+from spark_jobs.streams.metrics import STREAM as METRICS
+from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES
+from spark_jobs.streams.ride_points import STREAM as RIDE_POINTS
+from spark_jobs.streams.sales import STREAM as SALES
+from spark_jobs.streams.telemetry import STREAM as TELEMETRY
+from spark_jobs.streams.weather import STREAM as WEATHER
+
+_SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales")
+
+STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=_SHIPPED)
+"""Every stream by its name: those that are shipped in the order of the pages, then yours by name."""
+
+__all__ = [
+    "METRICS",
+    "RIDE_POINTS",
+    "RIDE_STATUSES",
+    "SALES",
+    "STREAMS",
+    "TELEMETRY",
+    "TIMESTAMP",
+    "WEATHER",
+    "Rule",
+    "Source",
+    "Stream",
+]
