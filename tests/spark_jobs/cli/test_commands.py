@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 from typer.testing import CliRunner
 
-from spark_jobs.cli import commands as cli
+from spark_jobs.cli.app import app
 
 RIDE = [
     {"ride_id": "r1", "point_idx": 0, "timestamp": "2026-01-01T12:00:00Z", "ride_status": "pickup"},
@@ -21,10 +21,11 @@ POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_incr
 
 @pytest.fixture
 def keyfold(tmp_path, monkeypatch, spark):
-    monkeypatch.setattr(cli, "_spark", lambda: nullcontext(spark))
+    for command in ("ingest", "run"):
+        monkeypatch.setattr(f"spark_jobs.cli.{command}.spark_of_environment", lambda: nullcontext(spark))
     monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "300")
-    return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
@@ -108,7 +109,7 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
 def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, tmp_path, arguments, message):
     told = keyfold(*arguments)
     assert told.exit_code == 2
-    assert message in " ".join(told.stderr.replace("│", " ").split())
+    assert message in told.stderr
     assert not (tmp_path / "home").exists()
 
 

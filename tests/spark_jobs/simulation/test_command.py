@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from spark_jobs.cli.commands import app
+from spark_jobs.cli.app import app
 
 
 def simulate(*arguments: object):

@@ -184,7 +184,7 @@ def test_the_command_serves_until_it_is_told_to_end(number):
     command = [
         sys.executable,
         "-c",
-        "from spark_jobs.cli.commands import app; app()",
+        "from spark_jobs.cli.app import app; app()",
         "demo-service",
         "--port",
         "0",

@@ -1,0 +1,104 @@
+"""The command line `keyfold`: what the Dagster assets do, without Dagster.
+
+Exit codes: 0 done, 1 failed, 2 bad usage.
+
+Each command is a module, imported when it is called: `keyfold --help` loads neither Spark nor Polars.
+"""
+
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class LazyCommand(NamedTuple):
+    """A command that is not imported yet.
+
+    Attributes:
+        target: `module:name` of its function, or of a `typer.Typer` with commands of its own.
+        summary: the first line of its help; the function's docstring begins with it.
+    """
+
+    target: str
+    summary: str
+
+
+COMMANDS: dict[str, LazyCommand] = {
+    "simulate": LazyCommand(
+        "spark_jobs.cli.simulate:simulate",
+        "Write files of simulated events: out of order, duplicated, late, malformed, unfinished.",
+    ),
+    "ingest": LazyCommand(
+        "spark_jobs.cli.ingest:ingest",
+        "Read what is new in a folder into events.STREAM and quarantine.STREAM.",
+    ),
+    "run": LazyCommand(
+        "spark_jobs.cli.run:run",
+        "Run a keyed job over what is new in its event table.",
+    ),
+    "journal": LazyCommand(
+        "spark_jobs.cli.journal:journal",
+        "Print what was planned lately and what came of it, one line a batch.",
+    ),
+    "show": LazyCommand(
+        "spark_jobs.cli.show:show",
+        "Print the rows of a table; `--json` prints its name, place and row count instead.",
+    ),
+    "demo-service": LazyCommand(
+        "spark_jobs.cli.demo_service:demo_service",
+        "Serve what batched_enrichment calls, until interrupted; then print what GET /stats says.",
+    ),
+    "warm-spark": LazyCommand(
+        "spark_jobs.cli.warm_spark:warm_spark",
+        "Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK.",
+    ),
+}
+"""Every command, in the order of `keyfold --help`."""
+
+
+class LazyGroup(TyperGroup):
+    """The commands by name; all are listed, the one that is called is imported."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, listed in COMMANDS.items():
+            self.add_command(ListedCommand(name, help=listed.summary))
+
+
+class ListedCommand(TyperCommand):
+    """A command as the list of commands shows it; called, it imports itself and steps aside."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """The summary, whole: click would cut it at the end of a line."""
+        return self.help or ""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """What click runs next: the context of the command itself."""
+        return load(str(self.name)).make_context(info_name, args, parent, **extra)
+
+
+def load(name: str) -> TyperCommand | TyperGroup:
+    """Import a command by its name in `COMMANDS`."""
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    target = getattr(import_module(module), attribute)
+    if not isinstance(target, typer.Typer):
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        alone.command(name)(target)
+        target = alone
+    return cast(TyperCommand | TyperGroup, typer.main.get_command(target))
+
+
+app = typer.Typer(
+    name="keyfold",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich's help needs 0.2 s to import
+)
+
+
+@app.callback()
+def keyfold() -> None:
+    """Stateful, per-key stream processing: land, ingest, run, look."""

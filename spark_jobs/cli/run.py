@@ -1,0 +1,89 @@
+"""`keyfold run`: a keyed job over what is new."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
+from spark_jobs.cli.spark import spark_of_environment
+from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.run_mode import Incremental, OptionNames, parse_run_mode
+from spark_jobs.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
+from spark_jobs.lakehouse import Lakehouse
+
+_OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
+
+
+def run(
+    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(JOBS)}.")],
+    home: Home = DEFAULT_HOME,
+    param: Annotated[list[str] | None, typer.Option(help="A job parameter, name=value; may be repeated.")] = None,
+    advance_to: Annotated[
+        str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
+    ] = None,
+    full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
+    replay: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Run over history into a branch; its tables are TABLE@BRANCH.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
+    continuous: Annotated[bool, typer.Option(help="Keep running until interrupted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a keyed job over what is new in its event table."""
+    if job not in JOBS:
+        raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(JOBS)}")
+    given = _parameters(param or [])
+    with usage_faults():
+        name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
+        mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
+        if continuous and mode != Incremental():
+            raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+    with failures():
+        lakehouse = Lakehouse(home)
+        with usage_faults():
+            keyed_job = configured_job(lakehouse, JOBS[job], mode, given)
+        with spark_of_environment() as spark, progress_of(job) as tell:
+            options = RunOptions(on_batch=lambda progress, _: tell(progress))
+            if continuous:
+                summary = run_continuously(spark, lakehouse, keyed_job, stop=stop_on_signal(), options=options)
+            else:
+                summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
+        warn(summary.warnings)
+        report(_run_summary(summary), as_json, _run_text(summary))
+
+
+def _parameters(given: list[str]) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--param {text!r}: write it as name=value")
+        parameters[name.strip()] = value.strip()
+    return parameters
+
+
+def _run_summary(summary: RunSummary) -> dict[str, Any]:
+    return {
+        "job": summary.job,
+        "generation": summary.generation,
+        "mode": summary.mode,
+        **asdict(summary.counts),
+        "totals": asdict(summary.totals),
+        "watermark": summary.watermark,
+        "batches": len(summary.batch_seconds),
+        "seconds": round(summary.seconds, 3),
+        "warnings": summary.warnings,
+    }
+
+
+def _run_text(summary: RunSummary) -> str:
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
+    return (
+        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
+        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}"
+    )

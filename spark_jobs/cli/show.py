@@ -1,0 +1,44 @@
+"""`keyfold show`: the rows of a table."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
+from spark_jobs.cli.rows import Format, print_rows
+from spark_jobs.cli.terminal import failures, report
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.streams import STREAMS
+
+_ROWS_FOR_THE_EYE = 20
+
+
+def show(
+    table: Annotated[str, typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, …")],
+    home: Home = DEFAULT_HOME,
+    style: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = "table",
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="At most this many rows [default: 20 of a table, else all].")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the rows of a table; `--json` prints its name, place and row count instead."""
+    with failures():
+        known = _known_tables()
+        lakehouse = Lakehouse(home)
+        if table not in known and table not in lakehouse.tables():
+            raise typer.BadParameter(f"no table {table!r}; tables: {', '.join(known)}")
+        path = lakehouse.table(table)
+        if as_json:
+            report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
+            return
+        print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
+
+
+def _known_tables() -> list[str]:
+    streams = [f"{kind}.{name}" for name in STREAMS for kind in ("events", "quarantine")]
+    return streams + [table.name for template in JOBS.values() for table in build_job(template).tables]

@@ -1,0 +1,33 @@
+"""`keyfold simulate`: sample events as files."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spark_jobs.cli.options import AsJson
+from spark_jobs.cli.terminal import failures, report
+from spark_jobs.simulation import SIMULATORS
+from spark_jobs.simulation import simulate as simulate_stream
+
+_SIZES = ", ".join(f"{one.counted} ({name}, else {one.size:,})" for name, one in SIMULATORS.items())
+
+
+def simulate(
+    to: Annotated[Path, typer.Option("--to", help="Folder for the files.")],
+    stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
+    size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
+    rides: Annotated[int | None, typer.Option("--rides", min=1, help="The same as --size, of ride_points.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", help="Span of event time.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write files of simulated events: out of order, duplicated, late, malformed, unfinished."""
+    if stream not in SIMULATORS:
+        raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
+    if rides is not None and (stream != "ride_points" or size is not None):
+        raise typer.BadParameter("--rides is for ride_points alone and the same as --size: give --size")
+    with failures():
+        made = simulate_stream(stream, to, size=rides if size is None else size, seed=seed, hours=hours)
+        report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
