@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from assets.keyed_config import KeyedRunConfig, config_for
+from assets.keyed_config import config_for
 from assets.metadata import batch_metadata, column_schema, last_materialization, preview, table_key, table_metadata
 from assets.plots.runs import plot_runs
 from assets.stream_columns import STREAM_COLUMNS
+from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.journal.progress import Progress
 from spark_jobs.keyed.conservation import Conservation, check_conservation
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
-from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.records import Counts
+from spark_jobs.keyed.run_mode import Replay
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.keyed.written_rows import last_batch
 from spark_jobs.lakehouse import Lakehouse
@@ -79,15 +80,15 @@ def keyed_assets(
             context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
 
         config = config_type(**context.op_execution_context.op_config)
-        moment, replay = config.moment(), config.replay()
-        job = _build(template, config, lakehouse)
+        mode = config.run_mode()
+        job = configured_job(lakehouse, template, mode, config.given())
         options = RunOptions(on_batch=tell)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
-        summary = run_job(spark, lakehouse, job, mode=config.mode, replay=replay, advance_to=moment, options=options)
+        summary = run_job(spark, lakehouse, job, mode, options=options)
         for warning in summary.warnings:
             context.log.warning(warning)
-        if replay is not None:
-            _tell_of_branch(context, lakehouse, job, summary, replay.branch)
+        if isinstance(mode, Replay):
+            _tell_of_branch(context, lakehouse, job, summary, mode.branch)
             return
         plots = _plots(context, lakehouse, template.name, plot)
         batch = last_batch(lakehouse, job.name)
@@ -120,7 +121,7 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
     def no_event_is_lost(
         spark: dg.ResourceParam[SparkSession], lakehouse: dg.ResourceParam[Lakehouse]
     ) -> dg.AssetCheckResult:
-        found = check_conservation(spark, lakehouse, _build(template, KeyedRunConfig(), lakehouse))
+        found = check_conservation(spark, lakehouse, configured_job(lakehouse, template))
         return dg.AssetCheckResult(
             passed=found.balanced,
             severity=dg.AssetCheckSeverity.ERROR,
@@ -146,12 +147,6 @@ def _balance(found: Conservation) -> str:
         f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
         f"{found.journalled:,} in the journal"
     )
-
-
-def _build(template: JobTemplate, config: KeyedRunConfig, lakehouse: Lakehouse) -> KeyedJob:
-    """The job of the parameters given, and for the rest those of the live generation, unless it is to be replaced."""
-    live = live_generation(lakehouse, template.name) if config.mode != "full_refresh" else None
-    return build_job(template, config.given(), live.record["parameters"] if live else None)
 
 
 def _spec(

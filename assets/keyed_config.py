@@ -1,7 +1,7 @@
 """Run config of keyed jobs, made from their parameters: every one optional, with its default in the launchpad."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -13,16 +13,16 @@ from pydantic.fields import FieldInfo
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.keyed.runner import Mode, Replay
-from spark_jobs.times import parse_time
+from spark_jobs.keyed.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
 
 _UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
+_FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to replay")
 
 
 class KeyedRunConfig(dg.Config):
     """What every keyed job takes; `config_for` adds a job's own parameters."""
 
-    mode: Mode = Field(
+    mode: ModeName = Field(
         default="incremental",
         description="incremental: process what is new. full_refresh: start over in a new generation of tables, which "
         "replaces the present one when all is done. replay: run over a range of event time into a branch, whose tables "
@@ -41,27 +41,15 @@ class KeyedRunConfig(dg.Config):
         "is due by then closes. Left out: events, and a silent stream's clock, advance it.",
     )
 
-    def moment(self) -> datetime | None:
-        """`advance_to` as a time; without an offset it is UTC.
+    def run_mode(self) -> RunMode:
+        """What the run is asked for.
 
         Raises:
-            KeyfoldError: it is no ISO 8601 time.
+            KeyfoldError: fields do not go together, a replay lacks its branch, or a time is no ISO 8601 time.
         """
-        return parse_time("advance_to", self.advance_to)
-
-    def replay(self) -> Replay | None:
-        """What to replay, None in other modes.
-
-        Raises:
-            KeyfoldError: the branch is missing in mode replay, or given in another; a time is no ISO 8601 time.
-        """
-        if self.mode != "replay":
-            if stray := [name for name in ("branch", "since", "until") if getattr(self, name) is not None]:
-                raise KeyfoldError(f"{', '.join(stray)} say what to replay; set mode to replay, or leave them out")
-            return None
-        if self.branch is None:
-            raise KeyfoldError("mode replay needs a branch to write to: give it a name in `branch`")
-        return Replay(self.branch, parse_time("since", self.since), parse_time("until", self.until))
+        return parse_run_mode(
+            self.mode, _FIELDS, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
+        )
 
     def given(self) -> Mapping[str, Any]:
         """The job's own parameters that this run was given, as `build_job` takes them."""

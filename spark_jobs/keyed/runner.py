@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from pyspark.sql import SparkSession
 
@@ -27,32 +26,13 @@ from spark_jobs.keyed.generations import (
 )
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
 from spark_jobs.keyed.records import ClockRecord, Counts, KeyedPlan
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.files import write_durably
 from spark_jobs.lakehouse.tables import table_id
 
-Mode = Literal["incremental", "full_refresh", "replay"]
-
 _REMEDY = "start a new generation with --full-refresh"
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What a replay runs over, and where to.
-
-    Attributes:
-        branch: names the branch; its tables are `<table>@<branch>`.
-        since: the earliest event time, None from the beginning.
-        until: the first event time that is left out, None to the end.
-    """
-
-    branch: str
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def __post_init__(self) -> None:
-        if self.since and self.until and self.since >= self.until:
-            raise KeyfoldError(f"replay {self.branch}: since {self.since} is not before until {self.until}")
+_WHAT_IS_NEW = Incremental()
 
 
 @dataclass(frozen=True)
@@ -84,7 +64,7 @@ class RunSummary:
 
     job: str
     generation: str
-    mode: Mode
+    mode: ModeName
     counts: Counts
     totals: Counts
     watermark: datetime | None
@@ -97,10 +77,8 @@ def run_job(
     spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
+    mode: RunMode = _WHAT_IS_NEW,
     *,
-    mode: Mode = "incremental",
-    replay: Replay | None = None,
-    advance_to: datetime | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
     """Process all that is new, let time go on, and end.
@@ -109,24 +87,19 @@ def run_job(
         spark: the session.
         lakehouse: where the event table and the job's own tables are.
         job: what runs.
-        mode: `incremental` goes on in the live generation; `full_refresh` starts over in a new one, which goes live
-            when all is done; `replay` runs over a range of event time into a branch and leaves the live tables alone.
-        replay: the range and the branch, for mode `replay`.
-        advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
+        mode: what is asked for: `Incremental`, `FullRefresh` or `Replay`.
         options: how the run goes about it.
 
     Raises:
         KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, what
             is on disk is of different times, or the step raised. The next run resumes where a failed one broke off.
     """
-    if (mode == "replay") != (replay is not None):
-        raise KeyfoldError(f"job {job.name}: a replay needs a branch (and may have since and until), other modes none")
     options = options or RunOptions()
-    span = (replay.since, replay.until) if replay else (None, None)
-    wanted = RunBounds(options.max_bytes_per_batch, *span, None if advance_to is None else advance_to.astimezone(UTC))
-    with _opened(spark, lakehouse, job, mode, replay, options) as run:
-        run.to_the_end(wanted)
-        if mode == "full_refresh":
+    span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
+    advance_to = None if mode.advance_to is None else mode.advance_to.astimezone(UTC)
+    with _opened(spark, lakehouse, job, mode, options) as run:
+        run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
+        if isinstance(mode, FullRefresh):
             go_live(lakehouse, run.generation)
         return run.summary()
 
@@ -142,19 +115,14 @@ def run_continuously(
 ) -> RunSummary:
     """Process events as they come, looking for some every interval, until stopped or interrupted; time goes on too."""
     options = options or RunOptions()
-    with _opened(spark, lakehouse, job, "incremental", None, options) as run:
+    with _opened(spark, lakehouse, job, _WHAT_IS_NEW, options) as run:
         run.until(stop or threading.Event(), interval, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 
 
 @contextmanager
 def _opened(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    mode: Mode,
-    replay: Replay | None,
-    options: RunOptions,
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
     """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
     events = lakehouse.events(job.stream)
@@ -164,9 +132,9 @@ def _opened(
             f"run `keyfold ingest {job.stream} --from DIR` first"
         )
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        if replay is not None:
-            generation = new_branch(spark, lakehouse, job, replay.branch)
-        elif mode == "full_refresh":
+        if isinstance(mode, Replay):
+            generation = new_branch(spark, lakehouse, job, mode.branch)
+        elif isinstance(mode, FullRefresh):
             generation = new_generation(spark, lakehouse, job)
         elif (live := live_generation(lakehouse, job.name)) is None:
             generation = new_generation(spark, lakehouse, job)
@@ -177,7 +145,7 @@ def _opened(
             _check_agreement(lakehouse, job, generation)
             if (done := generation.journal.last_done()) is not None:
                 commit(spark, job, generation, done)
-        yield _Run(spark, lakehouse, job, generation, mode, options)
+        yield _Run(spark, lakehouse, job, generation, mode.name, options)
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
@@ -199,12 +167,12 @@ class _Run:
         lakehouse: Lakehouse,
         job: KeyedJob,
         generation: Generation,
-        mode: Mode,
+        mode: ModeName,
         options: RunOptions,
     ) -> None:
         self.generation = generation
         self._spark, self._lakehouse, self._job = spark, lakehouse, job
-        self._mode: Mode = mode
+        self._mode: ModeName = mode
         self._options = options
         self._journal = generation.journal
         self._began = time.monotonic()

@@ -10,6 +10,7 @@ from pathlib import Path
 from spark_jobs.ingest import ingest
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
@@ -32,7 +33,7 @@ def process(spark, lakehouse, landing):
     ingest(spark, lakehouse, RIDE_POINTS, landing / IN_TIME, max_bytes_per_batch=1)
     job = build_job(JOBS["ride_summaries"], PARAMETERS)
     run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch=1))
-    run_job(spark, lakehouse, job, advance_to=LONG_AFTER_ALL)
+    run_job(spark, lakehouse, job, Incremental(advance_to=LONG_AFTER_ALL))
     # Whatever is read from here on is late, in however many runs it comes.
     ingest(spark, lakehouse, RIDE_POINTS, landing / LATE)
     run_job(spark, lakehouse, job)

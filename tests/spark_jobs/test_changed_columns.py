@@ -8,6 +8,7 @@ import pytest
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import OutputTable
+from spark_jobs.keyed.run_mode import FullRefresh
 from spark_jobs.keyed.runner import run_job
 from tests.spark_jobs.keyed.conftest import land, without_spark
 from tests.spark_jobs.keyed.toy_jobs import CLICK, TOTAL, totals, windows
@@ -52,7 +53,7 @@ def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_
 def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):
     land(("ann", 0), ("ann", 1))
     run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, CHANGES["columns of totals"](), mode="full_refresh")
+    run_job(without_spark, lakehouse, CHANGES["columns of totals"](), FullRefresh())
     assert pl.read_delta(str(lakehouse.table("totals"))).rows() == [("ann", 2, "new")]
 
 
@@ -62,7 +63,7 @@ def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(with
     run_job(without_spark, lakehouse, windows())
     with pytest.raises(KeyfoldError, match="columns of events"):
         run_job(without_spark, lakehouse, windows(events=with_place))
-    run_job(without_spark, lakehouse, windows(events=with_place), mode="full_refresh")
+    run_job(without_spark, lakehouse, windows(events=with_place), FullRefresh())
     land(("bob", 1))
     assert run_job(without_spark, lakehouse, windows(events=with_place)).counts.rows["late.windows"] == 1
     late = pl.read_delta(str(lakehouse.table("late.windows")))

@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import FullRefresh
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.changes import changes_since, snapshot
@@ -318,7 +319,7 @@ def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(with
     assert run_job(without_spark, lakehouse, job).counts.events == 0
     append(table, 40)
     assert run_job(without_spark, lakehouse, job).counts.events == 1
-    afresh = run_job(without_spark, lakehouse, job, mode="full_refresh")
+    afresh = run_job(without_spark, lakehouse, job, FullRefresh())
     assert afresh.totals.events == 7
     assert afresh.totals.rows["late.windows"] == 0
 

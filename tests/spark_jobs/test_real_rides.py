@@ -13,6 +13,7 @@ from spark_jobs.ingest import ingest
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.jobs import ride_oracle
@@ -65,7 +66,7 @@ def test_real_rides_with_copies_give_the_summaries_of_the_state_machine(
     assert (ingested.accepted, ingested.duplicates, ingested.quarantined) == (rows, COPIES + 50, 0)
 
     job = build_job(JOBS["ride_summaries"], {"close": close, "key_groups": 8})
-    ran = run_job(spark, lakehouse, job, options=RunOptions(max_bytes_per_batch=split), advance_to=END)
+    ran = run_job(spark, lakehouse, job, Incremental(advance_to=END), options=RunOptions(max_bytes_per_batch=split))
     assert (len(ran.batch_seconds) > 4) == (split == SMALL_BATCHES)
     found = pl.read_delta(str(lakehouse.table("ride_summaries"))).to_dicts()
     assert len(found) == len(answer.summaries) == 498

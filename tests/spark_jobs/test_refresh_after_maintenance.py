@@ -11,7 +11,8 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.runner import Replay, RunOptions, run_job
+from spark_jobs.keyed.run_mode import FullRefresh, Replay
+from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.maintenance import maintain
 from spark_jobs.simulation import simulate
@@ -38,11 +39,11 @@ def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(spar
     assert 1 < maintain(lakehouse, f"events.{stream.name}", events, time=stream.event_time).files_after < files
     assert run_job(spark, lakehouse, job).counts.events == 0
 
-    refreshed = run_job(spark, lakehouse, job, mode="full_refresh", options=small_batches)
+    refreshed = run_job(spark, lakehouse, job, FullRefresh(), options=small_batches)
     assert (refreshed.counts.events, refreshed.counts.rows[job.late_table]) == (made.events, 0)
     assert contents(lakehouse, job) == expected
     assert check_conservation(spark, lakehouse, job).balanced
-    run_job(spark, lakehouse, job, mode="replay", replay=Replay("again"))
+    run_job(spark, lakehouse, job, Replay("again"))
     assert contents(lakehouse, job, "@again") == expected
 
 

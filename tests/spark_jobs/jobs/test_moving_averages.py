@@ -17,6 +17,7 @@ from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import WEATHER
 from tests.spark_jobs.jobs import moving_average_oracle
@@ -373,7 +374,9 @@ def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lak
     for run, advance_to in ((parts[:2], None), (parts[2:], end)):
         for part in run:
             part.write_delta(str(lakehouse.events("weather")), mode="append")
-        done = run_job(spark, lakehouse, job, advance_to=advance_to, options=RunOptions(max_bytes_per_batch=1))
+        done = run_job(
+            spark, lakehouse, job, Incremental(advance_to=advance_to), options=RunOptions(max_bytes_per_batch=1)
+        )
         assert done.counts.events == sum(part.height for part in run)
     whole = play_readings(job, [readings.to_dicts()], end)
     for table in TABLES:

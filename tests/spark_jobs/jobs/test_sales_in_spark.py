@@ -11,6 +11,7 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from tests.spark_jobs.jobs.playing import merged, play
@@ -37,7 +38,7 @@ def run_in_parts(spark, home, job, parts, options=None):
     for number, part in enumerate(parts, start=1):
         for day in part:
             day.write_delta(str(lakehouse.events("sales")), mode="append")
-        run_job(spark, lakehouse, job, options=options, advance_to=END if number == len(parts) else None)
+        run_job(spark, lakehouse, job, Incremental(advance_to=END if number == len(parts) else None), options=options)
     balance = check_conservation(spark, lakehouse, job)
     assert balance.balanced
     assert balance.events_read == sum(day.height for part in parts for day in part)

@@ -7,6 +7,7 @@ import pytest
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from tests.spark_jobs.keyed.toy_jobs import START, totals, windows
@@ -56,7 +57,7 @@ def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a
     land(("eve", 9))
     with pytest.raises(KeyfoldError, match=f"{told}.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), mode="full_refresh")
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
@@ -84,7 +85,7 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(
     land(("eve", 1))
     with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
-    run_job(without_spark, lakehouse, totals(), mode="full_refresh")
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
     assert rows("totals") == [("eve", 1)]
 
 
@@ -93,7 +94,7 @@ def test_a_home_that_was_moved_goes_on(spark, lakehouse, land, tmp_path):
     run_job(spark, lakehouse, windows())
     moved = Lakehouse(tmp_path / "moved")
     lakehouse.home.rename(moved.home)
-    summary = run_job(spark, moved, windows(), advance_to=START.replace(hour=1))
+    summary = run_job(spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 
 
@@ -143,7 +144,7 @@ def test_a_lost_pointer_is_no_fresh_start(without_spark, lakehouse, rows, ran_th
     run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1)]
     pointer.unlink()
-    assert run_job(without_spark, lakehouse, totals(), mode="full_refresh").generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, totals(), FullRefresh()).generation == "generation-0002"
     assert rows("totals") == [("ann", 2), ("bob", 1)]
 
 
@@ -162,4 +163,4 @@ def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark,
     record.write_text(json.dumps(old))
     with pytest.raises(KeyfoldError, match=r"an earlier form of Keyfold.*keyfold run windows --full-refresh"):
         run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), mode="full_refresh").generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

@@ -13,6 +13,7 @@ import pytest
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import Step
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import FullRefresh
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows, windows_step
@@ -83,10 +84,10 @@ def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the
 
     land(("ann", 0), ("bob", 60))
     run_job(without_spark, lakehouse, windows())
-    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), mode="full_refresh"))
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh()))
     is_live = point == "generation: live"
     assert rows("windows") == [("ann", START, 2 if is_live else 1)]
-    run_job(without_spark, lakehouse, windows(step=doubled), mode="full_refresh")
+    run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh())
     assert rows("windows") == [("ann", START, 2)]
     # The live one, its forerunner, and no half-made one.
     names = sorted(folder.name for folder in lakehouse.job("windows").glob("generation-*"))

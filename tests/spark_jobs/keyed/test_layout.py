@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.keyed import runner
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from tests.spark_jobs.keyed.toy_jobs import LENGTH, START, clicks, windows
@@ -109,7 +110,7 @@ def test_a_refresh_of_the_same_events_gives_the_same_tables_whatever_files_they_
         if joined:
             DeltaTable(str(lakehouse.events("clicks"))).optimize.compact()
             assert run_job(SPARK, lakehouse, windows()).counts.events == 0
-        run_job(SPARK, lakehouse, windows(), mode="full_refresh", options=RunOptions(max_bytes_per_batch=size))
+        run_job(SPARK, lakehouse, windows(), FullRefresh(), options=RunOptions(max_bytes_per_batch=size))
         assert tables(lakehouse) == (closed, Counter())
 
 
@@ -118,7 +119,7 @@ def test_files_that_each_span_all_of_the_time_are_cut_and_it_is_said(without_spa
         land(lakehouse, [("ann", minute + number) for minute in range(0, 3000, 50)])
     told = []
     options = RunOptions(max_bytes_per_batch=1, on_batch=lambda progress, counts: told.append(counts))
-    summary = run_job(without_spark, lakehouse, windows(), options=options, advance_to=minutes(10_000))
+    summary = run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(10_000)), options=options)
     assert len(told) == 12
     assert summary.counts.rows["late.windows"] == 0
     # Had the files been read one after the other, nothing could have closed before the last.

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed.runner import Replay, run_job
+from spark_jobs.keyed.run_mode import Incremental, Replay
+from spark_jobs.keyed.runner import run_job
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, windows
 
 
@@ -25,15 +26,13 @@ def clicked(lakehouse):
 
 
 def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_spark, lakehouse, clicked):
-    run_job(without_spark, lakehouse, windows(), advance_to=minutes(60))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
     live = rows(lakehouse, "windows")
     summary = run_job(
         without_spark,
         lakehouse,
         windows(),
-        mode="replay",
-        replay=Replay("what-if", since=minutes(4), until=minutes(31)),
-        advance_to=minutes(60),
+        Replay("what-if", since=minutes(4), until=minutes(31), advance_to=minutes(60)),
     )
     assert summary.counts.events == 2
     assert rows(lakehouse, "windows@what-if") == [("ann", START, 1), ("bob", minutes(10), 1)]
@@ -43,7 +42,7 @@ def test_a_replay_runs_over_its_range_and_leaves_the_live_tables_alone(without_s
 
 def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, clicked):
     for _ in range(2):
-        run_job(without_spark, lakehouse, windows(), mode="replay", replay=Replay("again"), advance_to=minutes(60))
+        run_job(without_spark, lakehouse, windows(), Replay("again", advance_to=minutes(60)))
     assert rows(lakehouse, "windows@again") == [("ann", START, 2), ("ann", minutes(30), 1), ("bob", minutes(10), 1)]
     assert "windows" not in lakehouse.tables()
 
@@ -51,14 +50,9 @@ def test_a_replay_of_the_same_branch_starts_over(without_spark, lakehouse, click
 @pytest.mark.parametrize("name", ["", "..", "a/b", "UPPER", "x" * 65])
 def test_a_branch_needs_a_name_that_is_no_path(without_spark, lakehouse, clicked, name):
     with pytest.raises(KeyfoldError, match="branch"):
-        run_job(without_spark, lakehouse, windows(), mode="replay", replay=Replay(name))
+        run_job(without_spark, lakehouse, windows(), Replay(name))
 
 
 def test_a_range_that_holds_nothing_is_refused():
     with pytest.raises(KeyfoldError, match="is not before"):
         Replay("none", since=minutes(5), until=minutes(5))
-
-
-def test_other_modes_take_no_branch(without_spark, lakehouse, clicked):
-    with pytest.raises(KeyfoldError, match="a replay needs a branch"):
-        run_job(without_spark, lakehouse, windows(), replay=Replay("x"))

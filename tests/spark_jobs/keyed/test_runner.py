@@ -15,6 +15,7 @@ from spark_jobs.journal.clock import read_clock
 from spark_jobs.keyed import runner
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.contract import Step
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import RunOptions, run_continuously, run_job
 from spark_jobs.lakehouse import exclusive
 from tests.spark_jobs.keyed.toy_jobs import (
@@ -58,9 +59,9 @@ def test_on_spark_state_closes_when_its_timer_is_due_and_not_before(spark, lakeh
     summary = run_job(spark, lakehouse, windows())
     assert summary.watermark == minutes(7)
     assert (summary.counts.events, summary.totals.open_events) == (3, 3)
-    run_job(spark, lakehouse, windows(), advance_to=minutes(10) - timedelta(milliseconds=1))
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10) - timedelta(milliseconds=1)))
     assert rows("windows") == []
-    run_job(spark, lakehouse, windows(), advance_to=minutes(10))
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10)))
     assert rows("windows") == [("ann", START, 2)]
 
 
@@ -77,7 +78,7 @@ def test_on_spark_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(
     land(("ann", 0), ("bob", 12))
     run_job(spark, lakehouse, windows())
     land(("ann", 1), ("eve", 2), ("eve", 3))
-    summary = run_job(spark, lakehouse, windows(), advance_to=minutes(60))
+    summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
     assert rows("windows") == [("ann", START, 2), ("bob", minutes(10), 1)]
     assert [row[:2] for row in rows("late.windows")] == [("eve", minutes(2)), ("eve", minutes(3))]
     assert summary.totals.rows["late.windows"] == 2
@@ -171,7 +172,7 @@ def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
 ):
     for start in range(0, len(BUSY), 2):
         land(*BUSY[start : start + 2])
-    summary = run_job(without_spark, lakehouse, make(), options=FILE_BY_FILE, advance_to=minutes(600))
+    summary = run_job(without_spark, lakehouse, make(), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
     assert len(summary.batch_seconds) > 3
     assert rows("windows") == [
         ("ann", START, 2),
@@ -187,7 +188,7 @@ def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
 def test_on_spark_a_run_of_several_batches_gives_what_one_gives_and_balances(spark, lakehouse, land, rows, minutes):
     for event in BUSY:
         land(event)
-    summary = run_job(spark, lakehouse, windows(**COMBINED), options=FILE_BY_FILE, advance_to=minutes(600))
+    summary = run_job(spark, lakehouse, windows(**COMBINED), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
     assert len(summary.batch_seconds) > 4
     assert sum(row[2] for row in rows("windows")) == len(BUSY)
     assert check_conservation(spark, lakehouse, windows(**COMBINED)).balanced
@@ -197,7 +198,7 @@ def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakeho
     land(*[("ann", 0)] * 50)
     summary = run_job(without_spark, lakehouse, windows(combine=sum_clicks))
     assert summary.counts.events == 1
-    run_job(without_spark, lakehouse, windows(combine=sum_clicks), advance_to=minutes(60))
+    run_job(without_spark, lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
     assert rows("windows") == [("ann", START, 50)]
 
 
@@ -265,7 +266,7 @@ def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(without_sp
     run_job(without_spark, lakehouse, windows())
     with pytest.raises(KeyfoldError, match=f"{re.escape(named)}.*--full-refresh"):
         run_job(without_spark, lakehouse, windows(**change))
-    assert run_job(without_spark, lakehouse, windows(**change), mode="full_refresh").generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, windows(**change), FullRefresh()).generation == "generation-0002"
     assert run_job(without_spark, lakehouse, windows(**change)).counts.events == 0
 
 
@@ -339,4 +340,4 @@ def test_events_that_were_changed_behind_a_job_s_back_are_named_with_the_remedy(
     DeltaTable(str(lakehouse.events("clicks"))).delete("user = 'ann'")
     with pytest.raises(KeyfoldError, match=r"by other than ingest.*--full-refresh"):
         run_job(without_spark, lakehouse, windows())
-    assert run_job(without_spark, lakehouse, windows(), mode="full_refresh").counts.events == 1
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).counts.events == 1

@@ -3,6 +3,7 @@
 import polars as pl
 
 from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import FullRefresh
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.keyed.written_rows import files_written, last_batch
 from spark_jobs.maintenance import maintain
@@ -66,5 +67,5 @@ def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_sp
     files[1][0].unlink()
     assert written(lakehouse, "windows", "windows", 0, 2) is None
     assert written(lakehouse, "windows", "windows", 1, 2) == {2: 1}
-    run_job(without_spark, lakehouse, windows(), mode="full_refresh")
+    run_job(without_spark, lakehouse, windows(), FullRefresh())
     assert written(lakehouse, "windows", "windows", 1, 2) is None

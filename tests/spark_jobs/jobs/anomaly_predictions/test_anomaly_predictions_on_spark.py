@@ -7,6 +7,7 @@ import polars as pl
 
 from spark_jobs.ingest import ingest
 from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import METRICS
@@ -33,7 +34,7 @@ def test_real_series_over_restarts_give_what_the_definition_says(spark, tmp_path
         for number, part in enumerate(parts):
             land(tmp_path / f"landing-{name}", number, part)
             ingest(spark, lakehouse, METRICS, tmp_path / f"landing-{name}")
-            run_job(spark, lakehouse, job, advance_to=end if part is parts[-1] else None)
+            run_job(spark, lakehouse, job, Incremental(advance_to=end if part is parts[-1] else None))
             assert check_conservation(spark, lakehouse, job).balanced
         tables = {table: pl.read_delta(str(lakehouse.table(table))) for table in job_tables(job)}
         assert_rows_agree(in_order(tables["anomaly_predictions"]), answer.output)

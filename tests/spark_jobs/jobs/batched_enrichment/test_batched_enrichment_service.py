@@ -16,6 +16,7 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import fail_points
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
@@ -197,11 +198,11 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
         with monkeypatch.context() as patch:
             patch.setattr(fail_points, "act", die)
             with pytest.raises(KeyfoldError, match="power cut"):
-                run_job(spark, lakehouse, job, advance_to=end)
+                run_job(spark, lakehouse, job, Incremental(advance_to=end))
         lost = demo.stats()
         assert lost["calls"] >= 16
 
-        ran = run_job(spark, lakehouse, job, advance_to=end)
+        ran = run_job(spark, lakehouse, job, Incremental(advance_to=end))
         stats = demo.stats()
         first = pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx")
         assert (ran.counts.events, ran.counts.rows[NAME], ran.counts.rows[DEAD_LETTERS]) == (10_000, 10_000, 0)
@@ -218,7 +219,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
 
         # From the start, file by file: events came in order of time, so the same batches come with the same keys.
         options = RunOptions(max_bytes_per_batch=1)
-        afresh = run_job(spark, lakehouse, job, mode="full_refresh", advance_to=end, options=options)
+        afresh = run_job(spark, lakehouse, job, FullRefresh(advance_to=end), options=options)
         assert len(afresh.batch_seconds) == 2
         assert pl.read_delta(str(lakehouse.table(NAME))).sort("point_idx").equals(first)
         assert demo.stats()["calls"] == 2 * stats["calls"]

@@ -1,0 +1,27 @@
+"""A job as a run needs it. Apart from `parameters`, so that a worker of a job does not load what generations need."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.contract import JobTemplate, KeyedJob
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental, RunMode
+from spark_jobs.lakehouse import Lakehouse
+
+_WHAT_IS_NEW = Incremental()
+
+
+def configured_job(
+    lakehouse: Lakehouse,
+    template: JobTemplate,
+    mode: RunMode = _WHAT_IS_NEW,
+    given: Mapping[str, Any] | None = None,
+) -> KeyedJob:
+    """Build the job of a run: parameters that are not given are the live generation's, which only a refresh replaces.
+
+    Raises:
+        KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier form of Keyfold.
+    """
+    live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, template.name)
+    return build_job(template, given, live.record["parameters"] if live else None)
