@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column, passed_on
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.parameters import Duration, JobParameters, Names
@@ -58,12 +59,13 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
         watermark_delay=parameters.watermark_delay,
         events=stream.schema,
         state=_state(stream, parameters.key),
-        output=pa.schema([*stream.schema, pa.field(INDEX, pa.int64(), nullable=False)]),
+        output=_numbered(stream, parameters.key),
         step=step,
         step_decides_late=True,
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
         state_events=pl.col(stream.event_time).count(),
+        one_per_key=pl.col(NEXT_INDEX).is_not_null(),
         parameters=parameters.model_dump(mode="json"),
     )
 
@@ -95,6 +97,13 @@ def number_events(
         state=pl.concat([counters.join(counted, on=key, how="anti"), counted, waiting], how="diagonal"),
         output=ordered.events.with_columns(pl.Series(INDEX, index)),
     )
+
+
+def _numbered(stream: Stream, key: tuple[str, ...]) -> pa.Schema:
+    """The stream's columns, and the number."""
+    meaning = "Number of the event among those of its key, from 0"
+    number = column(INDEX, pa.int64(), meaning, made_of=(*key, stream.event_time), nullable=False)
+    return pa.schema([*passed_on(stream.schema), number])
 
 
 def _state(stream: Stream, key: tuple[str, ...]) -> pa.Schema:

@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column
 from spark_jobs.jobs.ordering import Ordered, in_order
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -45,19 +46,35 @@ ITEM_TOTAL = pa.schema(
 
 PURCHASE_TOTAL = pa.schema(
     [
-        pa.field("item", pa.string(), nullable=False),
-        pa.field("delta_quantity", pa.int64(), nullable=False),
-        pa.field("cumulative_quantity", pa.int64(), nullable=False),
-        pa.field("models", MODELS, nullable=False),
-        pa.field("event_time", TIMESTAMP, nullable=False),
+        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
+        column(
+            "delta_quantity",
+            pa.int64(),
+            "Pieces in this purchase; negative for a return",
+            made_of=("quantity",),
+            nullable=False,
+        ),
+        column(
+            "cumulative_quantity",
+            pa.int64(),
+            "Pieces of the item so far, this purchase included",
+            made_of=("quantity", "time"),
+            nullable=False,
+        ),
+        column(
+            "models", MODELS, "Variants of the item seen so far, sorted", made_of=("models", "time"), nullable=False
+        ),
+        column("event_time", TIMESTAMP, "When it was bought (UTC)", made_of=("time",), nullable=False),
     ]
 )
 
 LATEST_PURCHASE_TOTAL = pa.schema(
     [
-        pa.field("item", pa.string(), nullable=False),
-        pa.field("quantity", pa.int64(), nullable=False),
-        pa.field("models", MODELS, nullable=False),
+        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
+        column(
+            "quantity", pa.int64(), "Pieces bought less pieces returned, in all", made_of=("quantity",), nullable=False
+        ),
+        column("models", MODELS, "Variants of the item seen, sorted", made_of=("models",), nullable=False),
     ]
 )
 
@@ -93,10 +110,19 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         output=PURCHASE_TOTAL,
         step=step,
         step_decides_late=True,
-        side_outputs=(OutputTable("latest_purchase_totals", LATEST_PURCHASE_TOTAL, "upsert", ("item",)),),
+        side_outputs=(
+            OutputTable(
+                "latest_purchase_totals",
+                LATEST_PURCHASE_TOTAL,
+                "upsert",
+                ("item",),
+                description="The totals of each item as they stand.",
+            ),
+        ),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
         state_events=pl.col("time").count(),
+        one_per_key=pl.col("time").is_null(),
         parameters=parameters.model_dump(mode="json"),
     )
 

@@ -32,7 +32,8 @@ class Conservation:
     """Where the events of a generation are; all numbers are events.
 
     Attributes:
-        events_read: rows of the event table up to where the job has read, by the table's log.
+        events_read: rows of the event table up to where the job has read, by the table's log; of a generation that
+            began with state, those since, and what that state stood for.
         in_outputs: that the rows of the job's tables stand for.
         open_events: that the state store holds.
         late: in the late table.
@@ -70,6 +71,9 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     events = lakehouse.events(job.stream)
     later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
     read = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
+    origin = generation.origin
+    if origin is not None:
+        read += origin.events_seeded - origin.events_skipped
     *outputs, late = [_events_in(spark, generation, table) for table in job.tables]
     return Conservation(
         events_read=read,

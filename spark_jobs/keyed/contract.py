@@ -86,10 +86,11 @@ class OutputTable:
 
     Attributes:
         name: of the table.
-        schema: its columns.
+        schema: its columns (`spark_jobs.columns`).
         mode: `append`, or `upsert` by `key`.
         key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
         events: how many events its rows stand for that no row of another table does (conservation check).
+        description: what people read of it.
     """
 
     name: str
@@ -97,6 +98,7 @@ class OutputTable:
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
     events: pl.Expr = field(default_factory=lambda: pl.lit(0))
+    description: str = ""
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME.fullmatch(self.name):
@@ -130,12 +132,15 @@ class KeyedJob:
         step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
         side_outputs: further tables, written exactly once in the same batch.
+        late_description: what people read of `late.<job>`; by default that it holds events that came too late.
         idle_after: after this long without new events, runs advance event time by the time gone by, so that open
             state closes on a silent stream; None leaves event time to the events (and to `--advance-to`).
         key_groups: into how many parts keys are split; fixed at a generation's birth.
         schema_version: of the state; raise it when `state` changes its meaning.
         output_events: how many events the rows of a main output frame stand for (conservation check).
         state_events: how many events the rows of a state frame stand for and no output row does yet.
+        one_per_key: a condition, of which rows of state a key has one at most: what state is made of outside is held to
+            it. None where a key may have any number of every kind.
         parameters: the settings this job was built with; recorded with its generation.
         free_parameters: names of those that a run may give other values than its generation was born with, since no
             state and no row depends on them.
@@ -157,11 +162,13 @@ class KeyedJob:
     output_mode: Literal["append", "upsert"] = "append"
     output_key: tuple[str, ...] = ()
     side_outputs: tuple[OutputTable, ...] = ()
+    late_description: str = ""
     idle_after: timedelta | None = None
     key_groups: int = 64
     schema_version: int = 1
     output_events: pl.Expr = field(default_factory=pl.len)
     state_events: pl.Expr = field(default_factory=pl.len)
+    one_per_key: pl.Expr | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     free_parameters: frozenset[str] = frozenset()
 
@@ -194,7 +201,11 @@ class KeyedJob:
     def tables(self) -> tuple[OutputTable, ...]:
         """Every table the job writes: its own, its side outputs, and the late table."""
         own = OutputTable(self.name, self.output, self.output_mode, self.output_key, self.output_events)
-        return (own, *self.side_outputs, OutputTable(self.late_table, self.events, events=self.event_count))
+        said = self.late_description or (
+            f"Events of `{self.stream}` that came too late for `{self.name}`; they change none of its rows."
+        )
+        late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
+        return (own, *self.side_outputs, late)
 
     @property
     def late_table(self) -> str:

@@ -9,7 +9,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal import Journal
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import HASH
-from spark_jobs.keyed.records import KeyedDone, KeyedPlan
+from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan
 from spark_jobs.lakehouse import Lakehouse, create_table, read_json, write_json
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.tables import table_id
@@ -48,6 +48,17 @@ class Generation:
         return self.record["identity"]
 
     @property
+    def origin(self) -> "Origin | None":
+        """Where its first state came from; None of one that began with none."""
+        origin = self.record.get("origin")
+        return Origin(**origin) if origin else None
+
+    @property
+    def seed(self) -> Path:
+        """Files of the state that it began with."""
+        return self.folder / "seed"
+
+    @property
     def journal(self) -> Journal[KeyedPlan, KeyedDone]:
         return Journal(self.folder / "journal", KeyedPlan, KeyedDone)
 
@@ -63,6 +74,11 @@ class Generation:
     def standing(self) -> Path:
         """The record of how far time has gone since the last batch."""
         return self.folder / "journal" / "standing.json"
+
+    def clock(self) -> ClockRecord | None:
+        """How far time has gone since the last batch, None where nothing has said so."""
+        path = self.standing
+        return ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def table(self, name: str) -> Path:
         return self.folder / "tables" / name
@@ -96,13 +112,33 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     return generation
 
 
-def new_generation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Generation:
+@dataclass(frozen=True)
+class Origin:
+    """Where a generation's first state came from.
+
+    Attributes:
+        how: the tool that made it.
+        what: it was made of.
+        events_skipped: rows of the event table that it begins behind: what became of them is told by nothing it has.
+        events_seeded: that its first state stood for and that are none of the event table's rows it counts.
+    """
+
+    how: str
+    what: str
+    events_skipped: int = 0
+    events_seeded: int = 0
+
+
+def new_generation(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, origin: Origin | None = None
+) -> Generation:
     """Bear a generation beside the live one, with empty tables; it is not live yet."""
     remove_dead_generations(lakehouse, job.name)
     numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job.name).glob("generation-*")]
     live = live_generation_name(lakehouse, job.name)
     numbers += [int(live.rpartition("-")[2])] if live else []
-    return _born(spark, lakehouse, job, lakehouse.job(job.name) / f"generation-{max(numbers, default=0) + 1:04d}")
+    folder = lakehouse.job(job.name) / f"generation-{max(numbers, default=0) + 1:04d}"
+    return _born(spark, lakehouse, job, folder, origin)
 
 
 def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: str) -> Generation:
@@ -184,7 +220,9 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
     }
 
 
-def _born(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path) -> Generation:
+def _born(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, origin: Origin | None = None
+) -> Generation:
     events = lakehouse.events(job.stream)
     generation = Generation(folder, {})
     for table in job.tables:
@@ -194,6 +232,7 @@ def _born(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path
         "format": _FORMAT,
         "identity": uuid.uuid4().hex,
         "job": job.name,
+        "origin": asdict(origin) if origin else None,
         "born_at": datetime.now(UTC).isoformat(),
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
         "parameters": dict(job.parameters),

@@ -7,7 +7,7 @@ one, takes it no more. The log entry is made durable before whoever committed go
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -49,7 +49,8 @@ def append_files(table: Path, files: Sequence[WrittenFile], application: str, ba
         return
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.bytes, {}, now, True, _statistics(file)) for file in files
+        AddAction(file.path, file.bytes, {}, now, True, statistics_of(file.rows, file.first, file.last))
+        for file in files
     ]
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=_once(application, batch)
@@ -117,7 +118,8 @@ def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[Written
         )
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.bytes, {}, now, False, _statistics(file)) for file in files
+        AddAction(file.path, file.bytes, {}, now, False, statistics_of(file.rows, file.first, file.last))
+        for file in files
     ]
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
     properties = CommitProperties(custom_metadata={"keyfold": "files joined"})
@@ -156,8 +158,9 @@ def _once(application: str, batch: int) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(application, batch)])
 
 
-def _statistics(file: WrittenFile) -> str:
-    return json.dumps({"numRecords": file.rows, "minValues": file.first, "maxValues": file.last, "nullCount": {}})
+def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) -> str:
+    """A data file's statistics as Delta's log has them."""
+    return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 
 def _bytes(delta: DeltaTable) -> int:

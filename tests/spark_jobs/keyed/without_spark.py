@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs.keyed import runner
+from spark_jobs.keyed import runner, seeding
 from spark_jobs.keyed.batches import Batches, _NoneLeft, _readable
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
@@ -119,7 +119,8 @@ class Cut:
 @pytest.fixture
 def without_spark(monkeypatch):
     """Runs go without Spark; give `SPARK` for the session."""
-    monkeypatch.setattr(runner, "Batches", LocalBatches)
+    for module in (runner, seeding):
+        monkeypatch.setattr(module, "Batches", LocalBatches)
     return SPARK
 
 

@@ -1,0 +1,87 @@
+"""A generation that begins with state: its first batch reads files of state in place of events, and calls no step.
+
+What is due of that state, and what came meanwhile, is for the batch after it: the next run goes on from here as it would
+from any other batch.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.journal.clock import Reading, go_on, read_clock
+from spark_jobs.keyed.batches import Batches
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import Generation
+from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import write_durably
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a generation with state begins.
+
+    Attributes:
+        files: of the state, below the generation's folder `seed`, with the job's columns of state.
+        events, rows: that had come and gone by then; see `records.Seed`.
+        version: of the event table, up to which all is in that state; None reads the table from its beginning.
+        watermark: event time that the state has reached.
+        newest, arrived_at, arrivals: of the events so far, as in the done record.
+        clock: how far time had gone, of a state that another generation left.
+    """
+
+    files: tuple[PlannedFile, ...]
+    events: int
+    version: int | None
+    watermark: datetime
+    rows: dict[str, int]
+    newest: datetime | None = None
+    arrived_at: datetime | None = None
+    arrivals: tuple[datetime, ...] = ()
+    clock: ClockRecord | None = None
+
+
+def take_in(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
+) -> KeyedDone:
+    """Work on a new generation's first batch, which takes in state; the generation goes live by `go_live` after it.
+
+    Raises:
+        KeyfoldError: the files do not hold state of the job, or a key group's is too much; the generation is dead then.
+    """
+    before = beginning.clock
+    reading, _ = go_on(before.reading if before else None, read_clock())
+    processing_time = max(before.processing_time, reading.time) if before else reading.time
+    plan = _plan(job, beginning, reading, processing_time)
+    generation.journal.write_plans([plan])
+    Batches(spark, lakehouse, job, generation, lambda: None, None).work()
+    watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
+    clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
+    write_durably(generation.standing, clock.model_dump_json().encode())
+    reached("seed: taken in")
+    done = generation.journal.last_done()
+    assert done is not None  # noqa: S101 - the query ends without an error only behind its one batch
+    return done
+
+
+def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time: datetime) -> KeyedPlan:
+    table = f"events.{job.stream}"
+    rows = sum(file.rows for file in beginning.files)
+    return KeyedPlan(
+        batch=0,
+        run=0,
+        batches=1,
+        planned_at=reading.wall,
+        inputs=() if beginning.version is None else (TableInput(table=table, version=beginning.version),),
+        seed=Seed(files=beginning.files, events=beginning.events, rows=beginning.rows, arrivals=beginning.arrivals),
+        clock=PlannedClock(
+            late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
+        ),
+        newest=beginning.newest,
+        arrived_at=beginning.arrived_at,
+        reading=reading,
+        rows=rows,
+        rows_of_run=rows,
+    )

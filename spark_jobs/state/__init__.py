@@ -1,0 +1,1 @@
+"""State as data: read it, seed it, compare it, move it, mend it."""

@@ -1,0 +1,144 @@
+"""Seed a job: a new generation that begins with the state that any table holds, and goes on as if it had always run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import polars as pl
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import Generation, Origin, go_live, live_generation, new_generation
+from spark_jobs.keyed.runner import watermark as watermark_of
+from spark_jobs.keyed.seeding import Beginning, take_in
+from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
+from spark_jobs.state.sources import open_source
+from spark_jobs.state.staging import Checked, as_state, check_rows, write_rows
+
+ReadFrom = int | Literal["live", "latest", "start"]
+"""Which version of the event table the state stands at; `live`: where the live generation has read to."""
+
+_SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What a job is seeded with.
+
+    Attributes:
+        source: a table's name, or the path of a Delta table or of Parquet, CSV or JSON lines.
+        mapping: SQL expressions over the source's columns, by column of state.
+        watermark: event time that the state has reached; None takes the live generation's, or none.
+        read_from: where reading goes on; None takes the live generation's place where there is one.
+    """
+
+    source: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    watermark: datetime | None = None
+    read_from: ReadFrom | None = None
+
+
+@dataclass(frozen=True)
+class Bootstrapped:
+    """What came of a bootstrap, or would.
+
+    Attributes:
+        job: its name.
+        generation: that is live now; None of a dry run.
+        checked: the rows and what they are.
+        version: of the event table from which reading goes on; None reads all of it.
+        watermark: event time that the state has reached.
+        new_rows: of the event table, for the next run to read.
+        sample: the first rows of state.
+    """
+
+    job: str
+    generation: str | None
+    checked: Checked
+    version: int | None
+    watermark: datetime
+    new_rows: int
+    sample: pl.DataFrame
+
+
+def bootstrap(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
+) -> Bootstrapped:
+    """Seed a new generation of a job from a table, and make it the live one in one step; the old one stays beside it.
+
+    The output tables of the new generation are empty: they tell what happens from here on.
+
+    Raises:
+        KeyfoldError: the rows cannot be the job's state (names row and column), nothing says where reading goes on, or
+            a run holds the job. Whatever was live is as it was.
+    """
+    source = open_source(lakehouse, wanted.source)
+    checked = check_rows(job, source, wanted.mapping)
+    rows = as_state(job, source, wanted.mapping)
+    live = live_generation(lakehouse, job.name)
+    version, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
+    skipped = _rows_at(lakehouse, job, version)
+    new_rows = _rows_at(lakehouse, job, _latest(lakehouse, job)) - skipped
+    sample = rows.head(_SAMPLE).collect()
+    if dry_run:
+        return Bootstrapped(job.name, None, checked, version, watermark, new_rows, sample)
+    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
+        generation = new_generation(spark, lakehouse, job, origin)
+        files = write_rows(rows, generation.seed, job.state)
+        newest = None if watermark == BEGINNING else watermark + job.watermark_delay
+        beginning = Beginning(files, checked.events, version, watermark, {}, newest=newest)
+        take_in(spark, lakehouse, job, generation, beginning)
+        go_live(lakehouse, generation)
+    return Bootstrapped(job.name, generation.name, checked, version, watermark, new_rows, sample)
+
+
+def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> int | None:
+    events, table = lakehouse.events(job.stream), f"events.{job.stream}"
+    if not is_table(events):
+        raise KeyfoldError(
+            f"job {job.name} reads {table}, which is not in {lakehouse.home} yet; run `keyfold ingest {job.stream}` first"
+        )
+    done = live.journal.last_done() if live else None
+    read_from = wanted.read_from
+    if read_from is None:
+        if done is None:
+            raise KeyfoldError(
+                f"job {job.name} has never run, so nothing says which events its new state has seen: give --from-version "
+                f"with a version of {table}, `latest` where it has seen all that is there, or `start` where none"
+            )
+        read_from = "live"
+    if read_from == "live":
+        if done is None:
+            raise KeyfoldError(f"job {job.name} has never run: no live generation has read anything yet")
+        return done.positions.get(table)
+    if read_from == "start":
+        return None
+    newest = DeltaTable(str(events)).version()
+    if read_from == "latest":
+        return newest
+    if not 0 <= read_from <= newest:
+        raise KeyfoldError(f"{table} has versions 0 to {newest}, and none {read_from}")
+    return read_from
+
+
+def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
+    if wanted.watermark is not None:
+        return wanted.watermark
+    carried = watermark_of(live) if live and wanted.read_from in (None, "live") else None
+    return carried or BEGINNING
+
+
+def _latest(lakehouse: Lakehouse, job: KeyedJob) -> int:
+    return DeltaTable(str(lakehouse.events(job.stream))).version()
+
+
+def _rows_at(lakehouse: Lakehouse, job: KeyedJob, version: int | None) -> int:
+    """Rows of the event table at a version; none before its first."""
+    if version is None:
+        return 0
+    return DeltaTable(str(lakehouse.events(job.stream)), version=version).count()

@@ -1,0 +1,216 @@
+"""Rows of a job's state made of any table: mapped, checked row by row, and written as files that a generation begins with."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.contract import DEADLINE, STALE_AT, KeyedJob
+from spark_jobs.keyed.records import PlannedFile
+from spark_jobs.lakehouse.data_files import ROWS_A_GROUP
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sync_folder
+
+_FAULTS_SHOWN = 3
+_ROW = "#row"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Rows of state that were checked, and what they are.
+
+    Attributes:
+        rows: how many.
+        keys: how many keys they have.
+        events: how many events they stand for that no row of an output table does.
+        timers: rows with a timer, by its column.
+        left_empty: columns of state that the source has nothing for.
+    """
+
+    rows: int
+    keys: int
+    events: int
+    timers: dict[str, int]
+    left_empty: tuple[str, ...]
+
+
+def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> pl.LazyFrame:
+    """The source's rows in the columns of the job's state, values that do not fit as NULL; see `check_rows`.
+
+    Args:
+        job: whose state.
+        source: any rows.
+        mapping: SQL expressions over the source's columns, by column of state; a column that is not named is taken
+            from the source's of the same name.
+
+    Raises:
+        KeyfoldError: an expression is none, names what is not there, or a column that may not be empty has none.
+    """
+    values = _values(job, source, mapping)
+    wanted = polars_schema(job.state)
+    have = source.select(**values).collect_schema()
+    return source.select(
+        (
+            _fitted(expression, have[name], wanted[name])
+            if (expression := values.get(name)) is not None
+            else pl.lit(None)
+        )
+        .cast(wanted[name])
+        .alias(name)
+        for name in wanted
+    )
+
+
+def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> Checked:
+    """See that every row of the source can be state.
+
+    Raises:
+        KeyfoldError: as `as_state`, or rows lack a key, have a value that does not fit its column, or are of one key
+            where the job keeps one; names the first of them, by number, and the column.
+    """
+    values = _values(job, source, mapping)
+    state = as_state(job, source, mapping)
+    never_empty = [field.name for field in job.state if not field.nullable or field.name in job.key]
+    both = pl.concat(
+        [state, source.select(**{f"#{name}": value for name, value in values.items()})], how="horizontal"
+    ).with_row_index(_ROW, offset=1)
+    faults = {
+        **{f"no {name}": pl.col(name).is_null() & _given_empty(name, values) for name in never_empty},
+        **{f"bad {name}": pl.col(name).is_null() & pl.col(f"#{name}").is_not_null() for name in values},
+    }
+    timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
+    found = both.select(
+        pl.len().alias("rows"),
+        pl.struct(job.key).n_unique().alias("keys"),
+        job.state_events.cast(pl.Int64).alias("events"),
+        *(pl.col(name).count().alias(f"timers {name}") for name in timers),
+        *(condition.sum().alias(name) for name, condition in faults.items()),
+    ).collect(engine="streaming")
+    counts = found.row(0, named=True)
+    wrong = {name: condition for name, condition in faults.items() if counts[name]}
+    if wrong:
+        raise KeyfoldError(_told(job, both, wrong, counts))
+    _check_single(job, state)
+    return Checked(
+        rows=counts["rows"],
+        keys=counts["keys"] if counts["rows"] else 0,
+        events=counts["events"] or 0,
+        timers={name: counts[f"timers {name}"] for name in timers},
+        left_empty=tuple(name for name in job.state.names if name not in values),
+    )
+
+
+def write_rows(rows: pl.LazyFrame, folder: Path, schema: pa.Schema) -> tuple[PlannedFile, ...]:
+    """Write rows of state as a file that a generation begins with, durably.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.parquet"
+    rows.select(schema.names).sink_parquet(path, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+    sync_folder(folder)
+    reached("seed: staged")
+    count = pl.scan_parquet(path).select(pl.len()).collect().item()
+    return (PlannedFile(path=path.name, rows=count, bytes=path.stat().st_size),)
+
+
+def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> dict[str, pl.Expr]:
+    """What each column of state is made of; a column that the source has nothing for is left out."""
+    there = source.collect_schema().names()
+    unknown = [name for name in mapping if name not in job.state.names]
+    if unknown:
+        raise KeyfoldError(
+            f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.names)}"
+        )
+    values = {name: pl.col(name) for name in job.state.names if name in there}
+    for name, text in mapping.items():
+        values[name] = _expression(name, text, source, there)
+    lacking = [field.name for field in job.state if not field.nullable and field.name not in values]
+    lacking += [name for name in job.key if name not in values and name not in lacking]
+    if lacking:
+        raise KeyfoldError(
+            f"job {job.name}: nothing says what {', '.join(lacking)} of its state is made of: the source has "
+            f"{', '.join(there)}; say it with --map {lacking[0]}=EXPRESSION"
+        )
+    return values
+
+
+def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) -> pl.Expr:
+    try:
+        expression = pl.sql_expr(text)
+        source.select(expression).collect_schema()
+    except pl.exceptions.PolarsError as error:
+        why = str(error).splitlines()[0]
+        raise KeyfoldError(
+            f"--map {name}={text}: {why}; write SQL over the source's columns, {', '.join(there)}"
+        ) from None
+    return expression
+
+
+def _fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """The value in the wanted type, NULL where it does not fit."""
+    fitted = value
+    if isinstance(wanted, pl.Datetime):
+        fitted = _time(value, have)
+    elif have.is_float() and wanted.is_integer():
+        whole = value.cast(wanted, strict=False)
+        fitted = pl.when(whole.cast(pl.Float64) == value.cast(pl.Float64)).then(whole)
+    elif have.is_nested() != wanted.is_nested():
+        fitted = pl.lit(None)
+    return fitted.cast(wanted, strict=False)
+
+
+def _time(value: pl.Expr, have: pl.DataType) -> pl.Expr:
+    if isinstance(have, pl.String):
+        return value.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
+    if isinstance(have, pl.Datetime):
+        return value.dt.replace_time_zone("UTC") if have.time_zone is None else value.dt.convert_time_zone("UTC")
+    if isinstance(have, pl.Date):
+        return value.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
+    # A number says no unit: whether these are seconds or microseconds, nobody knows but who wrote them.
+    return pl.lit(None)
+
+
+def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
+    return pl.col(f"#{name}").is_null() if name in values else pl.lit(value=True)
+
+
+def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
+    kinds = polars_schema(job.state)
+    told: list[str] = []
+    for fault, condition in wrong.items():
+        what, _, name = fault.partition(" ")
+        columns = [_ROW] if what == "no" else [_ROW, f"#{name}"]
+        shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
+        if what == "no":
+            rows = ", ".join(str(row) for row in shown[_ROW])
+            told.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
+        else:
+            rows = ", ".join(f"row {row}: {value!r}" for row, value in shown.iter_rows())
+            hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
+            told.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
+    return f"job {job.name}: rows that cannot be state: {'; '.join(told)}; nothing was changed"
+
+
+def _check_single(job: KeyedJob, state: pl.LazyFrame) -> None:
+    """See that no key has two rows of those that it has one of."""
+    if job.one_per_key is None:
+        return
+    numbered = state.with_row_index(_ROW, offset=1).filter(job.one_per_key)
+    repeated = (
+        numbered.group_by(job.key).agg(pl.col(_ROW)).filter(pl.col(_ROW).list.len() > 1).head(_FAULTS_SHOWN)
+    ).collect(engine="streaming")
+    if repeated.height:
+        told = "; ".join(
+            f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
+            for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
+        )
+        raise KeyfoldError(f"job {job.name} keeps one such row of {', '.join(job.key)}: {told}; nothing was changed")
