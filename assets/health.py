@@ -7,6 +7,7 @@ from statistics import median
 
 import dagster as dg
 
+from assets.columns import column_schema
 from assets.metadata import table_key
 from spark_jobs.ingest.drift import find_drift
 from spark_jobs.ingest.sources.files import list_files
@@ -167,21 +168,7 @@ def drift(stream: Stream, landing: Path) -> Finding:
     description="What every batch of every job read, wrote and kept.",
     metadata={
         "dagster/table_name": "monitoring.run_statistics",
-        "dagster/column_schema": dg.TableSchema(
-            columns=[
-                dg.TableColumn(name, str(RUN_STATISTICS.field(name).type), description)
-                for name, description in (
-                    ("job", "The job"),
-                    ("generation", "Its generation"),
-                    ("batch", "Number of the batch in the generation, from 0"),
-                    ("written_at", "When it was written (UTC)"),
-                    ("events", "Events that it read"),
-                    ("rows", "Rows that it wrote to the job's own table"),
-                    ("late", "Rows of the late table"),
-                    ("open_events", "Events in open state after it"),
-                )
-            ]
-        ),
+        "dagster/column_schema": column_schema(RUN_STATISTICS),
     },
 )
 def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:

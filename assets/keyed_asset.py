@@ -1,15 +1,14 @@
 """Keyed jobs as assets: a job template in, its tables, its run config and its conservation check out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import dagster as dg
 from pyspark.sql import SparkSession
 
+from assets.columns import column_lineage, column_schema
 from assets.keyed_config import config_for
-from assets.metadata import batch_metadata, column_schema, last_materialization, preview, table_key, table_metadata
+from assets.metadata import batch_metadata, last_materialization, preview, table_key, table_metadata
 from assets.plots.runs import plot_runs
-from assets.stream_columns import STREAM_COLUMNS
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.journal.progress import Progress
@@ -24,26 +23,10 @@ from spark_jobs.lakehouse import Lakehouse
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
 
-@dataclass(frozen=True)
-class TableDoc:
-    """What people read about a table.
-
-    Attributes:
-        description: of the table.
-        columns: descriptions of its columns, by name.
-        lineage: of its columns: the columns of the event table that each is made of.
-    """
-
-    description: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
 def keyed_assets(
     template: JobTemplate,
     *,
     group: str,
-    tables: Mapping[str, TableDoc],
     owners: Sequence[str] = (),
     plot: Plot | None = None,
     priority: int = 1,
@@ -53,7 +36,6 @@ def keyed_assets(
     Args:
         template: the job, which still wants its parameters.
         group: the asset group.
-        tables: what to say of each table, by its name; of the late table there is a text ready.
         owners: people or teams, in Dagster's notation.
         plot: draws what people would rather look at than read, for the main table's metadata.
         priority: of the steps that a run could take next, it takes one of the highest; checks that hold nothing back
@@ -64,7 +46,7 @@ def keyed_assets(
 
     @dg.multi_asset(
         name=template.name,
-        specs=[_spec(typical, table, group, tables, owners) for table in typical.tables],
+        specs=[_spec(typical, table, group, template.description, owners) for table in typical.tables],
         config_schema=config_type.to_fields_dict(),
         pool=f"job_{template.name}",
         op_tags={"dagster/priority": str(priority)},
@@ -98,7 +80,8 @@ def keyed_assets(
                 metadata={
                     **table_metadata(lakehouse.table(table.name)),
                     **batch_metadata(summary.generation, batch, before[table.name]),
-                    **_column_lineage(job, tables.get(table.name)),
+                    # Not with the definition: there, Dagster's pages do not look for it.
+                    "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
                     **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
                 },
@@ -149,15 +132,14 @@ def _balance(found: Conservation) -> str:
     )
 
 
-def _spec(
-    job: KeyedJob, table: OutputTable, group: str, docs: Mapping[str, TableDoc], owners: Sequence[str]
-) -> dg.AssetSpec:
+def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
     events, is_side = table_key(f"events.{job.stream}"), table.name not in (job.name, job.late_table)
-    doc = docs.get(table.name) or _late_doc(job)
+    # It goes with each materialization; what it is made of should be known to be right before the first.
+    column_lineage(job, table)
     return dg.AssetSpec(
         table_key(table.name),
         deps=[table_key(job.name) if is_side else events],
-        description=doc.description,
+        description=description if table.name == job.name else table.description,
         group_name=group,
         kinds={"pyspark", "deltalake"},
         # A replay writes none of them, and what is built on them must not run for it.
@@ -166,7 +148,7 @@ def _spec(
         tags={"keyfold/job": job.name},
         metadata={
             "dagster/table_name": table.name,
-            "dagster/column_schema": column_schema(table.schema, doc.columns),
+            "dagster/column_schema": column_schema(table.schema, table.key),
         },
     )
 
@@ -179,14 +161,6 @@ def _plots(
     except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
         context.log.warning("the plots could not be drawn", exc_info=True)
         return {}
-
-
-def _late_doc(job: KeyedJob) -> TableDoc:
-    known = STREAM_COLUMNS[job.stream]
-    return TableDoc(
-        f"Events of `{job.stream}` that came too late for `{job.name}`; they change none of its rows.",
-        {name: known[name] for name in job.events.names if name in known},
-    )
 
 
 def _tell_of_branch(
@@ -203,18 +177,6 @@ def _tell_of_branch(
             **(_run_metadata(job, summary) if table.name == job.name else {}),
         }
         context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
-
-
-def _column_lineage(job: KeyedJob, doc: TableDoc | None) -> dict[str, dg.MetadataValue]:
-    if doc is None or not doc.lineage:
-        return {}
-    events = table_key(f"events.{job.stream}")
-    deps = {
-        column: [dg.TableColumnDep(asset_key=events, column_name=source) for source in sources]
-        for column, sources in doc.lineage.items()
-    }
-    # With the materialization: Dagster's pages do not look for it among the definition's metadata.
-    return {"dagster/column_lineage": dg.MetadataValue.column_lineage(dg.TableColumnLineage(deps))}
 
 
 def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:

@@ -1,12 +1,10 @@
-"""What the assets tell Dagster about their tables: columns, places, counts, and a few rows to look at."""
+"""What the assets tell Dagster about their tables: places, counts, and a few rows to look at."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs.lakehouse.reading import count_rows, read_batches, readable
@@ -27,27 +25,6 @@ def last_materialization(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg
     """The asset's last materialization, None before its first."""
     event = instance.get_latest_materialization_event(asset)
     return event.asset_materialization if event is not None else None
-
-
-def column_schema(schema: pa.Schema, descriptions: Mapping[str, str]) -> dg.TableSchema:
-    """An Arrow schema as Dagster shows it.
-
-    Raises:
-        KeyError: a description is of no column; it would be lost without a word.
-    """
-    if strangers := sorted(descriptions.keys() - set(schema.names)):
-        raise KeyError(f"descriptions of columns that are not there: {', '.join(strangers)}")
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=field.name,
-                type=str(field.type),
-                description=descriptions.get(field.name),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
-            )
-            for field in schema
-        ]
-    )
 
 
 GENERATION = "keyfold/generation"

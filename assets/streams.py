@@ -9,22 +9,14 @@ from deltalake import DeltaTable
 from pydantic import Field
 from pyspark.sql import SparkSession
 
-from assets.metadata import column_schema, table_key, table_metadata
-from assets.stream_columns import STREAM_COLUMNS
+from assets.columns import column_schema
+from assets.metadata import table_key, table_metadata
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import count_rows
 from spark_jobs.streams import Stream
-
-_QUARANTINE_COLUMNS = {
-    "raw": "The line as it stood in the file; NULL where the whole file was rejected",
-    "file": "The file",
-    "line": "Number of the line, from 1; NULL where the whole file was rejected",
-    "reason": "What is wrong with it",
-    "batch": "Micro-batch of ingest that rejected it",
-}
 
 
 class IngestConfig(dg.Config):
@@ -57,7 +49,6 @@ def stream_assets(
     stream: Stream,
     *,
     group: str,
-    description: str,
     owners: Sequence[str] = (),
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """The landing folder (external: whoever puts files there makes it) and the tables that ingest writes.
@@ -65,7 +56,6 @@ def stream_assets(
     Args:
         stream: what the files hold.
         group: the asset group.
-        description: of the event table.
         owners: people or teams, in Dagster's notation.
     """
     landing = dg.AssetSpec(
@@ -79,13 +69,13 @@ def stream_assets(
     events = dg.AssetSpec(
         table_key(f"events.{stream.name}"),
         deps=[landing.key],
-        description=description,
+        description=stream.description or f"Valid events of `{stream.name}`, typed and checked.",
         group_name=group,
         kinds={"pyspark", "deltalake"},
         owners=list(owners),
         metadata={
             "dagster/table_name": f"events.{stream.name}",
-            "dagster/column_schema": column_schema(stream.schema, STREAM_COLUMNS[stream.name]),
+            "dagster/column_schema": column_schema(stream.schema),
         },
     )
     quarantine = dg.AssetSpec(
@@ -97,7 +87,7 @@ def stream_assets(
         owners=list(owners),
         metadata={
             "dagster/table_name": f"quarantine.{stream.name}",
-            "dagster/column_schema": column_schema(QUARANTINE, _QUARANTINE_COLUMNS),
+            "dagster/column_schema": column_schema(QUARANTINE),
         },
     )
 

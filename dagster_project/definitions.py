@@ -2,19 +2,17 @@
 
 import dagster as dg
 
-from assets import enrichment, health
+from assets import health
 from dagster_project.automation.definitions import JOBS, ROOMS, SCHEDULES, SENSORS, automated
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
 
-_ROOMS = (*ROOMS, enrichment)
-
 defs = dg.Definitions(
-    assets=dg.map_asset_specs(automated, [asset for room in (*_ROOMS, health) for asset in room.ASSETS]),
+    assets=dg.map_asset_specs(automated, [*(asset for room in ROOMS for asset in room.assets), *health.ASSETS]),
     asset_checks=[
-        *(check for room in _ROOMS for check in room.CHECKS),
-        *(health.health_checks(template) for room in _ROOMS for template in room.JOBS),
-        *(health.drift_check(room.STREAM) for room in ROOMS),
+        *(check for room in ROOMS for check in room.checks),
+        *(health.health_checks(template) for room in ROOMS for template in room.jobs),
+        *(health.drift_check(room.stream) for room in ROOMS if room.stream is not None),
         *SUITES,
     ],
     jobs=JOBS,

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import dagster as dg
 
-from assets import enrichment, fleet, metrics, rides, sales, weather
 from assets.metadata import table_key
+from assets.rooms import find_rooms
 from dagster_project.automation.alerts import failed_checks
 from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.automation.full_scan import full_scan
@@ -14,8 +14,8 @@ from dagster_project.automation.schedules import schedule_of
 from dagster_project.automation.sensors import landing_sensor
 from spark_jobs.keyed.contract import JobTemplate
 
-ROOMS = (rides, weather, metrics, fleet, sales)
-"""The groups of assets that begin with a stream. Enrichment reads a stream of another group, and asks a service."""
+ROOMS = find_rooms()
+"""The groups of assets, as `assets.rooms` finds them."""
 
 FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
 """Of every job's own table: it is written at least twice a day, by files that land or by the clock's ticks."""
@@ -52,26 +52,24 @@ def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
     return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
 
 
-_GROUPS = (*(room.GROUP for room in ROOMS), enrichment.GROUP)
 JOBS = [
     *(
         dg.define_asset_job(
-            group,
-            selection=dg.AssetSelection.groups(group),
-            description=f"All of {group}: landing files to events to the jobs' tables, with every check.",
+            room.group,
+            selection=dg.AssetSelection.groups(room.group),
+            description=f"All of {room.group}: landing files to events to the jobs' tables, with every check.",
         )
-        for group in _GROUPS
+        for room in ROOMS
     ),
     dg.define_asset_job("everything", description="Every stream, every job, every check, in one Spark session."),
 ]
 SENSORS = [
-    *(landing_sensor(room.STREAM, room.GROUP) for room in ROOMS),
+    *(landing_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
     automation_sensor(),
     failed_checks,
 ]
 SCHEDULES = [
-    *(tick_schedule(template, TICKS) for room in (*ROOMS, enrichment) for template in room.JOBS),
-    *(full_scan(group) for group in _GROUPS),
-    *(maintenance(room.GROUP, streams=[room.STREAM], jobs=room.JOBS)[1] for room in ROOMS),
-    maintenance(enrichment.GROUP, jobs=enrichment.JOBS)[1],
+    *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs),
+    *(full_scan(room.group) for room in ROOMS),
+    *(maintenance(room.group, streams=[room.stream] if room.stream else [], jobs=room.jobs)[1] for room in ROOMS),
 ]

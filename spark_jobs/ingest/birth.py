@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
-from deltalake.schema import Field
+from deltalake import DeltaTable
 
+from spark_jobs.columns import column
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.event_ids import ENCODING
 from spark_jobs.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
-from spark_jobs.lakehouse.tables import table_id
+from spark_jobs.lakehouse.tables import table_id, table_schema
 from spark_jobs.streams import Stream
 
 QUARANTINE = pa.schema(
     [
-        ("raw", pa.string()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("reason", pa.string()),
-        ("batch", pa.int64()),
+        column("raw", pa.string(), "The line as it stood in the file; NULL where the whole file was rejected"),
+        column("file", pa.string(), "The file"),
+        column("line", pa.int64(), "Number of the line, from 1; NULL where the whole file was rejected"),
+        column("reason", pa.string(), "What is wrong with it"),
+        column("batch", pa.int64(), "Micro-batch of ingest that rejected it"),
     ]
 )
 
@@ -101,11 +101,11 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
         KeyfoldError: table and stream differ in any other way.
     """
     path = birth.tables["events"]
-    wanted = {field.name: field.type for field in Schema.from_arrow(stream.schema).fields}
+    wanted = {field.name: field for field in table_schema(stream.schema).fields}
     found = {field.name: field.type for field in table.schema().fields}
     new = [name for name in wanted if name not in found]
     faults = [
-        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name]
+        f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name].type
     ]
     faults += [f"{name} is in the table alone" for name in found if name not in wanted]
     faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
@@ -115,7 +115,7 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
             f"(a new column that may be NULL is added by itself), or {birth.remedy}"
         )
     if new:
-        table.alter.add_columns([Field(name, wanted[name], nullable=True) for name in new])
+        table.alter.add_columns([wanted[name] for name in new])
 
 
 def _where(stream: str) -> str:

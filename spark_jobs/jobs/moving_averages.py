@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from spark_jobs.columns import column, unit_of
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.parameters import Duration, JobParameters, Names
 from spark_jobs.jobs.trailing_windows import trailing_means
@@ -32,11 +33,11 @@ from spark_jobs.times import micros, to_micros, to_times
 
 STATION_SESSION = pa.schema(
     [
-        pa.field("station_id", pa.string(), nullable=False),
-        pa.field("start_time", TIMESTAMP, nullable=False),
-        pa.field("end_time", TIMESTAMP, nullable=False),
-        pa.field("n_readings", pa.int64(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
+        column("station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False),
+        column("start_time", TIMESTAMP, "Event time of the first reading (UTC)", made_of=("time",), nullable=False),
+        column("end_time", TIMESTAMP, "Event time of the last reading (UTC)", made_of=("time",), nullable=False),
+        column("n_readings", pa.int64(), "Readings in all", made_of=("time",), nullable=False),
+        column("reason", pa.string(), "TIMEOUT: the station fell silent", made_of=("time",), nullable=False),
     ]
 )
 
@@ -107,8 +108,19 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         step=step,
         step_decides_late=True,
         side_outputs=(
-            OutputTable("latest_moving_averages", averages, "upsert", ("station_id",)),
-            OutputTable("station_sessions", STATION_SESSION, events=pl.col("n_readings").sum()),
+            OutputTable(
+                "latest_moving_averages",
+                averages,
+                "upsert",
+                ("station_id",),
+                description="The latest row of each station.",
+            ),
+            OutputTable(
+                "station_sessions",
+                STATION_SESSION,
+                events=pl.col("n_readings").sum(),
+                description="One row a stretch of readings without a silence longer than `timeout`, when it has ended.",
+            ),
         ),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
@@ -241,14 +253,39 @@ class _Stations:
 def _averages(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(
         [
-            pa.field("station_id", pa.string(), nullable=False),
-            pa.field("start_time", TIMESTAMP, nullable=False),
-            pa.field("end_time", TIMESTAMP, nullable=False),
-            *(pa.field(f"{column}_avg", pa.float64()) for column in columns),
-            pa.field("n_readings", pa.int64(), nullable=False),
-            pa.field("reason", pa.string(), nullable=False),
+            column(
+                "station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False
+            ),
+            column(
+                "start_time",
+                TIMESTAMP,
+                "Event time of the window's first reading (UTC)",
+                made_of=("time",),
+                nullable=False,
+            ),
+            column(
+                "end_time",
+                TIMESTAMP,
+                "Event time of its last reading, which the row came with (UTC)",
+                made_of=("time",),
+                nullable=False,
+            ),
+            *(_average_of(WEATHER.schema.field(name)) for name in columns),
+            column("n_readings", pa.int64(), "Readings in the window", made_of=("time",), nullable=False),
+            column(
+                "reason",
+                pa.string(),
+                "WINDOW_FULL with N readings, WINDOW_FILLING before, TIMEOUT where the station fell silent before its first row",
+                made_of=("time",),
+                nullable=False,
+            ),
         ]
     )
+
+
+def _average_of(value: pa.Field) -> pa.Field:
+    meaning = f"Mean `{value.name}` of the window's readings that have one; NULL where none has"
+    return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), made_of=(value.name, "time"))
 
 
 def _state(reading: pa.Schema) -> pa.Schema:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.jobs.periods import period_start
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -27,12 +28,24 @@ REVENUE = pa.decimal128(38, 9)
 
 PRODUCT_SALE = pa.schema(
     [
-        pa.field("window_start", TIMESTAMP, nullable=False),
-        SALES.schema.field("item"),
-        SALES.schema.field("time"),
-        SALES.schema.field("quantity"),
-        pa.field("revenue", REVENUE),
-        pa.field("n_events", pa.int64(), nullable=False),
+        column(
+            "window_start",
+            TIMESTAMP,
+            "Start of the window that they would have been in (UTC)",
+            made_of=("time",),
+            nullable=False,
+        ),
+        column("item", pa.string(), "The item", made_of=("item",), nullable=False),
+        column("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of=("time",), nullable=False),
+        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
+        column(
+            "revenue",
+            REVENUE,
+            "Sum of quantity times price",
+            unit="in the shop's currency",
+            made_of=("quantity", "price"),
+        ),
+        column("n_events", pa.int64(), "How many sales the row stands for", made_of=("time",), nullable=False),
     ]
 )
 """One sale, or the sales of a product in a window that are summed up already (`time` is then the newest)."""
@@ -51,25 +64,54 @@ OPEN_PRODUCT = pa.schema(
 
 TOP_PRODUCT = pa.schema(
     [
-        pa.field("window_start", TIMESTAMP, nullable=False),
-        pa.field("window_end", TIMESTAMP, nullable=False),
-        pa.field("rank", pa.int64(), nullable=False),
-        pa.field("product", pa.string(), nullable=False),
-        pa.field("quantity", pa.int64(), nullable=False),
-        pa.field("revenue", pa.float64(), nullable=False),
+        column("window_start", TIMESTAMP, "Start of the window (UTC)", made_of=("time",), nullable=False),
+        column(
+            "window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of=("time",), nullable=False
+        ),
+        column(
+            "rank",
+            pa.int64(),
+            "Place among the window's products, from 1: by quantity, ties by product",
+            made_of=("quantity", "item"),
+            nullable=False,
+        ),
+        column("product", pa.string(), "The item", made_of=("item",), nullable=False),
+        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
+        column(
+            "revenue",
+            pa.float64(),
+            "Sum of quantity times price",
+            unit="in the shop's currency",
+            made_of=("quantity", "price"),
+            nullable=False,
+        ),
     ]
 )
 
-LATEST_TOP_PRODUCT = pa.schema([*TOP_PRODUCT, pa.field("is_open", pa.bool_(), nullable=False)])
+LATEST_TOP_PRODUCT = pa.schema(
+    [
+        *TOP_PRODUCT,
+        column("is_open", pa.bool_(), "Whether the window may still change", made_of=("time",), nullable=False),
+    ]
+)
 
 SALES_WINDOW = pa.schema(
     [
-        pa.field("window_start", TIMESTAMP, nullable=False),
-        pa.field("window_end", TIMESTAMP, nullable=False),
-        pa.field("n_sales", pa.int64(), nullable=False),
-        pa.field("n_products", pa.int64(), nullable=False),
-        pa.field("quantity", pa.int64(), nullable=False),
-        pa.field("revenue", pa.float64(), nullable=False),
+        column("window_start", TIMESTAMP, "Start of the window (UTC)", made_of=("time",), nullable=False),
+        column(
+            "window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of=("time",), nullable=False
+        ),
+        column("n_sales", pa.int64(), "Sales and returns", made_of=("time",), nullable=False),
+        column("n_products", pa.int64(), "Products among them", made_of=("item",), nullable=False),
+        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
+        column(
+            "revenue",
+            pa.float64(),
+            "Sum of quantity times price",
+            unit="in the shop's currency",
+            made_of=("quantity", "price"),
+            nullable=False,
+        ),
     ]
 )
 
@@ -110,10 +152,22 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         event_count=pl.col("n_events").sum(),
         step_decides_late=True,
         side_outputs=(
-            OutputTable("latest_top_products", LATEST_TOP_PRODUCT, "upsert", ("window_start", "rank")),
-            OutputTable("sales_windows", SALES_WINDOW, events=pl.col("n_sales").sum()),
+            OutputTable(
+                "latest_top_products",
+                LATEST_TOP_PRODUCT,
+                "upsert",
+                ("window_start", "rank"),
+                description="The ranks of windows that are still open, as they stand, and the final ones of those that are over.",
+            ),
+            OutputTable(
+                "sales_windows",
+                SALES_WINDOW,
+                events=pl.col("n_sales").sum(),
+                description="One row a window that is over: all of its sales.",
+            ),
         ),
         idle_after=parameters.idle_after,
+        late_description="Sales that came after their window had been ranked, added up by window and product.",
         key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),

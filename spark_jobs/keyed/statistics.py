@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
 from spark_jobs.lakehouse.commits import append_files, committed_batch
@@ -16,14 +17,14 @@ from spark_jobs.streams import TIMESTAMP
 
 RUN_STATISTICS = pa.schema(
     [
-        pa.field("job", pa.string(), nullable=False),
-        pa.field("generation", pa.string(), nullable=False),
-        pa.field("batch", pa.int64(), nullable=False),
-        pa.field("written_at", TIMESTAMP, nullable=False),
-        pa.field("events", pa.int64(), nullable=False),
-        pa.field("rows", pa.int64(), nullable=False),
-        pa.field("late", pa.int64(), nullable=False),
-        pa.field("open_events", pa.int64(), nullable=False),
+        column("job", pa.string(), "The job", nullable=False),
+        column("generation", pa.string(), "Its generation", nullable=False),
+        column("batch", pa.int64(), "Number of the batch in the generation, from 0", nullable=False),
+        column("written_at", TIMESTAMP, "When it was written (UTC)", nullable=False),
+        column("events", pa.int64(), "Events that it read", nullable=False),
+        column("rows", pa.int64(), "Rows that it wrote to the job's own table", nullable=False),
+        column("late", pa.int64(), "Rows of the late table", nullable=False),
+        column("open_events", pa.int64(), "Events in open state after it", nullable=False),
     ]
 )
 

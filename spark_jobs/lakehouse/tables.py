@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
+from spark_jobs.columns import COMMENT, describe
+
 
 def is_table(path: Path) -> bool:
     """Whether a Delta table is there; a folder that a killed run left before its table was whole is none."""
@@ -12,13 +14,26 @@ def is_table(path: Path) -> bool:
 
 
 def create_table(path: Path, schema: pa.Schema) -> None:
-    """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends."""
-    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends.
+
+    What the schema's columns mean (`spark_jobs.columns`) becomes their comments.
+    """
     # As often as Spark writes one by default; deltalake would take ten times as many commits.
     checkpoints = {"delta.checkpointInterval": "10"}
-    DeltaTable.create(str(path), Schema.from_arrow(nullable), mode="ignore", configuration=checkpoints)
+    DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=checkpoints)
+
+
+def table_schema(schema: pa.Schema) -> Schema:
+    """The columns as a Delta table has them: all may be NULL, each with its comment."""
+    return Schema.from_arrow(pa.schema([_as_in_delta(field) for field in schema]))
 
 
 def table_id(path: Path) -> str:
     """What Delta knows a table by; one that is deleted and made again has another."""
     return str(DeltaTable(str(path)).metadata().id)
+
+
+def _as_in_delta(field: pa.Field) -> pa.Field:
+    comment = describe(field)
+    # The comment alone: units and origins are for programs, which read them from the declaration.
+    return field.with_nullable(True).with_metadata({COMMENT: comment.encode()} if comment else {})

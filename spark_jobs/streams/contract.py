@@ -45,8 +45,9 @@ class Stream:
 
     Attributes:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
-        schema: columns and Arrow types of the event table; a column that is not nullable must be there.
+        schema: columns of the event table (`spark_jobs.columns`); a column that is not nullable must be there.
         event_time: the column with the event's time (UTC).
+        description: what people read of the event table.
         sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
         ignored: raw columns that are left out on purpose, so that they are no drift.
         missing: texts that stand for no value, in any column.
@@ -68,6 +69,7 @@ class Stream:
     name: str
     schema: pa.Schema
     event_time: str
+    description: str = ""
     sources: Mapping[str, Source] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

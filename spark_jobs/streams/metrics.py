@@ -2,16 +2,23 @@
 
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.streams.contract import TIMESTAMP, Source, Stream
 from spark_jobs.streams.rules import not_empty
 
 STREAM = Stream(
     name="metrics",
+    description="Valid values of metrics, each once: typed, checked, de-duplicated by series, time and value.",
     schema=pa.schema(
         [
-            pa.field("key", pa.string(), nullable=False),
-            pa.field("timestamp", TIMESTAMP, nullable=False),
-            pa.field("value", pa.float64(), nullable=False),
+            column(
+                "key",
+                pa.string(),
+                "Series: the column `key`, or the file's path below the landing folder without its endings",
+                nullable=False,
+            ),
+            column("timestamp", TIMESTAMP, "Event time: when the value was measured (UTC)", nullable=False),
+            column("value", pa.float64(), "The value", unit="in the series' own unit", nullable=False),
         ]
     ),
     event_time="timestamp",

@@ -3,6 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.streams.contract import TIMESTAMP, Rule, Stream
 from spark_jobs.streams.rules import POSITION, not_empty
 
@@ -10,17 +11,18 @@ STATUSES = ("pickup", "enroute", "dropoff")
 
 STREAM = Stream(
     name="ride_points",
+    description="Valid ride points, each once: typed, checked, de-duplicated by ride and point number.",
     schema=pa.schema(
         [
-            pa.field("ride_id", pa.string(), nullable=False),
-            pa.field("point_idx", pa.int32(), nullable=False),
-            pa.field("latitude", pa.float64(), nullable=False),
-            pa.field("longitude", pa.float64(), nullable=False),
-            pa.field("timestamp", TIMESTAMP, nullable=False),
-            pa.field("meter_reading", pa.float64()),
-            pa.field("meter_increment", pa.float64()),
-            pa.field("ride_status", pa.string(), nullable=False),
-            pa.field("passenger_count", pa.int32()),
+            column("ride_id", pa.string(), "Ride that the point belongs to", nullable=False),
+            column("point_idx", pa.int32(), "Number of the point in its ride, from 0", nullable=False),
+            column("latitude", pa.float64(), "Latitude, WGS 84", unit="degrees north", nullable=False),
+            column("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east", nullable=False),
+            column("timestamp", TIMESTAMP, "Event time: when the point was taken (UTC)", nullable=False),
+            column("meter_reading", pa.float64(), "Fare on the meter so far"),
+            column("meter_increment", pa.float64(), "Fare added a point"),
+            column("ride_status", pa.string(), "pickup, enroute or dropoff", nullable=False),
+            column("passenger_count", pa.int32(), "Passengers aboard"),
         ]
     ),
     event_time="timestamp",

@@ -2,21 +2,23 @@
 
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.streams.contract import TIMESTAMP, Source, Stream
 from spark_jobs.streams.rules import not_empty
 
 STREAM = Stream(
     name="sales",
+    description="Valid sales and returns: typed and checked. A line that comes twice is two sales: nothing names it.",
     schema=pa.schema(
         [
-            pa.field("item", pa.string(), nullable=False),
-            pa.field("quantity", pa.int64(), nullable=False),
-            pa.field("models", pa.list_(pa.string())),
-            pa.field("time", TIMESTAMP, nullable=False),
-            pa.field("price", pa.float64()),
-            pa.field("invoice", pa.string()),
-            pa.field("customer", pa.string()),
-            pa.field("country", pa.string()),
+            column("item", pa.string(), "What was sold: the item's code or name", nullable=False),
+            column("quantity", pa.int64(), "Pieces; negative for returns", nullable=False),
+            column("models", pa.list_(pa.string()), "Variants of the item in this sale"),
+            column("time", TIMESTAMP, "Event time: when it was sold (UTC)", nullable=False),
+            column("price", pa.float64(), "Price of one piece", unit="in the shop's currency"),
+            column("invoice", pa.string(), "Invoice that lists the sale"),
+            column("customer", pa.string(), "Who bought it"),
+            column("country", pa.string(), "Where the customer lives"),
         ]
     ),
     event_time="time",
@@ -34,4 +36,3 @@ STREAM = Stream(
     rules=(not_empty("item"),),
     private=("customer",),
 )
-"""Quantity is negative for returns; price is of one piece."""

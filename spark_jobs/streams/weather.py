@@ -2,24 +2,26 @@
 
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.streams.contract import TIMESTAMP, Rule, Source, Stream
 from spark_jobs.streams.rules import not_empty, outside
 
 STREAM = Stream(
     name="weather",
+    description="Valid readings of weather stations, each once: typed, checked, de-duplicated by station and hour.",
     schema=pa.schema(
         [
-            pa.field("station_id", pa.string(), nullable=False),
-            pa.field("time", TIMESTAMP, nullable=False),
-            pa.field("temp", pa.float64()),
-            pa.field("dewp", pa.float64()),
-            pa.field("humid", pa.float64()),
-            pa.field("wind_dir", pa.float64()),
-            pa.field("wind_speed", pa.float64()),
-            pa.field("wind_gust", pa.float64()),
-            pa.field("precip", pa.float64()),
-            pa.field("pressure", pa.float64()),
-            pa.field("visib", pa.float64()),
+            column("station_id", pa.string(), "Station that took the reading", nullable=False),
+            column("time", TIMESTAMP, "Event time: the hour of the reading (UTC)", nullable=False),
+            column("temp", pa.float64(), "Temperature", unit="°F"),
+            column("dewp", pa.float64(), "Dew point", unit="°F"),
+            column("humid", pa.float64(), "Relative humidity", unit="%"),
+            column("wind_dir", pa.float64(), "Direction the wind comes from", unit="degrees"),
+            column("wind_speed", pa.float64(), "Wind speed", unit="miles an hour"),
+            column("wind_gust", pa.float64(), "Wind gusts", unit="miles an hour"),
+            column("precip", pa.float64(), "Precipitation", unit="inches"),
+            column("pressure", pa.float64(), "Pressure at sea level", unit="hPa"),
+            column("visib", pa.float64(), "Visibility", unit="miles"),
         ]
     ),
     event_time="time",

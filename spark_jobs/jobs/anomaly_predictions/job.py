@@ -145,8 +145,19 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         step=step,
         step_decides_late=True,
         side_outputs=(
-            OutputTable("latest_predictions", LATEST_PREDICTION, mode="upsert", key=("key",)),
-            OutputTable("retired_models", RETIRED_MODEL, events=pl.col("events_learned").sum()),
+            OutputTable(
+                "latest_predictions",
+                LATEST_PREDICTION,
+                mode="upsert",
+                key=("key",),
+                description="The last prediction of each series, emitted or not, with the band of usual values.",
+            ),
+            OutputTable(
+                "retired_models",
+                RETIRED_MODEL,
+                events=pl.col("events_learned").sum(),
+                description="One row a model that was forgotten, after `forget_after` without a value.",
+            ),
         ),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,

@@ -2,42 +2,78 @@
 
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.streams import TIMESTAMP
 
+_BOTH = ("timestamp", "value")
+
 ANOMALY_PREDICTION = pa.schema(
     [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("event_time", TIMESTAMP, nullable=False),
-        pa.field("value", pa.float64(), nullable=False),
-        pa.field("expected", pa.float64()),
-        pa.field("score", pa.float64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("previous_label", pa.string()),
-        pa.field("events_learned", pa.int64(), nullable=False),
+        column("key", pa.string(), "Series that the value is of", made_of=("key",), nullable=False),
+        column("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of=("timestamp",), nullable=False),
+        column("value", pa.float64(), "The value", unit="in the series' own unit", made_of=("value",), nullable=False),
+        column("expected", pa.float64(), "What the model expected; NULL until it knows enough", made_of=_BOTH),
+        column(
+            "score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH, nullable=False
+        ),
+        column("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH, nullable=False),
+        column(
+            "previous_label",
+            pa.string(),
+            "Label of the series' row before in this table; NULL for its first, and after its model has retired",
+            made_of=_BOTH,
+        ),
+        column(
+            "events_learned",
+            pa.int64(),
+            "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
+            made_of=_BOTH,
+            nullable=False,
+        ),
     ]
 )
 
 LATEST_PREDICTION = pa.schema(
     [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("event_time", TIMESTAMP, nullable=False),
-        pa.field("value", pa.float64(), nullable=False),
-        pa.field("expected", pa.float64()),
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
-        pa.field("score", pa.float64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("events_learned", pa.int64(), nullable=False),
+        column("key", pa.string(), "Series that the value is of", made_of=("key",), nullable=False),
+        column("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of=("timestamp",), nullable=False),
+        column("value", pa.float64(), "The value", unit="in the series' own unit", made_of=("value",), nullable=False),
+        column("expected", pa.float64(), "What the model expected; NULL until it knows enough", made_of=_BOTH),
+        column("low", pa.float64(), "Lower end of the usual values", made_of=_BOTH),
+        column("high", pa.float64(), "Upper end of the usual values", made_of=_BOTH),
+        column(
+            "score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH, nullable=False
+        ),
+        column("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH, nullable=False),
+        column(
+            "events_learned",
+            pa.int64(),
+            "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
+            made_of=_BOTH,
+            nullable=False,
+        ),
     ]
 )
 
 RETIRED_MODEL = pa.schema(
     [
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("events_learned", pa.int64(), nullable=False),
-        pa.field("last_event_time", TIMESTAMP, nullable=False),
-        pa.field("retired_at", TIMESTAMP, nullable=False),
+        column("key", pa.string(), "Series that it was of", made_of=("key",), nullable=False),
+        column("events_learned", pa.int64(), "Values that it had learned", made_of=("timestamp",), nullable=False),
+        column(
+            "last_event_time",
+            TIMESTAMP,
+            "When the last of them was measured (UTC)",
+            made_of=("timestamp",),
+            nullable=False,
+        ),
+        column(
+            "retired_at",
+            TIMESTAMP,
+            "Event time at which it was forgotten (UTC)",
+            made_of=("timestamp",),
+            nullable=False,
+        ),
     ]
 )
 

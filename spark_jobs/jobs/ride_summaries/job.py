@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Rules, cut
 from spark_jobs.keyed.codec import empty, polars_schema
@@ -49,16 +50,44 @@ OPEN_RIDE = pa.schema([*STRETCH, pa.field("closed_at", TIMESTAMP), pa.field("dea
 
 RIDE_SUMMARY = pa.schema(
     [
-        pa.field("ride_id", pa.string(), nullable=False),
-        pa.field("start_time", TIMESTAMP, nullable=False),
-        pa.field("end_time", TIMESTAMP, nullable=False),
-        pa.field("start_status", pa.string(), nullable=False),
-        pa.field("end_status", pa.string(), nullable=False),
-        pa.field("ride_duration_in_secs", pa.float64(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("n_points", pa.int64(), nullable=False),
-        pa.field("distance_in_metres", pa.float64(), nullable=False),
-        pa.field("fare", pa.float64()),
+        column("ride_id", pa.string(), "The ride", made_of=("ride_id",), nullable=False),
+        column("start_time", TIMESTAMP, "Event time of its first point (UTC)", made_of=("timestamp",), nullable=False),
+        column("end_time", TIMESTAMP, "Event time of its last point (UTC)", made_of=("timestamp",), nullable=False),
+        column(
+            "start_status",
+            pa.string(),
+            "Status of its first point",
+            made_of=("ride_status", "timestamp"),
+            nullable=False,
+        ),
+        column(
+            "end_status", pa.string(), "Status of its last point", made_of=("ride_status", "timestamp"), nullable=False
+        ),
+        column(
+            "ride_duration_in_secs",
+            pa.float64(),
+            "From first to last point",
+            unit="seconds",
+            made_of=("timestamp",),
+            nullable=False,
+        ),
+        column(
+            "reason",
+            pa.string(),
+            "Why it closed: DROPOFF_SEEN, or GARBAGE_COLLECTION after a silence",
+            made_of=("ride_status",),
+            nullable=False,
+        ),
+        column("n_points", pa.int64(), "Points that the summary stands for", made_of=("point_idx",), nullable=False),
+        column(
+            "distance_in_metres",
+            pa.float64(),
+            "Sum of the great-circle legs between its points",
+            unit="metres",
+            made_of=("latitude", "longitude", "timestamp"),
+            nullable=False,
+        ),
+        column("fare", pa.float64(), "Meter reading of its last point", made_of=("meter_reading", "timestamp")),
     ]
 )
 
@@ -99,7 +128,11 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         output=RIDE_SUMMARY,
         step=step,
         step_decides_late=True,
-        side_outputs=(OutputTable("long_rides", RIDE_SUMMARY),),
+        side_outputs=(
+            OutputTable(
+                "long_rides", RIDE_SUMMARY, description="Summaries of the rides longer than `long_ride_threshold`."
+            ),
+        ),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),

@@ -24,42 +24,103 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH, Limits, cut
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.streams import TELEMETRY, TIMESTAMP
 
+_PLACE = ("latitude", "longitude", "time")
+_MOTION = ("speed", "time")
+
 VEHICLE_TRIP = pa.schema(
     [
-        pa.field("trip_id", pa.string(), nullable=False),
-        pa.field("vehicle_id", pa.string(), nullable=False),
-        pa.field("start_time", TIMESTAMP, nullable=False),
-        pa.field("end_time", TIMESTAMP, nullable=False),
-        pa.field("start_latitude", pa.float64(), nullable=False),
-        pa.field("start_longitude", pa.float64(), nullable=False),
-        pa.field("end_latitude", pa.float64(), nullable=False),
-        pa.field("end_longitude", pa.float64(), nullable=False),
-        pa.field("distance_in_metres", pa.float64(), nullable=False),
-        pa.field("moving_seconds", pa.float64(), nullable=False),
-        pa.field("idle_seconds", pa.float64(), nullable=False),
-        pa.field("average_speed", pa.float64()),
-        pa.field("top_speed", pa.float64(), nullable=False),
-        pa.field("fuel_used", pa.float64()),
-        pa.field("n_points", pa.int64(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
+        column(
+            "trip_id",
+            pa.string(),
+            "Vehicle and start time; the same in every replay",
+            made_of=("vehicle_id", "time"),
+            nullable=False,
+        ),
+        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
+        column(
+            "start_time", TIMESTAMP, "Event time of the first point that moves (UTC)", made_of=_MOTION, nullable=False
+        ),
+        column(
+            "end_time",
+            TIMESTAMP,
+            "Event time of the arrival, the first point of the stop; of a trip that fell silent, its last point (UTC)",
+            made_of=_MOTION,
+            nullable=False,
+        ),
+        column("start_latitude", pa.float64(), "Where it began", unit="degrees north", made_of=_PLACE, nullable=False),
+        column("start_longitude", pa.float64(), "Where it began", unit="degrees east", made_of=_PLACE, nullable=False),
+        column("end_latitude", pa.float64(), "Where it ended", unit="degrees north", made_of=_PLACE, nullable=False),
+        column("end_longitude", pa.float64(), "Where it ended", unit="degrees east", made_of=_PLACE, nullable=False),
+        column(
+            "distance_in_metres",
+            pa.float64(),
+            "Sum of the great-circle legs between its points",
+            unit="metres",
+            made_of=_PLACE,
+            nullable=False,
+        ),
+        column(
+            "moving_seconds",
+            pa.float64(),
+            "Time after points that move",
+            unit="seconds",
+            made_of=_MOTION,
+            nullable=False,
+        ),
+        column(
+            "idle_seconds",
+            pa.float64(),
+            "Time after points that stand, in pauses shorter than `stop_after`",
+            unit="seconds",
+            made_of=_MOTION,
+            nullable=False,
+        ),
+        column(
+            "average_speed",
+            pa.float64(),
+            "Distance over the whole time; NULL for a trip of one moment",
+            unit="km/h",
+            made_of=("latitude", "longitude", "time", "speed"),
+        ),
+        column("top_speed", pa.float64(), "Highest speed told", unit="km/h", made_of=("speed",), nullable=False),
+        column(
+            "fuel_used",
+            pa.float64(),
+            "Falls from one fuel reading to the next; NULL without a reading",
+            unit="litres",
+            made_of=("fuel_level", "time"),
+        ),
+        column(
+            "n_points", pa.int64(), "Points from the first to the last that moves", made_of=("time",), nullable=False
+        ),
+        column("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=_MOTION, nullable=False),
     ]
 )
 
 VEHICLE_STOP = pa.schema(
     [
-        pa.field("vehicle_id", pa.string(), nullable=False),
-        pa.field("start_time", TIMESTAMP, nullable=False),
-        pa.field("end_time", TIMESTAMP, nullable=False),
-        pa.field("latitude", pa.float64(), nullable=False),
-        pa.field("longitude", pa.float64(), nullable=False),
-        pa.field("n_points", pa.int64(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
+        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
+        column("start_time", TIMESTAMP, "When it came to stand (UTC)", made_of=_MOTION, nullable=False),
+        column("end_time", TIMESTAMP, "When it moved on, or was last heard of (UTC)", made_of=_MOTION, nullable=False),
+        column("latitude", pa.float64(), "Where it stood", unit="degrees north", made_of=("latitude",), nullable=False),
+        column(
+            "longitude", pa.float64(), "Where it stood", unit="degrees east", made_of=("longitude",), nullable=False
+        ),
+        column(
+            "n_points",
+            pa.int64(),
+            "Standing points in it; none of them is counted in a trip",
+            made_of=("time",),
+            nullable=False,
+        ),
+        column("reason", pa.string(), "MOVED_ON, or FELL_SILENT", made_of=_MOTION, nullable=False),
     ]
 )
 
@@ -95,7 +156,14 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         output=VEHICLE_TRIP,
         step=step,
         step_decides_late=True,
-        side_outputs=(OutputTable("vehicle_stops", VEHICLE_STOP, events=pl.col("n_points").sum()),),
+        side_outputs=(
+            OutputTable(
+                "vehicle_stops",
+                VEHICLE_STOP,
+                events=pl.col("n_points").sum(),
+                description="One row a stand between trips, when it has ended.",
+            ),
+        ),
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),

@@ -1,0 +1,77 @@
+"""The groups of assets: a module each, which is found by being here.
+
+A new group is a new file in this folder, `<name>.py`, with
+
+    GROUP    its name in Dagster
+    STREAM   the stream that it begins with; left out where it reads a stream of another group
+    JOBS     the job templates whose tables are in it
+    ASSETS   its assets, as `stream_assets` and `keyed_assets` make them
+    CHECKS   the checks that hold them back, as `stream_check` and `conservation_check` make them
+
+There is nothing else to register: sensor, schedules, maintenance, automation, suites and health checks follow from these.
+A module without `GROUP` is no group. One that lacks any of the others, or cannot be imported, is an error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import dagster as dg
+
+from spark_jobs.discovery import import_modules
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.streams import Stream
+
+_SHIPPED = ("rides", "weather", "metrics", "fleet", "sales", "enrichment")
+_NO_GROUP = frozenset({"rooms", "health"})
+"""This module, and the one that looks over all groups."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A group of assets.
+
+    Attributes:
+        group: its name in Dagster.
+        jobs: whose tables are in it.
+        assets: all of it.
+        checks: those that hold data back.
+        stream: it begins with, None for one that reads a stream of another group.
+    """
+
+    group: str
+    jobs: Sequence[JobTemplate]
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]
+    checks: Sequence[dg.AssetChecksDefinition]
+    stream: Stream | None
+
+
+def find_rooms() -> list[Room]:
+    """Every group: those that are shipped in the order of the pages, then yours by name of their modules.
+
+    Raises:
+        KeyfoldError: a module cannot be imported or is no whole group, or two groups, or two of their streams, are one.
+    """
+    modules = [module for module in import_modules("assets", skip=_NO_GROUP) if hasattr(module, "GROUP")]
+    order = {f"assets.{name}": place for place, name in enumerate(_SHIPPED)}
+    modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
+    rooms = [_room(module) for module in modules]
+    _require_different("group", [room.group for room in rooms], modules)
+    _require_different("stream", [room.stream.name if room.stream else None for room in rooms], modules)
+    return rooms
+
+
+def _room(module: ModuleType) -> Room:
+    if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
+        raise KeyfoldError(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
+    return Room(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
+
+
+def _require_different(what: str, names: Sequence[str | None], modules: Sequence[ModuleType]) -> None:
+    found: dict[str, ModuleType] = {}
+    for name, module in zip(names, modules, strict=True):
+        if name is not None and found.setdefault(name, module) is not module:
+            raise KeyfoldError(
+                f"{found[name].__file__} and {module.__file__} both have the {what} {name!r}; change one"
+            )
