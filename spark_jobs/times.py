@@ -1,4 +1,4 @@
-"""Times: as people write them, and as whole microseconds for work on arrays."""
+"""Times: as people and records write them, and as whole microseconds for work on arrays."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +10,9 @@ from spark_jobs.errors import KeyfoldError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """1970: time zero, and the watermark before any event was seen."""
+
+ISO_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
+"""How columns of UTC times become text (Polars' `strftime`): ISO 8601 with microseconds, which `from_iso` reads."""
 
 Micros = npt.NDArray[np.int64]
 
@@ -35,6 +38,26 @@ def to_times(values: Micros) -> pl.Series:
     return pl.Series(values).cast(pl.Datetime("us", "UTC"))
 
 
+def to_iso(moment: datetime) -> str:
+    """A time as text, as `ISO_FORMAT` writes a column of them.
+
+    Example:
+        >>> to_iso(EPOCH)
+        '1970-01-01T00:00:00.000000Z'
+    """
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_iso(text: str) -> datetime:
+    """The UTC time of an ISO 8601 text; UTC where it has no offset.
+
+    Raises:
+        ValueError: it is none.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def parse_time(name: str, text: str | None) -> datetime | None:
     """An ISO 8601 time that was given for `name`, UTC where it has no offset; None where nothing was given.
 
@@ -44,7 +67,6 @@ def parse_time(name: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return from_iso(text)
     except ValueError:
         raise KeyfoldError(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

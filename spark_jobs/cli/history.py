@@ -14,6 +14,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.records import ClockRecord
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
+from spark_jobs.times import from_iso
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class History:
         if not self.batches:
             yield f"{where}: no batch yet"
         for one in self.batches:
-            planned_at = datetime.fromisoformat(one.planned_at).astimezone(UTC) if one.planned_at else None
+            planned_at = from_iso(one.planned_at) if one.planned_at else None
             when = f"{planned_at:%Y-%m-%d %H:%M:%S}" if planned_at else "?"
             took = "       -" if one.seconds is None else f"{one.seconds:6.1f} s"
             mark = " " if one.finished_at else "!"
@@ -58,7 +59,7 @@ class History:
         return {**asdict(self), "batches": [asdict(one) for one in self.batches]}
 
     def _has_batch_of_last_look(self) -> bool:
-        planned = [datetime.fromisoformat(one.planned_at) for one in self.batches if one.planned_at]
+        planned = [from_iso(one.planned_at) for one in self.batches if one.planned_at]
         return self.looked_at is not None and any(at >= self.looked_at for at in planned[-1:])
 
 

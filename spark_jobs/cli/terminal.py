@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -17,6 +17,7 @@ from rich.progress import Progress as Bar
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.progress import Progress
+from spark_jobs.times import to_iso
 
 
 def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
@@ -83,5 +84,5 @@ def stop_on_signal() -> threading.Event:
 
 def _as_json(value: Any) -> str:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return to_iso(value)
     return str(value)

@@ -13,6 +13,7 @@ from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation.rides import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
+from spark_jobs.times import ISO_FORMAT
 
 _ROUNDS = 2
 
@@ -26,7 +27,7 @@ def warm_up(spark: SparkSession) -> None:
         start = datetime.now(UTC) - timedelta(hours=12)
         for number in range(_ROUNDS):
             points = ride_points_table(20, 50, number, start + number * timedelta(hours=2))
-            times = points.with_columns(points["timestamp"].dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
+            times = points.with_columns(points["timestamp"].dt.strftime(ISO_FORMAT))
             times.write_ndjson(landing / f"{number}.ndjson")
             ingest(spark, lakehouse, RIDE_POINTS)
             run_job(spark, lakehouse, build_job(RIDE_SUMMARIES))

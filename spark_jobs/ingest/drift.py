@@ -1,7 +1,6 @@
 """Schema drift: raw columns of landing files that their stream does not know, and columns that it needs and they lack."""
 
 import csv
-import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_jobs.ingest.formats import file_type, open_text
 from spark_jobs.streams import Stream
 
 _LINES = 100
@@ -62,11 +62,11 @@ def _has_source(stream: Stream, column: str, columns: frozenset[str]) -> bool:
 
 
 def _columns(file: Path) -> frozenset[str]:
-    endings = [ending.lower() for ending in file.suffixes]
-    if endings[-1:] == [".parquet"]:
+    found = file_type(file).format
+    if found == "parquet":
         return frozenset(pq.read_schema(file).names)
-    is_csv = ".csv" in endings[-2:]
-    with gzip.open(file, "rb") if endings[-1:] == [".gz"] else open(file, "rb") as source:
+    is_csv = found == "csv"
+    with open_text(file) as source:
         lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
     if is_csv:
         return frozenset(name.strip() for name in next(csv.reader([lines[0].decode("utf-8-sig")]), []))

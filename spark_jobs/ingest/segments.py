@@ -5,7 +5,6 @@ says the journal. Small ones are merged with their neighbours in time, so that t
 the events (and by one every few million), and old times need not be looked at.
 """
 
-import os
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_of
 from spark_jobs.ingest.event_ids import event_ids
+from spark_jobs.lakehouse.files import new_file
 from spark_jobs.streams import Stream
 
 _FEWEST = 1 << 10
@@ -49,16 +49,9 @@ def write_segment(folder: Path, ids: Ids) -> Segment:
     Raises:
         OSError: the disk is full or fails.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.npy"
-    try:
-        with open(path, "wb") as file:
-            np.save(file, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    with new_file(path) as file:
+        np.save(file, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
     return Segment(name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()))
 
 

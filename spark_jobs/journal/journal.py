@@ -12,6 +12,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.records import Done, Plan, Record
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import sweep, sync_folder, write_durably
+from spark_jobs.times import to_iso
 
 KEPT = 100
 """Batches whose two records are kept at least; there are never more than twice as many."""
@@ -145,8 +146,8 @@ class Journal(Generic[P, D]):
         plan, done = self.plan(batch), self.done(batch)
         return PastBatch(
             batch,
-            plan.planned_at.isoformat() if plan else "",
-            done.finished_at.isoformat() if done else None,
+            to_iso(plan.planned_at) if plan else "",
+            to_iso(done.finished_at) if done else None,
             round(done.seconds, 3) if done else None,
             plan.describe() if plan else "",
             done.describe() if done else "planned, not done",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.times import micros
+from spark_jobs.times import from_iso, micros
 
 
 class RowsChangedError(KeyfoldError):
@@ -190,4 +190,4 @@ def _from_footer(path: Path, time: str) -> tuple[int, datetime | None, datetime 
 
 
 def _parsed(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    return None if text is None else from_iso(text)

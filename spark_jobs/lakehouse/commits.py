@@ -5,7 +5,6 @@ one, takes it no more. The log entry is made durable before whoever committed go
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.changes import DataFile
 from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import sync_file, sync_folder
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """For what is done beside runs: checkpoints of the log and its clean-up come with the tables' own commits."""
@@ -172,7 +171,5 @@ def _make_durable(delta: DeltaTable, table: Path) -> None:
     """A log entry that a power cut takes away would be one that the journal counts on."""
     delta.update_incremental()
     log = table / "_delta_log"
-    entry = log / f"{delta.version():020d}.json"
-    with open(entry, "rb+") as file:
-        os.fsync(file.fileno())
+    sync_file(log / f"{delta.version():020d}.json")
     sync_folder(log)

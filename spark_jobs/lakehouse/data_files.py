@@ -1,6 +1,5 @@
 """Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
 
-import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
+
+from spark_jobs.lakehouse.files import new_file
+from spark_jobs.times import ISO_FORMAT
 
 ROWS_A_GROUP = 250_000
 """Rows of a Parquet row group: what one reader decodes at a time."""
@@ -50,20 +52,13 @@ def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder:
     """
     path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
     full = table / path
-    full.parent.mkdir(parents=True, exist_ok=True)
     frame = frame.select(schema.names)
-    try:
-        with open(full, "wb") as file:
-            frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        full.unlink(missing_ok=True)
-        raise
+    with new_file(full) as file:
+        frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     spans = frame.select(
-        *(pl.col(name).min().dt.strftime(_ISO).alias(f"first {name}") for name in times),
-        *(pl.col(name).max().dt.strftime(_ISO).alias(f"last {name}") for name in times),
+        *(pl.col(name).min().dt.strftime(ISO_FORMAT).alias(f"first {name}") for name in times),
+        *(pl.col(name).max().dt.strftime(ISO_FORMAT).alias(f"last {name}") for name in times),
     )
     span: dict[str, Any] = spans.row(0, named=True) if times else {}
     return WrittenFile(
@@ -78,6 +73,3 @@ def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder:
 def read_data_files(table: Path, files: Sequence[WrittenFile]) -> pl.DataFrame:
     """The rows of written files, whether a commit names them or not."""
     return pl.concat([pl.read_parquet(table / file.path) for file in files], rechunk=False)
-
-
-_ISO = "%Y-%m-%dT%H:%M:%S%.6fZ"

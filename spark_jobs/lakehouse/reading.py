@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable
 
-_TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
+from spark_jobs.times import ISO_FORMAT
 
 
 def count_rows(path: Path) -> int:
@@ -32,4 +32,4 @@ def read_batches(path: Path, limit: int | None = None) -> Iterator[pl.DataFrame]
 def readable(frame: pl.DataFrame) -> pl.DataFrame:
     """Times as ISO 8601 text in UTC with microseconds."""
     times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
-    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.strftime(_TIME_FORMAT) for name in times)
+    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.strftime(ISO_FORMAT) for name in times)

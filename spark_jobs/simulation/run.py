@@ -5,7 +5,6 @@ Every call writes files in the order of arrival: events out of order, some long 
 """
 
 import gzip
-import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse.files import write_whole
 from spark_jobs.simulation import metrics, rides, sales, telemetry, weather
 from spark_jobs.simulation.contract import SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
 from spark_jobs.simulation.feed import feed
@@ -78,10 +78,10 @@ def simulate(
     stem = f"{simulator.prefix}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
     to.mkdir(parents=True, exist_ok=True)
     for number, (name, ending, text) in enumerate(_texts(made, lines.lines, stem)):
-        _publish(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
+        write_whole(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
         if number == files // 2:
             cut = _zipped(text)
-            _publish(to / f"{stem}-{number:04}-cut-short{ending}.gz", cut[: len(cut) // 2])
+            write_whole(to / f"{stem}-{number:04}-cut-short{ending}.gz", cut[: len(cut) // 2])
     return simulator.summary(
         stream=stream,
         size=size,
@@ -133,11 +133,3 @@ def _texts(made: SimulatedEvents, lines: pl.DataFrame, stem: str) -> Iterator[tu
 
 def _zipped(text: bytes) -> bytes:
     return gzip.compress(text, 6, mtime=0)
-
-
-def _publish(path: Path, content: bytes) -> None:
-    """Write a file whole: its own name appears only when all of it is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)

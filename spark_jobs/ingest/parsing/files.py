@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from spark_jobs.ingest.formats import READABLE, file_type
 from spark_jobs.ingest.parsing.csv_lines import read_csv
 from spark_jobs.ingest.parsing.json_lines import read_json
 from spark_jobs.ingest.parsing.mapping import path_value
@@ -16,7 +17,6 @@ from spark_jobs.ingest.parsing.rows import Rows, ValidatedRows, validate_rows
 from spark_jobs.ingest.parsing.text import UnreadableFileError, read_chunks
 from spark_jobs.streams import Stream
 
-_ENDINGS = ".ndjson, .jsonl, .json and .csv, also with .gz, and .parquet"
 _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
 """What an OSError says when the fault is the file's; Arrow and gzip set no number. A full or failing disk is not the
 file's fault: it fails the run, so that the next one reads the file again."""
@@ -50,12 +50,11 @@ def parse_file(stream: Stream, path: Path, arrived: datetime, landing: Path | No
 
 def _read(stream: Stream, path: Path) -> Iterator[Rows]:
     schema = stream.raw_schema
-    endings = [ending.lower() for ending in path.suffixes]
-    kind = endings[-2] if endings[-1:] == [".gz"] and len(endings) > 1 else "".join(endings[-1:])
-    if kind == ".parquet" and endings[-1] == ".parquet":
+    found = file_type(path).format
+    if found == "parquet":
         yield from read_parquet(schema, path, stream.max_file_bytes)
         return
-    if kind not in (".ndjson", ".jsonl", ".json", ".csv"):
-        raise UnreadableFileError(f"the file's ending is none that ingest knows ({_ENDINGS})")
+    if found is None:
+        raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")
     text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
-    yield from read_csv(schema, text) if kind == ".csv" else read_json(schema, text, missing=stream.missing)
+    yield from read_csv(schema, text) if found == "csv" else read_json(schema, text, missing=stream.missing)

@@ -6,18 +6,14 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
+from spark_jobs.ingest.formats import file_type
 from spark_jobs.streams import Stream
-
-_FORMATS = (".ndjson", ".jsonl", ".json", ".csv", ".parquet")
 
 
 def path_value(path: Path, landing: Path | None) -> str:
     """What a file's path says as a value: below its landing folder, without its endings (`web/cpu.csv.gz`: `web/cpu`)."""
     inside = path.relative_to(landing) if landing is not None and path.is_relative_to(landing) else Path(path.name)
-    for endings in ((".gz",), _FORMATS):
-        if inside.suffix.lower() in endings:
-            inside = inside.with_suffix("")
-    return inside.as_posix()
+    return inside.with_name(file_type(inside).stem).as_posix()
 
 
 def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from spark_jobs.ingest.parsing.casting import cast_columns
 from spark_jobs.ingest.parsing.mapping import map_columns
 from spark_jobs.streams import Stream
+from spark_jobs.times import ISO_FORMAT
 
 Lines = npt.NDArray[np.int64]
 """Numbers of lines, from 1."""
@@ -96,7 +97,7 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, arrived: dat
     future = pl.when(time > _latest(arrived, stream.future_bound)).then(
         pl.format(
             f"{stream.event_time} lies more than {bound} past the arrival of its file: {{}}",
-            time.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"),
+            time.dt.strftime(ISO_FORMAT),
         )
     )
     checks = [*missing, *rules, future]

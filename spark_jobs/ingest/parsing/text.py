@@ -4,10 +4,12 @@ A file may turn out broken at its end: whoever takes its chunks keeps nothing of
 """
 
 import codecs
-import gzip
 from collections.abc import Iterator
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO
+
+from spark_jobs.ingest.formats import open_text
 
 CHUNK = 16 << 20
 """Bytes of text that are parsed at once."""
@@ -25,12 +27,12 @@ def read_chunks(path: Path, *, max_line: int, max_bytes: int) -> Iterator[bytes]
     Raises:
         OSError, EOFError, zlib.error: it cannot be read or decompressed.
     """
-    with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb", buffering=0) as source:
+    with open_text(path) as source:
         yield from chunks(source, max_line=max_line, max_bytes=max_bytes)
 
 
 def chunks(
-    source: IO[bytes] | gzip.GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
+    source: IO[bytes] | GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
 ) -> Iterator[bytes]:
     """Cut at line ends, without the byte order mark: each chunk holds whole lines; only the last may lack its newline.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.streams import TIMESTAMP
-from spark_jobs.times import micros, to_micros, to_times
+from spark_jobs.times import ISO_FORMAT, micros, to_micros, to_times
 
 STRETCH = pa.schema(
     [
@@ -177,9 +177,7 @@ class _Journeys:
                 "n_points": self._n_points[ended],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
-        ).with_columns(
-            trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
-        )
+        ).with_columns(trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime(ISO_FORMAT)))
 
     def stops(self) -> pl.DataFrame:
         ended = np.flatnonzero(self._has_ended & ~self._is_trip)
