@@ -1,0 +1,98 @@
+"""`python -m dagster_project.serving.pages`, by `make ui`: Dagster's pages on loopback, and what they need.
+
+KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
+DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
+PORT          of the pages; 3000 where it is not set
+WARM          `no` leaves the warm Spark out
+"""
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from dagster_project.serving.home import prepare_dagster_home
+from dagster_project.serving.supervisor import Server, supervise
+
+_HOST = "127.0.0.1"
+_PROJECT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Serve until told to stop; 1 where that cannot begin, or where a server has ended by itself."""
+    port = os.environ.get("PORT") or "3000"
+    if obstacle := _obstacle(port):
+        print(f"error: {obstacle}", file=sys.stderr)
+        return 1
+    lakehouse = Path(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+    home = Path(os.environ.get("DAGSTER_HOME") or lakehouse / "dagster").expanduser().resolve()
+    os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
+    if differs := prepare_dagster_home(home):
+        print(differs, file=sys.stderr)
+    # Short, and not below the home: the path of a socket may have a hundred bytes.
+    folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
+    print(f"Dagster's pages: http://{_HOST}:{port}, in some seconds; Ctrl-C ends them", flush=True)
+    return supervise(_servers(folder, lakehouse, port), at_end=lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _servers(folder: Path, lakehouse: Path, port: str) -> list[Server]:
+    python = [sys.executable, "-m"]
+    code, workspace = folder / "code", folder / "workspace.json"
+    # JSON is YAML. Pages and daemon share one code server, so that definitions are loaded once.
+    workspace.write_text(
+        json.dumps({"load_from": [{"grpc_server": {"socket": str(code), "location_name": "keyfold"}}]}),
+        encoding="utf-8",
+    )
+    environment = dict[str, str]()
+    warm = list[Server]()
+    if os.environ.get("WARM") != "no":
+        address = lakehouse / "warm-spark.json"
+        environment["KEYFOLD_WARM_SPARK"] = str(address)
+        command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
+        warm = [Server("the warm Spark", command, is_needed=False)]
+    return [
+        Server(
+            "the code server",
+            [
+                *(*python, "dagster", "code-server", "start", "--socket", str(code), "--location-name", "keyfold"),
+                *("--module-name", "dagster_project.definitions", "--working-directory", str(_PROJECT)),
+                *("--inject-env-vars-from-instance", "--log-level", "warning"),
+            ],
+            environment=environment,
+        ),
+        *warm,
+        Server(
+            "the web server",
+            [*python, "dagster_webserver", "--host", _HOST, "--port", port, "--workspace", str(workspace)],
+            after=code,
+        ),
+        Server(
+            "the daemon",
+            [*python, "dagster_project.serving.daemon", "--workspace", str(workspace)],
+            environment=environment,
+        ),
+    ]
+
+
+def _obstacle(port: str) -> str | None:
+    """Why the pages cannot be served at a port."""
+    if not port.isdecimal() or not 0 < int(port) < 65_536:
+        return f"PORT is {port!r}: give a number from 1 to 65535"
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just ended would be in the way
+        try:
+            tried.bind((_HOST, int(port)))
+        except OSError as error:
+            other = int(port) + 1 if int(port) < 65_535 else 3000
+            return (
+                f"port {port} of {_HOST} cannot be had ({error.strerror}): perhaps these pages are served already, by "
+                f"another `make ui`; for further ones: make ui PORT={other}"
+            )
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

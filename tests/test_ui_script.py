@@ -1,0 +1,116 @@
+"""`scripts/ui` as it is: two on one home, on one port, killed and told to stop; nothing of them is left."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.dagster_project.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
+
+pytestmark = pytest.mark.long
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "ui"
+SETTINGS = "telemetry: {enabled: false}\n"
+COMES_UP_WITHIN = 240
+
+
+@pytest.fixture
+def marks():
+    marks = [new_mark(), new_mark()]
+    yield marks
+    for mark in marks:
+        kill_all(mark)
+
+
+def start(folder: Path, name: str, mark: str, port: int, **more) -> subprocess.Popen[bytes]:
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
+        "PORT": str(port),
+        "KEYFOLD_HOME": str(folder / "home"),
+        "DAGSTER_HOME": str(folder / "dagster"),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+        "KEYFOLD_SPARK_MASTER": "local[2]",
+        VARIABLE: mark,
+        **more.pop("environment", {}),
+    }
+    with (folder / f"{name}.txt").open("wb") as told:
+        return subprocess.Popen(
+            [str(SCRIPT)], env=environment, stdout=told, stderr=subprocess.STDOUT, start_new_session=True, **more
+        )
+
+
+def wait_until(what, why: str):
+    end = time.monotonic() + COMES_UP_WITHIN
+    while not (found := what()):
+        assert time.monotonic() < end, why
+        time.sleep(0.5)
+    return found
+
+
+def serves(port: int) -> bool:
+    query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"}
+    with suppress(httpx.HTTPError), httpx.Client(trust_env=False, timeout=30) as client:
+        answer = client.post(f"http://127.0.0.1:{port}/graphql", json=query).json()
+        return bool(answer["data"]["repositoriesOrError"].get("nodes"))
+    return False
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path, marks):
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS)
+    ports = free_ports(2)
+    told = {name: tmp_path / f"{name}.txt" for name in ("first", "second", "third")}
+
+    first = start(tmp_path, "first", marks[0], ports[0])
+    wait_until(lambda: serves(ports[0]), f"the pages did not come up: {told['first'].read_text()}")
+    # The third comes to a port that is taken.
+    third = start(tmp_path, "third", marks[1], ports[0])
+    assert third.wait(timeout=60) == 1
+    assert f"port {ports[0]} of 127.0.0.1 cannot be had" in told["third"].read_text()
+    assert "Traceback" not in told["third"].read_text()
+
+    # The second is what a script starts in the background: interrupts are ignored.
+    second = start(
+        tmp_path,
+        "second",
+        marks[1],
+        ports[1],
+        environment={"WARM": "no"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    wait_until(lambda: "runs already" in told["second"].read_text(), "the second daemon said nothing")
+    wait_until(lambda: serves(ports[1]), f"the second's pages did not come up: {told['second'].read_text()}")
+    assert "following daemons" in told["first"].read_text()
+    assert "following daemons" not in told["second"].read_text()
+    # Spark with its Java and Python workers is there too before the first is killed.
+    wait_until(lambda: "warm Spark: set" in told["first"].read_text(), "the warm Spark did not come up")
+    there = " ".join(marked(marks[0]).values())
+    assert all(part in there for part in ("dagster_webserver", "_daemon", "code-server", "api grpc", "java", "pyspark"))
+
+    first.kill()
+    first.wait(timeout=10)
+    assert none_is_left(marks[0], 20), marked(marks[0])
+    wait_until(lambda: "following daemons" in told["second"].read_text(), "the second daemon did not take over")
+    assert serves(ports[1])
+
+    second.terminate()
+    assert second.wait(timeout=20) == 0
+    assert none_is_left(marks[1], 1), marked(marks[1])
+    assert (tmp_path / "dagster" / "dagster.yaml").read_text() == SETTINGS
+    assert "is left as it is" in told["first"].read_text()
