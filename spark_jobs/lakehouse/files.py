@@ -82,6 +82,7 @@ def sweep(folder: Path) -> None:
 def _write(path: Path, content: bytes, *, durably: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, since a rename is atomic within one file system alone; with a dot, so that no reader sees it.
+    # Made with mode 0600, which the file keeps: some of what is written so is a secret.
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -2,9 +2,10 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from spark_jobs.lakehouse.files import write_whole
 
 
 def read(address: Path) -> dict[str, Any] | None:
@@ -18,9 +19,5 @@ def read(address: Path) -> dict[str, Any] | None:
 
 
 def write(address: Path, found: dict[str, Any]) -> None:
-    """Write the file, whole, with mode 0600."""
-    address.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=address.parent, prefix=f".{address.name}.")  # mode 0600
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-    os.replace(temporary, address)
+    """Write the file, whole, with mode 0600: what is written aside first is its user's alone."""
+    write_whole(address, json.dumps(found).encode())
