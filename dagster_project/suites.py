@@ -1,19 +1,20 @@
 """The Great Expectations suites, each on its table: on what a run wrote, or on all of it where that is asked for."""
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
 
 import dagster as dg
-from great_expectations.expectations import Expectation
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.metadata import last_materialization, table_key, written_batches
 from dagster_project.quality.checks import Read, Scope, gx_checks
-from dagster_project.quality.data_docs import DataDocs
+from dagster_project.quality.pages import ResultPages, base_url_from
+from expectations.suite import Suite
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import OutputTable
@@ -32,6 +33,9 @@ _TABLES = [
 
 TABLES = [table.name for _, table in _TABLES]
 """Every table that a job writes, but for its late events, which are as they came."""
+
+_DATA_DOCS_URL = base_url_from(os.environ.get("KEYFOLD_DATA_DOCS_URL"))
+"""Where `data_docs` below the home is served; read when the code location loads, so that a wrong one is told there."""
 
 _BATCH_COLUMN, _RANK_COLUMN = "_keyfold_batch", "_keyfold_rank"
 
@@ -78,15 +82,15 @@ def rows_written(
     return ranked.where(F.col(_RANK_COLUMN) == 1).drop(_BATCH_COLUMN, _RANK_COLUMN)
 
 
-def expectations_of(table: str) -> Mapping[str, Expectation]:
+def expectations_of(table: str) -> Suite:
     """The suite of a table: the module of its name."""
     return import_module(f"expectations.{table}").EXPECTATIONS
 
 
-def data_docs(context: dg.AssetCheckExecutionContext) -> DataDocs:
+def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Data Docs below the lakehouse's home."""
     lakehouse: Lakehouse = context.resources.lakehouse
-    return DataDocs(lakehouse.home / "data_docs")
+    return ResultPages(lakehouse.home / "data_docs", base_url=_DATA_DOCS_URL)
 
 
 SUITES = [

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 SAMPLE = "sample_rows"
 """Key in a result's `result`: up to ten rows that are not so, as text, masked."""
 SAMPLED_ROWS = 10
-MASK = "•••"
+MASK = "(private)"
+"""Nothing of the value, not even whether two are the same: a hash of a name can be looked up by hashing names."""
 
 _LONGEST_CELL = 200
 _HARMLESS = re.compile(r"does not exist|\[(UNRESOLVED_COLUMN|PARSE_SYNTAX_ERROR|TABLE_OR_VIEW_NOT_FOUND)")
