@@ -1,0 +1,88 @@
+#!/usr/bin/env python
+"""Write the column tables of the pages anew from the columns' declarations: `make docs`.
+
+A table stands between `<!-- columns of TABLE -->` and `<!-- end of columns -->`; names of several tables, with commas,
+stand for tables with the same columns. A test fails while a page says other than the declarations.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from spark_jobs.columns import describe, made_of
+from spark_jobs.ingest import QUARANTINE
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.streams import STREAMS, Stream
+
+PAGES = Path(__file__).parents[1] / "docs"
+
+_BLOCK = re.compile(r"(<!-- columns of ([a-z0-9_., ]+) -->\n).*?(<!-- end of columns -->)", re.DOTALL)
+
+
+def fill(page: str) -> str:
+    """A page's text with every column table as the declarations have it.
+
+    Raises:
+        SystemExit: a table is none of Keyfold's, or tables that share a block differ in their columns.
+    """
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{_table(block[2])}\n{block[3]}", page)
+
+
+def tables() -> dict[str, tuple[pa.Schema, list[str]]]:
+    """Every table's columns, with what each is made of in words, by the table's name."""
+    found = {"quarantine": (QUARANTINE, [""] * len(QUARANTINE))}
+    for stream in STREAMS.values():
+        found[f"events.{stream.name}"] = (stream.schema, [_raw(stream, name) for name in stream.schema.names])
+    for template in JOBS.values():
+        for table in build_job(template).tables:
+            found[table.name] = (
+                table.schema,
+                [", ".join(f"`{name}`" for name in made_of(one)) for one in table.schema],
+            )
+    return found
+
+
+def _table(names: str) -> str:
+    known = tables()
+    wanted = [name.strip() for name in names.split(",")]
+    if strangers := [name for name in wanted if name not in known]:
+        sys.exit(f"columns of {', '.join(strangers)}: there is no such table; there are {', '.join(known)}")
+    rows = {name: _rows(*known[name]) for name in wanted}
+    if others := [name for name in wanted if rows[name] != rows[wanted[0]]]:
+        sys.exit(f"{', '.join(others)} has other columns than {wanted[0]}; give it a block of its own")
+    lines = ["| column | type | what it means | made of |", "|---|---|---|---|", *rows[wanted[0]]]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(schema: pa.Schema, origins: list[str]) -> list[str]:
+    return [
+        f"| `{field.name}` | {_kind(field)} | {describe(field).replace('|', chr(92) + '|')} | {origin} |"
+        for field, origin in zip(schema, origins, strict=True)
+    ]
+
+
+def _kind(field: pa.Field) -> str:
+    kind = "timestamp" if pa.types.is_timestamp(field.type) else "list of text" if pa.types.is_list(field.type) else ""
+    return f"{kind or field.type}{', or NULL' if field.nullable else ''}"
+
+
+def _raw(stream: Stream, column: str) -> str:
+    source = stream.source(column)
+    parts = [*(f"`{name}`" for name in source.names), *(["the file's path"] if source.path else [])]
+    return ", else ".join(parts) if parts else f"always `{source.constant}`"
+
+
+def main() -> None:
+    """Write what is stale, and say which pages were."""
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text()
+        if (filled := fill(text)) != text:
+            page.write_text(filled)
+            print(f"written: {page.relative_to(PAGES.parent)}")
+
+
+if __name__ == "__main__":
+    main()
