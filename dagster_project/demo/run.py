@@ -9,9 +9,9 @@ import argparse
 import json
 import logging
 import os
-import shutil
 import sys
 import time
+import uuid
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,10 +22,13 @@ from rich.console import Console
 
 from assets import rides
 from assets.plots.anomalies import LABELS
+from dagster_project.automation.run_liveness import lock_run
 from dagster_project.demo.report import print_report
 from dagster_project.resources import lakehouse_home
+from dagster_project.serving.home import prepare_dagster_home
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
@@ -110,18 +113,21 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
         ops[f"ingest_{RIDE_POINTS.name}"] = {"config": {"landing": str(folder.resolve())}}
     with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
         if service is not None:
-            ops[BATCHED_ENRICHMENT.name] = {"config": {"service": service.url}}
+            # The deployment's settings, for this process: whatever services they name, a demo sends them nothing.
+            os.environ[SERVICES_VARIABLE] = json.dumps({"demo": {"url": service.url}})
+            ops[BATCHED_ENRICHMENT.name] = {"config": {"service": ""}}
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        result = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+        # Should this process be killed, the daemon of `make ui` sees that the run has ended.
+        run_id = str(uuid.uuid4())
+        lock_run(instance, run_id)
+        result = job.execute_in_process(instance=instance, run_config=config, run_id=run_id, raise_on_error=False)
     return result, instance
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
     """The instance that `make ui` shows, with the project's settings."""
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))
-    home.mkdir(parents=True, exist_ok=True)
-    settings = Path(__file__).parents[1] / "dagster.yaml"
-    shutil.copy(settings, home / "dagster.yaml")
+    if differs := prepare_dagster_home(Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))):
+        Console(stderr=True).print(differs, highlight=False, soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     return dg.DagsterInstance.get()
 

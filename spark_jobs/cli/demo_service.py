@@ -8,9 +8,11 @@ import typer
 
 from spark_jobs.cli.options import AsJson
 from spark_jobs.cli.terminal import failures, report, stop_on_signal
-from spark_jobs.jobs.batched_enrichment.client import TOKEN_VARIABLE
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
+
+TOKEN_VARIABLE = "KEYFOLD_DEMO_TOKEN"  # noqa: S105 - a name, not a token
+"""Environment variable with the bearer token that calls must bring; where it is not set, they need none."""
 
 
 def demo_service(

@@ -12,21 +12,16 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from http import HTTPStatus
 from types import TracebackType
-from typing import NamedTuple, NoReturn, Self
-from urllib.parse import urlsplit
-
-import httpx
+from typing import NamedTuple, Self
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.answers import Result, read_results, read_retry_after
+from spark_jobs.jobs.batched_enrichment.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome, is_retryable
+from spark_jobs.jobs.batched_enrichment.services import Service
 
-TOKEN_VARIABLE = "KEYFOLD_ENRICHMENT_TOKEN"  # noqa: S105 - a name, not a token
-"""Environment variable of the Spark workers with a bearer token for the service."""
-
-MAX_ANSWER_BYTES = 64 * 2**20
 ANSWER_CHARACTERS = 1000
 """How much of an answer a dead letter shows."""
 
@@ -36,15 +31,15 @@ class ClientSettings:
     """How the service is called; times in seconds.
 
     Attributes:
-        service: URL of the service.
-        timeout: within which a call must be answered.
+        service: which is called.
+        timeout: within which a call must be answered, from looking its host's name up to the answer's last byte.
         max_attempts: calls at most that one event is in.
         max_in_flight: calls at a time.
         first_pause: upper bound of the pause after the first try; it doubles from try to try.
         max_pause: upper bound of any pause.
     """
 
-    service: str
+    service: Service
     timeout: float = 10.0
     max_attempts: int = 5
     max_in_flight: int = 8
@@ -63,14 +58,13 @@ class EnrichmentClient:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._settings, self._sleep, self._chance = settings, sleep, chance
-        self._token = _token()
-        self._client = httpx.Client(
-            headers={"Content-Type": "application/json", "User-Agent": "keyfold"}
+        self._token = _token(settings.service)
+        self._exchanges = Exchanges(
+            settings.service.url,
+            {"Content-Type": "application/json", "User-Agent": "keyfold"}
             | ({"Authorization": f"Bearer {self._token}"} if self._token else {}),
             timeout=settings.timeout,
-            limits=httpx.Limits(max_connections=settings.max_in_flight),
-            # A proxy of the environment's cannot reach this machine's own services.
-            trust_env=not _is_local(settings.service),
+            max_connections=settings.max_in_flight,
         )
 
     def __enter__(self) -> Self:
@@ -79,7 +73,7 @@ class EnrichmentClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._exchanges.__exit__(kind, error, trace)
 
     def __call__(self, batch: Batch) -> list[Outcome]:
         """Call until every event has a final result or its tries are used up."""
@@ -107,35 +101,25 @@ class EnrichmentClient:
 
     def _post(self, batch: Batch) -> "_Reply":
         try:
-            status, headers, content = self._exchange(batch)
-        except httpx.TimeoutException:
+            answer = self._exchanges.post(batch.body(), {KEY_HEADER: batch.idempotency_key})
+        except TimeoutError:
             return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
+        except ConnectionError as error:
+            return self._failed(batch, None, str(error))
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")
-        retry_after = read_retry_after(headers.get("Retry-After"))
-        text = content.decode("utf-8", "replace")
+        status, retry_after = answer.status, read_retry_after(answer.headers.get("retry-after"))
+        text = answer.content.decode("utf-8", "replace")
         if not 200 <= status <= 299:
-            reason = text or httpx.codes.get_reason_phrase(status) or "no reason given"
+            reason = text or _reason(status)
+            if 300 <= status <= 399 and "location" in answer.headers:
+                reason = f"redirects are not followed: {answer.headers['location']}"
             return self._failed(batch, status, reason, retry_after, retryable=is_retryable(status))
         try:
             results = read_results(text, len(batch))
         except (ValueError, RecursionError) as error:
             return self._failed(batch, status, f"malformed answer, {error}: {text}", retry_after)
         return _Reply([self._shown(result) for result in results], retry_after, answered=True)
-
-    def _exchange(self, batch: Batch) -> tuple[int, httpx.Headers, bytes]:
-        """One request and its whole answer; httpx bounds each wait for bytes, and this what they come to."""
-        late = time.monotonic() + self._settings.timeout
-        headers = {KEY_HEADER: batch.idempotency_key}
-        with self._client.stream("POST", self._settings.service, content=batch.body(), headers=headers) as response:
-            content = bytearray()
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > MAX_ANSWER_BYTES:
-                    _refuse(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
-                if time.monotonic() > late:
-                    raise httpx.ReadTimeout("the answer comes too slowly", request=response.request)
-            return response.status_code, response.headers, bytes(content)
 
     def _failed(
         self, batch: Batch, status: int | None, answer: str, retry_after: float = 0, *, retryable: bool = True
@@ -168,47 +152,29 @@ class _Reply(NamedTuple):
     answered: bool = False
 
 
-def check_service(url: str) -> None:
-    """See that a URL can be a service's.
-
-    Raises:
-        KeyfoldError: it is not http or https, names no host, or holds a password. The message does not repeat it.
-    """
-    remedy = "give parameter service a URL such as http://127.0.0.1:8077/enrich"
-    try:
-        parts = urlsplit(url)
-        has_host, _ = bool(parts.hostname), parts.port
-        httpx.URL(url)
-    except (ValueError, httpx.InvalidURL):
-        raise KeyfoldError(f"the enrichment service's URL is not valid; {remedy}") from None
-    if parts.scheme not in ("http", "https") or not has_host:
-        raise KeyfoldError(f"the enrichment service's URL must be http or https, and name a host; {remedy}")
-    if parts.username or parts.password:
+def _token(service: Service) -> str:
+    if service.token_variable is None:
+        return ""
+    token = os.environ.get(service.token_variable, "").strip()
+    if not token:
         raise KeyfoldError(
-            "the enrichment service's URL holds a user or a password, and parameters are recorded: leave them out, and "
-            f"set {TOKEN_VARIABLE} in the environment of Spark's workers"
+            f"the token of the enrichment service at {service.host} is to be in {service.token_variable}, which is not set in "
+            "the environment of Spark's workers; set it where Spark is started, or take token_variable out of the settings"
         )
-
-
-def _token() -> str:
-    token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise KeyfoldError(f"{TOKEN_VARIABLE} holds characters that no HTTP header takes; set it to the token alone")
+        raise KeyfoldError(
+            f"{service.token_variable} holds characters that no HTTP header takes; set it to the token alone"
+        )
     return token
 
 
-def _is_local(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
+def _reason(status: int) -> str:
     try:
-        return ip_address(host).is_loopback
+        return HTTPStatus(status).phrase
     except ValueError:
-        return host == "localhost"
+        return "no reason given"
 
 
 def _valid(text: str) -> str:
     """Half a surrogate pair is JSON and is no UTF-8; written as an escape it is both."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise ValueError(reason)

@@ -26,8 +26,9 @@ from pydantic import Field
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.calls import call_all
-from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient, check_service
+from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
 from spark_jobs.jobs.parameters import Duration, JobParameters
 from spark_jobs.keyed.answers import Answers
 from spark_jobs.keyed.codec import polars_schema
@@ -55,9 +56,8 @@ class BatchedEnrichmentParameters(JobParameters):
 
     stream: str = Field(RIDE_POINTS.name, description=f"Whose events: {', '.join(STREAMS)}")
     service: str = Field(
-        "http://127.0.0.1:8077/enrich",
-        description="URL that batches are POSTed to. No secret: a bearer token comes from KEYFOLD_ENRICHMENT_TOKEN in "
-        "the workers' environment.",
+        "",
+        description=f"Name of the service that is asked, one of those in {SERVICES_VARIABLE}; empty takes the first of them",
     )
     max_size: int = Field(500, ge=1, le=MAX_EVENTS, description="Events in a call at most")
     max_wait: Duration = Field(timedelta(minutes=10), description="Event time that an event waits for a full batch")
@@ -91,12 +91,12 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         connect: what calls, in place of the HTTP client.
 
     Raises:
-        KeyfoldError: there is no such stream, it has a column that the job's own would hide, or the URL is wrong.
+        KeyfoldError: there is no such stream, it has a column that the job's own would hide, or no
+            such service is named in the deployment's settings.
     """
     stream = _stream(parameters.stream)
-    check_service(parameters.service)
     settings = ClientSettings(
-        service=parameters.service,
+        service=find_service(parameters.service),
         timeout=parameters.timeout.total_seconds(),
         max_attempts=parameters.max_attempts,
         max_in_flight=parameters.max_in_flight,

@@ -3,7 +3,7 @@
 The call is a POST of JSON, times in ISO 8601 (UTC), with a key that the same events in the same order have again:
 
     Idempotency-Key: 3f0c…            {"events": [{…}, {…}, …]}
-    Authorization: Bearer …           (only where KEYFOLD_ENRICHMENT_TOKEN is set)
+    Authorization: Bearer …           (only where the service's settings name a token)
 
 The answer is 200 with one result an event, in the same order:
 

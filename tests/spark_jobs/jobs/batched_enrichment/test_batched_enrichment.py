@@ -391,8 +391,8 @@ def test_the_shard_is_a_hash_of_what_identifies_an_event():
     ("parameters", "reason"),
     [
         ({"stream": "clicks"}, "no stream 'clicks'; parameter stream takes one of ride_points"),
-        ({"service": "ftp://127.0.0.1/"}, "must be http or https"),
-        ({"service": "http://ann:pa55word@127.0.0.1/"}, "KEYFOLD_ENRICHMENT_TOKEN"),
+        ({"service": "elsewhere"}, "no service 'elsewhere' is named in KEYFOLD_ENRICHMENT_SERVICES.*there are: demo"),
+        ({"service": "http://ann:pa55word@127.0.0.1/"}, "runs choose a service by its name"),
         ({"max_size": 0}, "max_size=0"),
         ({"max_size": 10_001}, "max_size=10001"),
         ({"shards": 0}, "shards=0"),
@@ -419,10 +419,12 @@ def test_recorded_parameters_build_the_same_job():
     assert build_job(BATCHED_ENRICHMENT, born_with=job.parameters).parameters == job.parameters
 
 
-def test_the_service_may_move_while_a_generation_lives_and_the_size_of_batches_may_not(tmp_path):
+def test_the_service_may_be_another_while_a_generation_lives_and_the_size_of_batches_may_not(tmp_path, monkeypatch):
+    named = {"here": {"url": "http://127.0.0.1:8077/"}, "elsewhere": {"url": "https://elsewhere/enrich"}}
+    monkeypatch.setenv("KEYFOLD_ENRICHMENT_SERVICES", json.dumps(named))
     born = build_job(BATCHED_ENRICHMENT, {"max_size": 100})
     generation = Generation(tmp_path, {"fixed": json.loads(json.dumps(fixed(born)))})
-    moved = {"service": "https://elsewhere/enrich", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
+    moved = {"service": "elsewhere", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
     now = build_job(BATCHED_ENRICHMENT, moved, born.parameters)
     check_generation(generation, now)
     assert now.parameters["max_size"] == 100

@@ -2,16 +2,18 @@
 
 import json
 import logging
+import os
 import socket
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import polars as pl
 import pytest
 from pyspark import cloudpickle
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.batched_enrichment.client import TOKEN_VARIABLE
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import check_conservation
@@ -53,9 +55,16 @@ def in_shards(events, shards=4):
     return events.with_columns(shard=(pl.col("point_idx") * 31 // 7 % shards).cast(pl.Int64))
 
 
+def job_asking(url, token_variable=None, **parameters):
+    """The job in a deployment that names one service."""
+    settings = {"geo": {"url": url, "token_variable": token_variable}}
+    with patch.dict(os.environ, {SERVICES_VARIABLE: json.dumps(settings)}):
+        return build_job(BATCHED_ENRICHMENT, parameters)
+
+
 def play_points(url, events, **parameters):
     """Play all events and flush what waits."""
-    harness = TestHarness(build_job(BATCHED_ENRICHMENT, {"service": url, **QUICK, **parameters}))
+    harness = TestHarness(job_asking(url, **QUICK, **parameters))
     harness.batch(in_shards(events), NOW)
     harness.batch(None, NOW + timedelta(minutes=5))
     return harness
@@ -125,7 +134,7 @@ def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    job = build_job(BATCHED_ENRICHMENT, {"service": f"http://127.0.0.1:{port}/enrich", **QUICK, "max_size": 50})
+    job = job_asking(f"http://127.0.0.1:{port}/enrich", **QUICK, max_size=50)
     harness, events = TestHarness(job), in_shards(points(1_000), 1)
     harness.batch(events.head(500), NOW)
     restart(harness)
@@ -139,18 +148,18 @@ def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_
     assert accounted_for(job, harness) == 1_000
 
 
-def test_a_token_of_the_workers_environment_opens_the_service_and_is_recorded_nowhere(monkeypatch, caplog):
+def test_a_token_of_the_workers_environment_opens_its_service_and_is_recorded_nowhere(monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     token = "a-secret-token"  # noqa: S105
+    monkeypatch.setenv("GEO_TOKEN", token)
     with demo_service(token=token) as demo:
-        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
         refused = play_points(demo.url, points(20)).written[DEAD_LETTERS]
         assert refused.select(pl.col("status").unique(), pl.col("attempts").unique()).row(0) == (401, 1)
-        monkeypatch.setenv(TOKEN_VARIABLE, token)
-        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
-        assert play_points(demo.url, points(20)).written[NAME].height == 20
+        job = job_asking(demo.url, token_variable="GEO_TOKEN")  # noqa: S106 - a name
+        assert play_points(demo.url, points(20), token_variable="GEO_TOKEN").written[NAME].height == 20  # noqa: S106
     assert token not in caplog.text
     assert token not in json.dumps(dict(job.parameters))
+    assert demo.url not in json.dumps(dict(job.parameters))
     assert token.encode() not in cloudpickle.dumps(job)
 
 
@@ -164,7 +173,7 @@ def test_real_ride_points_are_enriched_each_once(shared_data):
         for file in files
     ]
     with demo_service() as demo:
-        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        job = job_asking(demo.url)
         harness = TestHarness(job)
         for number, file in enumerate(real):
             harness.batch(in_shards(file), NOW + timedelta(seconds=100 * number))
@@ -194,7 +203,7 @@ def test_on_spark_ten_thousand_events_take_at_most_twenty_four_calls_crash_or_no
             raise RuntimeError("power cut")
 
     with demo_service() as demo:
-        job = build_job(BATCHED_ENRICHMENT, {"service": demo.url})
+        job = job_asking(demo.url)
         with monkeypatch.context() as patch:
             patch.setattr(fail_points, "act", die)
             with pytest.raises(KeyfoldError, match="power cut"):

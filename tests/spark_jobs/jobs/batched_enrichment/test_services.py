@@ -1,0 +1,125 @@
+"""Which services may be asked: what the deployment's settings must say, and what a run may choose."""
+
+import json
+
+import pytest
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, enrichment_services, find_service
+from spark_jobs.jobs.parameters import build_job
+
+GEO = {"url": "https://geo.example.org/enrich", "token_variable": "GEO_TOKEN"}
+TILES = {"url": "http://tiles.example.org/"}
+
+
+def settings(services):
+    return {SERVICES_VARIABLE: services if isinstance(services, str) else json.dumps(services)}
+
+
+def test_services_are_named_by_the_deployment_and_the_first_is_what_runs_take_by_themselves():
+    named = settings({"geo": GEO, "tiles": TILES})
+    assert enrichment_services(named) == {"geo": Service(**GEO), "tiles": Service(**TILES)}
+    assert find_service("tiles", named).url == TILES["url"]
+    assert find_service("", named).url == GEO["url"]
+
+
+def test_where_none_is_named_there_is_the_demo_s_on_this_machine_without_a_token():
+    assert find_service("", {}) == find_service("demo", {}) == Service(url="http://127.0.0.1:8077/enrich")
+    with pytest.raises(KeyfoldError, match="no service 'demo' is named"):
+        find_service("demo", settings({"geo": GEO}))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://evil.example.org/collect",
+        "https://geo.example.org/enrich/../steal",
+        "http://127.0.0.1:8077/other",
+        "https://ann:pa55word@evil.example.org/",
+    ],
+)
+def test_a_run_cannot_send_events_to_a_url_of_its_own(url, monkeypatch):
+    monkeypatch.setenv(SERVICES_VARIABLE, json.dumps({"geo": GEO}))
+    with pytest.raises(KeyfoldError, match="runs choose a service by its name") as raised:
+        build_job(BATCHED_ENRICHMENT, {"service": url})
+    assert "pa55word" not in str(raised.value)
+
+
+def test_a_generation_that_was_born_with_a_url_is_told_the_remedy_and_goes_on_with_it(monkeypatch):
+    born = {"service": "http://127.0.0.1:9000/enrich"}
+    monkeypatch.delenv(SERVICES_VARIABLE, raising=False)
+    with pytest.raises(KeyfoldError, match=f"name that URL in {SERVICES_VARIABLE}.*and its runs go on"):
+        build_job(BATCHED_ENRICHMENT, born_with=born)
+    monkeypatch.setenv(SERVICES_VARIABLE, json.dumps({"old": {"url": born["service"]}}))
+    assert build_job(BATCHED_ENRICHMENT, born_with=born).name == "batched_enrichment"
+    assert build_job(BATCHED_ENRICHMENT, {"service": "old"}, born_with=born).parameters["service"] == "old"
+
+
+@pytest.mark.parametrize(
+    ("service", "message"),
+    [
+        ({}, r"geo\.url: Field required"),
+        ({**GEO, "tokn": "x"}, r"geo\.tokn: Extra inputs"),
+        ({**GEO, "token_variable": "a token"}, r"geo\.token_variable: String should match"),
+        ({"url": "ftp://host/x"}, "must be http or https, and name a host"),
+        ({"url": "host/x"}, "must be http or https"),
+        ({"url": "http://"}, "must be http or https"),
+        ({"url": "http:///x"}, "must be http or https"),
+        ({"url": ""}, "must be http or https"),
+        ({"url": "file:///etc/passwd"}, "must be http or https"),
+        ({"url": "http://host/a b"}, "must be http or https"),
+        ({"url": "http://host/\r\nX-Other: 1"}, "must be http or https"),
+        ({"url": "http://host:99999/"}, "no valid URL"),
+        ({"url": "http://[::1/"}, "no valid URL"),
+        ({"url": "https://bücher.example/"}, "xn--"),
+        ({"url": "https://host/x#part"}, "fragment"),
+        ({**GEO, "url": "http://geo.example.org/enrich"}, "would go over plain http"),
+        ({**GEO, "url": "http://10.0.0.7/enrich"}, "would go over plain http"),
+        ({"url": "http://169.254.169.254/latest"}, "link-local or a cloud's metadata"),
+        ({"url": "http://169.254.0.9/"}, "link-local"),
+        ({"url": "http://[fe80::1]/"}, "link-local"),
+        ({"url": "http://[fe80::1%25eth0]/"}, "link-local"),
+        ({"url": "http://[::ffff:169.254.169.254]/"}, "link-local"),
+        ({"url": "http://[64:ff9b::a9fe:a9fe]/"}, "link-local"),
+        ({"url": "http://[fd00:ec2::254]/"}, "link-local or a cloud's metadata"),
+        ({"url": "http://100.100.100.200/"}, "link-local or a cloud's metadata"),
+        ({"url": "http://0.0.0.0/"}, "no one machine's"),
+        ({"url": "http://224.0.0.1/"}, "no one machine's"),
+    ],
+)
+def test_a_service_that_must_not_be_asked_is_refused_when_settings_are_loaded(service, message):
+    with pytest.raises(KeyfoldError, match=f"^{SERVICES_VARIABLE}: .*{message}"):
+        enrichment_services(settings({"geo": service}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no JSON"),
+        ("geo=https://geo.example.org", "is no JSON.*it looks like"),
+        ("[]", "valid dictionary"),
+        ("{}", "names no service"),
+        ('{"a b": {"url": "https://x/"}}', "a b"),
+        ('{"https://x/": {"url": "https://x/"}}', "should match"),
+        ('{"a": {"url": "https://x/"}, "a": {"url": "https://y/"}}', "a stands there twice"),
+        ("[" * 100_000, "is no JSON"),
+    ],
+)
+def test_settings_of_another_shape_are_refused_and_say_what_they_look_like(text, message):
+    with pytest.raises(KeyfoldError, match=f"{SERVICES_VARIABLE}.*{message}"):
+        enrichment_services(settings(text))
+
+
+def test_a_url_with_a_password_is_refused_and_not_repeated():
+    for url in ("https://ann:pa55word@host/x", "https://pa55word@host/x", "https://ann:pa55word@host:port/x"):
+        with pytest.raises(KeyfoldError) as raised:
+            enrichment_services(settings({"geo": {"url": url}}))
+        assert "pa55word" not in str(raised.value)
+
+
+def test_a_token_goes_over_plain_http_on_this_machine_alone():
+    for host in ("127.0.0.1:8077", "localhost", "[::1]:9", "127.9.9.9"):
+        (service,) = enrichment_services(settings({"geo": {**GEO, "url": f"http://{host}/"}})).values()
+        assert service.token_variable == "GEO_TOKEN"  # noqa: S105 - a name
