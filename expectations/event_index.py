@@ -1,63 +1,68 @@
 """What holds for `event_index`, by check name, for the stream and key that it has by default."""
 
-from great_expectations.expectations import (
-    Expectation,
-    ExpectColumnMeanToBeBetween,
-    ExpectColumnValuesToBeBetween,
-    ExpectColumnValuesToNotBeNull,
-    ExpectCompoundColumnsToBeUnique,
-    UnexpectedRowsExpectation,
-)
-from great_expectations.expectations.metadata_types import FailureSeverity
+from expectations.suite import Suite
 
 
-def expectations_for(key: tuple[str, ...], event_time: str) -> dict[str, Expectation]:
+def expectations_for(key: tuple[str, ...], event_time: str) -> Suite:
     """The suite for events numbered by these key columns."""
     columns = ", ".join(f"`{column}`" for column in key)
     return {
         **{
-            f"{column}_is_there": ExpectColumnValuesToNotBeNull(
-                column=column, severity=FailureSeverity.CRITICAL, description="Every event names its key."
-            )
+            f"{column}_is_there": {
+                "type": "expect_column_values_to_not_be_null",
+                "kwargs": {"column": column},
+                "severity": "critical",
+                "description": "Every event names its key.",
+            }
             for column in key
         },
-        "event_index_is_there": ExpectColumnValuesToNotBeNull(
-            column="event_index", severity=FailureSeverity.CRITICAL, description="Every event has a number."
-        ),
-        "counts_from_nought": ExpectColumnValuesToBeBetween(
-            column="event_index",
-            min_value=0,
-            severity=FailureSeverity.CRITICAL,
-            description="No number is below nought.",
-        ),
-        "one_event_a_number": ExpectCompoundColumnsToBeUnique(
-            column_list=[*key, "event_index"],
-            severity=FailureSeverity.CRITICAL,
-            description="No two events of a key have one number.",
-        ),
-        "no_number_is_skipped": UnexpectedRowsExpectation(
-            unexpected_rows_query=(
-                f"SELECT {columns}, count(*) AS events, max(event_index) AS last FROM {{batch}} GROUP BY {columns} "  # noqa: S608 - names of the job's own columns
-                "HAVING max(event_index) <> count(*) - 1"
-            ),
-            severity=FailureSeverity.CRITICAL,
-            description="A key's numbers count up to its events without gaps.",
-        ),
-        "numbers_follow_time": UnexpectedRowsExpectation(
-            unexpected_rows_query=(
-                f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index) AS before "  # noqa: S608
-                f"FROM {{batch}}) WHERE {event_time} < before"
-            ),
-            severity=FailureSeverity.WARNING,
-            description="Numbers follow event time; an event that does not came later than `watermark_delay` allows.",
-        ),
-        "mean_index_is_usual": ExpectColumnMeanToBeBetween(
-            column="event_index",
-            max_value=1_000_000,
-            severity=FailureSeverity.INFO,
-            description="Keys have up to some two million events: one of very many is worked on by one task alone.",
-        ),
+        "event_index_is_there": {
+            "type": "expect_column_values_to_not_be_null",
+            "kwargs": {"column": "event_index"},
+            "severity": "critical",
+            "description": "Every event has a number.",
+        },
+        "counts_from_nought": {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "event_index", "min_value": 0},
+            "severity": "critical",
+            "description": "No number is below nought.",
+        },
+        "one_event_a_number": {
+            "type": "expect_compound_columns_to_be_unique",
+            "kwargs": {"column_list": [*key, "event_index"]},
+            "severity": "critical",
+            "description": "No two events of a key have one number.",
+        },
+        "no_number_is_skipped": {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {
+                "unexpected_rows_query": (
+                    f"SELECT {columns}, count(*) AS events, max(event_index) AS last FROM {{batch}} GROUP BY {columns} "  # noqa: S608 - names of the job's own columns
+                    "HAVING max(event_index) <> count(*) - 1"
+                )
+            },
+            "severity": "critical",
+            "description": "A key's numbers count up to its events without gaps.",
+        },
+        "numbers_follow_time": {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {
+                "unexpected_rows_query": (
+                    f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index) AS before "  # noqa: S608
+                    f"FROM {{batch}}) WHERE {event_time} < before"
+                )
+            },
+            "severity": "warning",
+            "description": "Numbers follow event time; an event that does not came later than `watermark_delay` allows.",
+        },
+        "mean_index_is_usual": {
+            "type": "expect_column_mean_to_be_between",
+            "kwargs": {"column": "event_index", "max_value": 1_000_000},
+            "severity": "info",
+            "description": "Keys have up to some two million events: one of very many is worked on by one task alone.",
+        },
     }
 
 
-EXPECTATIONS: dict[str, Expectation] = expectations_for(("ride_id",), "timestamp")
+EXPECTATIONS: Suite = expectations_for(("ride_id",), "timestamp")

@@ -3,17 +3,16 @@
 `critical` holds back whatever is built on the table; `warning` and `info` are shown and hold nothing back.
 """
 
-from great_expectations.expectations import Expectation, ExpectColumnValuesToBeUnique, UnexpectedRowsExpectation
-from great_expectations.expectations.metadata_types import FailureSeverity
-
 from expectations import moving_averages
+from expectations.suite import Suite
 
-EXPECTATIONS: dict[str, Expectation] = {
-    "one_row_a_station": ExpectColumnValuesToBeUnique(
-        column="station_id",
-        severity=FailureSeverity.CRITICAL,
-        description="A station has one latest row.",
-    ),
+EXPECTATIONS: Suite = {
+    "one_row_a_station": {
+        "type": "expect_column_values_to_be_unique",
+        "kwargs": {"column": "station_id"},
+        "severity": "critical",
+        "description": "A station has one latest row.",
+    },
     **{
         name: moving_averages.EXPECTATIONS[name]
         for name in (
@@ -24,11 +23,12 @@ EXPECTATIONS: dict[str, Expectation] = {
             "temp_is_plausible",
         )
     },
-    "no_station_lags_behind": UnexpectedRowsExpectation(
-        unexpected_rows_query=(
-            "SELECT * FROM {batch} WHERE end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY"
-        ),
-        severity=FailureSeverity.INFO,
-        description="The latest window of every station ends within a day of the newest; else it has fallen silent.",
-    ),
+    "no_station_lags_behind": {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {
+            "unexpected_rows_query": "SELECT * FROM {batch} WHERE end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY"
+        },
+        "severity": "info",
+        "description": "The latest window of every station ends within a day of the newest; else it has fallen silent.",
+    },
 }

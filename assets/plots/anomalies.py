@@ -3,17 +3,19 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import polars as pl
-from matplotlib.axes import Axes
 
 from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.models import find_model
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _EMITTED = 20_000
 _VALUES = 3_000
@@ -49,7 +51,7 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     return {"anomalies": picture(figure, f"Values, expected band and anomalies of {key}")}
 
 
-def _draw_series(panel: Axes, lakehouse: Lakehouse, key: str, values: pl.DataFrame) -> None:
+def _draw_series(panel: "Axes", lakehouse: Lakehouse, key: str, values: pl.DataFrame) -> None:
     times = values["timestamp"].to_numpy()
     panel.plot(times, values["value"].to_numpy(), color=QUIET, label="value")
     model = find_model(_model(lakehouse))

@@ -3,13 +3,13 @@
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAIN, SECOND, ALARM, QUIET = "#2f6db5", "#e08a1e", "#c8322b", "#9aa5b1"
 """Colours: the series looked at, what it is compared with, what is wrong, all else."""
@@ -24,15 +24,20 @@ _STYLE: Mapping[Any, Any] = {
 }
 
 
-def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> tuple[Figure, Sequence[Axes]]:
+def draw(panels: int = 1, *, width: float = 8, height: float = 3) -> "tuple[Figure, Sequence[Axes]]":
     """An empty figure with panels side by side; sizes in inches."""
+    # Definitions load without it: it is a quarter of a second, and only runs draw.
+    from matplotlib import rc_context  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
     with rc_context(dict(_STYLE)):
         figure = Figure(figsize=(width, height), dpi=90, layout="constrained")
         FigureCanvasAgg(figure)
         return figure, [figure.add_subplot(1, panels, at + 1) for at in range(panels)]
 
 
-def picture(figure: Figure, caption: str) -> dg.MetadataValue:
+def picture(figure: "Figure", caption: str) -> dg.MetadataValue:
     """The figure as metadata, with a caption for those who cannot see it."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")

@@ -1,7 +1,8 @@
 """Great Expectations 1.x as Dagster asset checks: one check an expectation, one read of the table for all.
 
-With `validation`, `pandas_expectations`, `row_queries`, `samples` and `data_docs` beside it, it can be lifted out as it
-is: they import nothing else of this project.
+With `serialised`, `validation`, `pandas_expectations`, `row_queries`, `samples` and `pages` beside it, it can be lifted
+out as it is: they import nothing else of this project. Expectations are given as values, in GX's own serialised terms
+(`serialised.py`): GX itself is imported when a check runs.
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
   blocks. `blocking` chooses otherwise, check by check; what blocks fails with ERROR, as Dagster blocks on nothing else.
@@ -24,21 +25,24 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from dagster_project.quality.samples import SAMPLE, failure_reason
+from dagster_project.quality.serialised import (
+    SerialisedExpectation,
+    build_expectations,
+    class_name,
+    needs_whole_table,
+    severity_of,
+)
 from dagster_project.quality.validation import PANDAS_BELOW, Engine, validate
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
-    from great_expectations.expectations import Expectation
 
-__all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "needs_whole_table", "validate"]
+__all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "validate"]
 
 SCOPE_TAG = "gx/scope"
 """Run tag; `full` makes every check of the run see the whole table."""
 
-_OVER_ROWS_TOGETHER = re.compile(
-    r"\b(group\s+by|having|distinct|over|join|union|intersect|except|limit)\b|\{batch\}.*\{batch\}|\bselect\b.*\bselect\b",
-    re.IGNORECASE | re.DOTALL,
-)
+_LONGEST_LITERAL = 200
 
 
 class Scope(StrEnum):
@@ -59,21 +63,19 @@ class Read(Protocol):
 
 
 class DataDocs(Protocol):
-    """Where validations are shown to people; see `data_docs.py`."""
+    """Where validations are shown to people; see `pages.py`."""
 
-    def add(
-        self, result: "ExpectationSuiteValidationResult", *, expectations: Mapping[str, "Expectation"], run: str
-    ) -> str:
+    def add(self, result: "ExpectationSuiteValidationResult", *, run: str) -> str:
         """Show a validation of a suite or a part of it; gives its address."""
         ...
 
 
-Blocking = Callable[[str, "Expectation"], bool] | Mapping[str, bool]
+Blocking = Callable[[str, SerialisedExpectation], bool] | Mapping[str, bool]
 
 
 def gx_checks(
     asset: dg.AssetKey,
-    expectations: Mapping[str, "Expectation"],
+    expectations: Mapping[str, SerialisedExpectation],
     read: Read,
     *,
     required_resource_keys: set[str],
@@ -88,7 +90,7 @@ def gx_checks(
 
     Args:
         asset: the asset that they check.
-        expectations: by check name.
+        expectations: by check name, in GX's serialised terms; `serialised.serialise` gives those of an object of GX.
         read: gives the table's rows; called once in a run, or twice where an incremental run has checks in `always_full`.
         required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
         blocking: which checks hold downstream back, by name, or by a function of name and expectation; names that a
@@ -111,14 +113,14 @@ def gx_checks(
                 name,
                 asset=asset,
                 blocking=blocks[name],
-                description=expectation.description or type(expectation).__name__,
+                description=str(expectation.get("description") or class_name(expectation)),
                 metadata={
-                    "expectation": type(expectation).__name__,
-                    "severity": expectation.severity.value,
+                    "expectation": class_name(expectation),
+                    "severity": severity_of(expectation),
                     "always_full": name in whole,
                 },
             ),
-            expectation,
+            severity_of(expectation),
         )
         for name, expectation in expectations.items()
     ]
@@ -133,18 +135,19 @@ def gx_checks(
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         wanted = {key.name for key in context.selected_asset_check_keys}
         chosen = [one for one in planned if one.spec.name in wanted]
+        built = build_expectations({one.spec.name: expectations[one.spec.name] for one in chosen})
         docs = data_docs(context) if data_docs else None
         for frame, scope, checks in _reads(context, read, chosen, whole):
             found = validate(
                 frame,
-                {one.spec.name: one.expectation for one in checks},
+                {one.spec.name: built[one.spec.name] for one in checks},
                 engine=engine,
                 pandas_below=pandas_below,
                 masked=masked,
                 name="__".join(asset.path),
             )
             found.meta |= {"scope": scope.value, "run": context.run.run_id}
-            address = _shown(context, docs, found, expectations)
+            address = _shown(context, docs, found)
             # In the suite's order: one result a check.
             for one, result in zip(checks, found.results, strict=True):
                 yield one.result(result, scope, address)
@@ -152,35 +155,18 @@ def gx_checks(
     return evaluate
 
 
-def needs_whole_table(expectation: "Expectation") -> bool:
-    """Whether rows that were there before can change what an expectation finds of new ones."""
-    query = getattr(expectation, "unexpected_rows_query", None)
-    if query is not None:
-        return _OVER_ROWS_TOGETHER.search(str(query)) is not None
-    from great_expectations.expectations.expectation import (  # noqa: PLC0415 - takes seconds
-        ColumnMapExpectation,
-        ColumnPairMapExpectation,
-        MulticolumnMapExpectation,
-    )
-
-    if "TableColumn" in type(expectation).__name__ or type(expectation).__name__ == "ExpectColumnToExist":
-        return False
-    row_by_row = isinstance(expectation, ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation)
-    return not row_by_row or "Unique" in type(expectation).__name__ or "Increasing" in type(expectation).__name__
-
-
 @dataclass(frozen=True)
 class _Planned:
     spec: dg.AssetCheckSpec
-    expectation: "Expectation"
+    severity: str
 
     def result(self, found: "ExpectationValidationResult", scope: Scope, address: str | None) -> dg.AssetCheckResult:
         problem = failure_reason(found)
         if problem:
-            description = f"could not be evaluated: {problem}"
+            description = f"could not be evaluated: {_literal(problem)}"
         else:
             description = None if found.success else _what_is_wrong(found.result)
-        errs = self.spec.blocking or (self.expectation.severity.value == "critical" and not problem)
+        errs = self.spec.blocking or (self.severity == "critical" and not problem)
         return dg.AssetCheckResult(
             passed=bool(found.success) and not problem,
             asset_key=self.spec.asset_key,
@@ -196,8 +182,8 @@ class _Planned:
         )
 
 
-def _blocking(expectations: Mapping[str, "Expectation"], blocking: Blocking | None) -> dict[str, bool]:
-    critical = {name: one.severity.value == "critical" for name, one in expectations.items()}
+def _blocking(expectations: Mapping[str, SerialisedExpectation], blocking: Blocking | None) -> dict[str, bool]:
+    critical = {name: severity_of(one) == "critical" for name, one in expectations.items()}
     if blocking is None:
         return critical
     if isinstance(blocking, Mapping):
@@ -206,14 +192,14 @@ def _blocking(expectations: Mapping[str, "Expectation"], blocking: Blocking | No
     return {name: blocking(name, one) for name, one in expectations.items()}
 
 
-def _always_full(expectations: Mapping[str, "Expectation"], names: Collection[str] | None) -> Collection[str]:
+def _always_full(expectations: Mapping[str, SerialisedExpectation], names: Collection[str] | None) -> Collection[str]:
     if names is None:
         return {name for name, one in expectations.items() if needs_whole_table(one)}
     _must_be_there("always_full", names, expectations)
     return names
 
 
-def _must_be_there(argument: str, names: Collection[str], expectations: Mapping[str, "Expectation"]) -> None:
+def _must_be_there(argument: str, names: Collection[str], expectations: Mapping[str, SerialisedExpectation]) -> None:
     if unknown := sorted(set(names) - set(expectations)):
         raise ValueError(
             f"{argument} names no check of the suite: {', '.join(unknown)}; it has {', '.join(expectations)}"
@@ -241,12 +227,11 @@ def _shown(
     context: dg.AssetCheckExecutionContext,
     docs: DataDocs | None,
     found: "ExpectationSuiteValidationResult",
-    expectations: Mapping[str, "Expectation"],
 ) -> str | None:
     if docs is None:
         return None
     try:
-        return docs.add(found, expectations=expectations, run=context.run.run_id)
+        return docs.add(found, run=context.run.run_id)
     except Exception as error:  # of any kind: a page that cannot be written says nothing of the data
         context.log.warning(f"Data Docs were not written: {type(error).__name__}: {error}")
         return None
@@ -258,7 +243,19 @@ def _what_is_wrong(found: Mapping[str, Any]) -> str:
         return f"{found['unexpected_count']:,} of {found['element_count']:,} rows are not so ({share:.3g} %)"
     if SAMPLE in found:
         return f"{found['observed_value']:,} rows that should not be; the table has {found['element_count']:,}"
-    return f"observed {found['observed_value']}" if "observed_value" in found else "not so"
+    return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "not so"
+
+
+def _literal(text: str) -> str:
+    """A text that may come of rows, in a description: Dagster's pages take those for Markdown, and fetch its images."""
+    one_line = " ".join(text.split())
+    shown = one_line if len(one_line) <= _LONGEST_LITERAL else f"{one_line[: _LONGEST_LITERAL - 1]}…"
+    if re.fullmatch(r"[\w .,+-]*", shown):
+        return shown
+    # A code span ends only with as many backticks as it began with.
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    # It may neither begin nor end with one; a blank at both ends is not shown.
+    return f"{fence} {shown} {fence}"
 
 
 def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:

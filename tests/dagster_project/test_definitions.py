@@ -50,6 +50,14 @@ def test_the_asset_graph_is_the_one_we_mean():
     assert groups == {"rides", "weather", "metrics", "fleet", "sales", "enrichment", "monitoring"}
 
 
+def test_definitions_load_without_what_only_a_run_needs():
+    code = "import sys, dagster_project.definitions; print(*{name.partition('.')[0] for name in sys.modules})"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(told.stdout.split())
+    assert {"dagster", "expectations"} <= loaded
+    assert not loaded & {"great_expectations", "matplotlib", "pandas", "scipy", "altair", "duckdb", "delta"}
+
+
 def test_only_the_landing_folders_are_external():
     graph = defs.resolve_asset_graph()
     assert graph.external_asset_keys == {dg.AssetKey(f"{stream}_landing") for stream in STREAMS}

@@ -1,0 +1,65 @@
+"""All suites: plain values that Great Expectations takes as they stand."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import great_expectations as gx
+import pytest
+
+import expectations
+from dagster_project.quality.serialised import build_expectations, build_suite, serialise
+from expectations.event_index import expectations_for
+from expectations.suite import Expectation, Suite
+
+MODULES = sorted(
+    path.stem for path in Path(*expectations.__path__).glob("*.py") if path.stem not in {"__init__", "suite"}
+)
+SUITES: dict[str, Suite] = {name: import_module(f"expectations.{name}").EXPECTATIONS for name in MODULES} | {
+    "event_index of two columns": expectations_for(("item", "quantity"), "time")
+}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_expectation_becomes_one_of_gx_and_the_same_value_again(name):
+    suite = SUITES[name]
+    assert suite
+    for check, built in build_expectations(suite).items():
+        # GX writes down that there is no `meta`.
+        assert serialise(built) == {"meta": {}, **suite[check]}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_suite_is_exported_and_loaded_by_gx_the_same(name):
+    built = build_suite(name, SUITES[name])
+    exported = json.loads(json.dumps(built.to_json_dict()))
+    again = gx.ExpectationSuite(name=name, expectations=exported["expectations"])
+    assert again.expectations == built.expectations
+    assert len(again.expectations) == len(SUITES[name])
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_gx_takes_the_values_as_they_stand(name):
+    values = json.loads(json.dumps(list(SUITES[name].values())))
+    assert gx.ExpectationSuite(name=name, expectations=values).expectations == [
+        *build_expectations(SUITES[name]).values()
+    ]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_expectation_says_what_it_is_for(name):
+    known = Expectation.__required_keys__ | Expectation.__optional_keys__
+    for check, one in SUITES[name].items():
+        assert one["description"], check
+        assert known >= one.keys() >= Expectation.__required_keys__, check
+
+
+def test_all_suites_load_without_anything_but_python():
+    code = (
+        f"import sys; before = set(sys.modules); [__import__('expectations.' + name) for name in {MODULES}]; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before} - sys.stdlib_module_names)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["expectations"]
