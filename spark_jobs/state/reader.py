@@ -3,7 +3,8 @@
 Spark finds and loads the state; workers decode it, a key group at a time, as tables.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
