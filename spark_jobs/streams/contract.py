@@ -12,6 +12,9 @@ from spark_jobs.errors import KeyfoldError
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
+TIME_UNITS = ("s", "ms", "us", "ns")
+"""Of numbers that count from 1970."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -29,11 +32,22 @@ class Source:
         names: raw columns, in order.
         path: the file's path below its landing folder, without its endings (`.csv.gz`).
         constant: the same value for every row.
+        time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count
+            from 1970, or a format such as `%d/%m/%Y %H:%M` (chrono's, as Polars takes it), UTC unless it has an offset
+            (`%z`). Never guessed: nobody knows whether a number counts seconds, or which of two days is the month.
     """
 
     names: tuple[str, ...] = ()
     path: bool = False
     constant: Any = None
+    time: str = ""
+
+    def raw_type(self, column: pa.DataType) -> pa.DataType:
+        """The type that raw values of a column have, where their format knows types."""
+        if not self.time:
+            return column
+        # A count of seconds may have a fraction; one of nanoseconds has more digits than a float can hold.
+        return {"ns": pa.int64()}.get(self.time, pa.float64() if self.time in TIME_UNITS else pa.string())
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,13 @@ class Stream:
                     f"stream {self.name}: {what} names {', '.join(strangers)}, which its schema does not have; it has "
                     f"{', '.join(self.schema.names)}"
                 )
+        for name, source in self.sources.items():
+            if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
+                raise KeyfoldError(
+                    f"stream {self.name}: the source of {name} says that its times are written as {source.time!r}; that is "
+                    f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
+                    "%d/%m/%Y %H:%M"
+                )
 
     def source(self, column: str) -> Source:
         """Where a column comes from."""
@@ -104,5 +125,14 @@ class Stream:
     def raw_schema(self) -> pa.Schema:
         """The raw columns that a file may have, each with the type of the event column that it becomes."""
         return pa.schema(
-            [pa.field(name, column.type) for column in self.schema for name in self.source(column.name).names]
+            [
+                pa.field(name, source.raw_type(column.type))
+                for column in self.schema
+                for source in [self.source(column.name)]
+                for name in source.names
+            ]
         )
+
+
+def _is_time_shape(shape: str) -> bool:
+    return shape in TIME_UNITS or "%" in shape

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from spark_jobs.ingest.formats import file_type
+from spark_jobs.ingest.parsing.declared_times import to_iso_times
 from spark_jobs.streams import Stream
 
 
@@ -28,6 +29,8 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> pa.Table:
     for field in stream.schema:
         source = stream.source(field.name)
         found = [_present(raw.column(name), stream.missing) for name in source.names if name in raw.column_names]
+        if source.time:
+            found = [_iso_times(one, source.time) for one in found]
         fallback = path if source.path else source.constant
         if fallback is not None:
             found.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
@@ -48,6 +51,12 @@ def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArr
         return column
     kept = values.set(nothing.fill_null(value=False), None).to_arrow()
     return pa.chunked_array([kept])
+
+
+def _iso_times(column: pa.ChunkedArray, shape: str) -> pa.ChunkedArray:
+    values = pl.Series(pl.from_arrow(column))
+    # What is a time already, as in Parquet, says so better than any shape.
+    return column if values.dtype.is_temporal() else pa.chunked_array([to_iso_times(values, shape).to_arrow()])
 
 
 def _first_there(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
