@@ -11,7 +11,6 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.journal import PastBatch
 from spark_jobs.journal.clock import BEGINNING
 from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.records import ClockRecord
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
 from spark_jobs.times import from_iso
@@ -77,14 +76,14 @@ def history_of(lakehouse: Lakehouse, name: str, last: int) -> History:
     live = live_generation(lakehouse, name)
     if live is None:
         return History(name, None, (), 0)
-    standing = ClockRecord.model_validate_json(live.standing.read_bytes()) if live.standing.exists() else None
+    clock = live.clock()
     return History(
         name,
         live.name,
         tuple(live.journal.history(last)),
         len(live.journal.pending()),
-        standing.reading.wall if standing else None,
-        standing.watermark if standing and standing.watermark > BEGINNING else None,
+        clock.reading.wall if clock else None,
+        clock.watermark if clock and clock.watermark > BEGINNING else None,
     )
 
 

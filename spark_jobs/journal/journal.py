@@ -110,13 +110,26 @@ class Journal(Generic[P, D]):
         self._write(done.batch, "done", done)
         reached("done: after")
 
+    def read_record(self, name: str, record: type[R]) -> R | None:
+        """A record that is none of a batch and is written anew each time, None where there is none.
+
+        Raises:
+            KeyfoldError: it is damaged, or another version of Keyfold wrote it.
+        """
+        path = self.folder / name
+        return _parse(path, record) if path.exists() else None
+
+    def write_record(self, name: str, record: Record) -> None:
+        """Write a record that is none of a batch in the place of the one before it."""
+        write_durably(self.folder / name, record.model_dump_json().encode())
+
     def compact(self) -> None:
         """Keep the records of the last batches, and a line of those before: a journal does not grow with its age."""
         dones = self._numbers("done")
         if len(dones) < 2 * KEPT:
             return
         old = dones[:-KEPT]
-        lines = [*self._history_lines(), *(json.dumps(vars(self._told(batch))) for batch in old)]
+        lines = [*self._history_lines(), *(json.dumps(vars(self._describe(batch))) for batch in old)]
         # A crash after this and before the removal would tell batches twice: the number says which are known.
         by_batch = {json.loads(line)["batch"]: line for line in lines}
         kept = [by_batch[batch] for batch in sorted(by_batch)[-HISTORY:]]
@@ -135,14 +148,14 @@ class Journal(Generic[P, D]):
     def history(self, last: int) -> list[PastBatch]:
         """What is told of the last batches, oldest first; those that are planned and not done too."""
         numbers = sorted({*self._numbers("plan"), *self._numbers("done")})
-        found = [self._told(batch) for batch in numbers[-last:]]
+        found = [self._describe(batch) for batch in numbers[-last:]]
         if len(found) < last:
             known = {one.batch for one in found}
             past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
             found = [*(one for one in past if one.batch not in known), *found]
         return found[-last:]
 
-    def _told(self, batch: int) -> PastBatch:
+    def _describe(self, batch: int) -> PastBatch:
         plan, done = self.plan(batch), self.done(batch)
         return PastBatch(
             batch,
@@ -170,12 +183,15 @@ class Journal(Generic[P, D]):
         write_durably(self._path(batch, kind), record.model_dump_json(exclude_defaults=True).encode())
 
     def _read(self, batch: int, kind: str, record: type[R]) -> R:
-        path = self._path(batch, kind)
-        try:
-            return record.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise KeyfoldError(
-                f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
-                f"{error.errors()[0]['msg']}); restore it from a backup, or start over: a job by --full-refresh, a "
-                "stream's ingest by moving its ingest folder and its two tables aside"
-            ) from None
+        return _parse(self._path(batch, kind), record)
+
+
+def _parse(path: Path, record: type[R]) -> R:
+    try:
+        return record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise KeyfoldError(
+            f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
+            f"{error.errors()[0]['msg']}); restore it from a backup, or start over: a job by --full-refresh, a "
+            "stream's ingest by moving its ingest folder and its two tables aside"
+        ) from None

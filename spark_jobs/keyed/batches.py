@@ -17,7 +17,7 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.operator import NEVER, StepError
 from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
-from spark_jobs.keyed.read import BLOBS, LANES, read_slices
+from spark_jobs.keyed.read import BLOBS, SPLITS, read_slices
 from spark_jobs.keyed.records import Counts, KeyedDone, KeyedPlan
 from spark_jobs.keyed.write import WORKED, BatchResult, put_together, write_tables
 from spark_jobs.lakehouse import Lakehouse
@@ -79,10 +79,10 @@ class Batches:
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
-        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", LANES)
-        lanes = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SPLITS)
+        splits = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
         inputs = {f"events.{job.stream}": self._lakehouse.events(job.stream)}
-        blobs = lanes.mapInArrow(read_slices(job, self._journal.folder, inputs), BLOBS)
+        blobs = splits.mapInArrow(read_slices(job, self._journal.folder, inputs), BLOBS)
         processor = KeyGroupProcessor(job, generation.answers)
         emitted = blobs.groupBy("key_group").transformWithState(processor, EMITTED, "Append", "None")
         folders = {table.name: generation.table(table.name) for table in job.tables}
@@ -137,7 +137,7 @@ class Batches:
 def make_done(
     job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, seconds: float
 ) -> KeyedDone:
-    """The done record of a batch, from what its tasks told and from the record before it."""
+    """The done record of a batch, from what its tasks reported and from the record before it."""
     totals = before.totals if before else Counts()
     arrivals = before.arrivals if before else ()
     if plan.seed is not None:
@@ -146,7 +146,7 @@ def make_done(
         table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
     }
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
-    totals += Counts(worked.told.events, rows, worked.told.open_change)
+    totals += Counts(worked.report.events, rows, worked.report.open_change)
     is_last = plan.batch == plan.run + plan.batches - 1
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
@@ -162,14 +162,14 @@ def make_done(
         newest=plan.newest,
         arrived_at=plan.arrived_at,
         arrivals=arrivals,
-        events=worked.told.events,
+        events=worked.report.events,
         rows=rows,
-        open_change=worked.told.open_change,
+        open_change=worked.report.open_change,
         total_events=totals.events,
         total_rows=totals.rows,
         open_events=totals.open_events,
-        next_deadline=None if worked.told.deadline == NEVER else from_micros(worked.told.deadline),
-        next_stale_at=None if worked.told.stale_at == NEVER else from_micros(worked.told.stale_at),
+        next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
+        next_stale_at=None if worked.report.stale_at == NEVER else from_micros(worked.report.stale_at),
     )
 
 

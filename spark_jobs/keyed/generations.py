@@ -27,6 +27,7 @@ from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.tables import table_id
 
 _RECORD = "generation.json"
+_CLOCK = "standing.json"
 _FORMAT = 2
 """Of what a generation consists of; the first had no journal."""
 
@@ -70,15 +71,17 @@ class Generation:
     def answers(self) -> Path:
         return self.folder / "answers"
 
-    @property
-    def standing(self) -> Path:
-        """The record of how far time has gone since the last batch."""
-        return self.folder / "journal" / "standing.json"
-
     def clock(self) -> ClockRecord | None:
-        """How far time has gone since the last batch, None where nothing has said so."""
-        path = self.standing
-        return ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
+        """How far time has gone since the last batch, None where nothing has said so.
+
+        Raises:
+            KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
+        """
+        return self.journal.read_record(_CLOCK, ClockRecord)
+
+    def write_clock(self, clock: ClockRecord) -> None:
+        """Write how far time has gone, durably; call it under the job's lock."""
+        self.journal.write_record(_CLOCK, clock)
 
     def table(self, name: str) -> Path:
         return self.folder / "tables" / name

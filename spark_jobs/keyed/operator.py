@@ -13,15 +13,17 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ValueState
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.answers import AnswersInFiles
 from spark_jobs.keyed.codec import decode, empty, encode
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from spark_jobs.keyed.read import CLOCK, SEED, BatchClock
 from spark_jobs.keyed.step_call import Called, call_step, no_state
+from spark_jobs.privacy import describe_error, errors_without_values, masked
 from spark_jobs.times import from_micros
 
-REPORT = "#told"
-"""Pseudo table of the emitted rows that tell what became of a key group; see `GroupReport`."""
+REPORT = "#report"
+"""Pseudo table of the emitted rows that report what became of a key group; see `GroupReport`."""
 
 NEVER = 2**63 - 1
 """The timer of what has none."""
@@ -29,14 +31,14 @@ NEVER = 2**63 - 1
 _MOST_STATE = 1 << 30
 
 
-class StepError(Exception):
+class StepError(KeyfoldError):
     """A job's step raised; names the job, the key group and a sample key. Marked so the runner finds it in Spark's."""
 
     MARK = "keyfold step failed: "
 
 
 class GroupReport(NamedTuple):
-    """What a key group tells of a batch: events that came, change of open events, earliest timers."""
+    """What a key group reports of a batch: events that came, change of open events, earliest timers."""
 
     events: int
     open_change: int
@@ -95,7 +97,8 @@ class KeyGroupOperator:
             return
         # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
         blobs.sort(key=lambda blob: blob[0])
-        yield from self._advance(group, [payload for _, payload in blobs], clock)
+        with errors_without_values(f"job {self._job.name}, key group {group}", self._job.private):
+            yield from self._advance(group, [payload for _, payload in blobs], clock)
 
     def _advance(self, group: int, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
         job = self._job
@@ -143,10 +146,12 @@ class KeyGroupOperator:
             return call_step(job, state, events, self._clock(clock))
         except Exception as error:
             sample = next((frame for frame in (events, state) if frame.height), None)
-            key = "none" if sample is None else sample.select(job.key).row(0, named=True)
+            shown = None if sample is None else masked(sample.head(1).select(job.key), job.private)
+            key = "none" if shown is None else shown.row(0, named=True)
+            # Of a private stream without its cause: Spark's log and Dagster's tell all causes of an error.
             raise StepError(
-                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {type(error).__name__}: {error}"
-            ) from error
+                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
+            ) from (None if job.private else error)
 
     def _clock(self, clock: BatchClock) -> Clock:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:])

@@ -38,17 +38,17 @@ class PlannedRun:
 
     Attributes:
         plans: its batches; none where nothing came and nothing is due.
-        standing: how far time has gone.
+        clock: how far time has gone.
         warnings: what to say to people.
     """
 
     plans: tuple[KeyedPlan, ...]
-    standing: ClockRecord
+    clock: ClockRecord
     warnings: tuple[str, ...] = ()
 
 
 def plan_run(
-    job: KeyedJob, table: Path, done: KeyedDone | None, standing: ClockRecord | None, now: Reading, wanted: RunBounds
+    job: KeyedJob, table: Path, done: KeyedDone | None, clock: ClockRecord | None, now: Reading, wanted: RunBounds
 ) -> PlannedRun:
     """Plan a run that begins where the last batch, and the time since, have ended.
 
@@ -56,7 +56,7 @@ def plan_run(
         job: what runs.
         table: its event table.
         done: the last batch.
-        standing: how far time has gone since.
+        clock: how far time has gone since.
         now: what the machine's clocks say.
         wanted: what the run is asked for.
 
@@ -64,11 +64,11 @@ def plan_run(
         KeyfoldError: what the job has read of the event table can no longer be gone on from; names the remedy.
     """
     name = f"events.{job.stream}"
-    reading, jump = go_on(standing.reading if standing else None, now)
-    processing_time = max(standing.processing_time, reading.time) if standing else reading.time
+    reading, jump = go_on(clock.reading if clock else None, now)
+    processing_time = max(clock.processing_time, reading.time) if clock else reading.time
     position = done.positions.get(name) if done else None
     changes = _changes(job, table, position)
-    before = _Time(job, done, standing, processing_time)
+    before = _Time(job, done, clock, processing_time)
     slices = cut(changes.files, wanted.max_bytes, micros(before.watermark) // 1000, *_span(wanted))
     come = [one for one in slices if one.files]
     warnings = [
@@ -124,12 +124,12 @@ class _Time:
     """
 
     def __init__(
-        self, job: KeyedJob, done: KeyedDone | None, standing: ClockRecord | None, processing_time: datetime
+        self, job: KeyedJob, done: KeyedDone | None, clock: ClockRecord | None, processing_time: datetime
     ) -> None:
         self._job, self._processing_time = job, processing_time
         self._newest = done.newest if done else None
         self._arrived_at = done.arrived_at if done else None
-        reached = [one.watermark for one in (done, standing) if one is not None]
+        reached = [one.watermark for one in (done, clock) if one is not None]
         self.watermark = max(reached, default=BEGINNING)
 
     def through(self, slices: list[Slice], wanted: RunBounds) -> list[_Instant]:

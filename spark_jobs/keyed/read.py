@@ -1,7 +1,7 @@
 """The map side: workers read the planned files themselves, and cut them into one blob a key group.
 
-Spark's source counts batches and nothing else: a row is a number, its batch and its lane in one. The plan of that batch,
-which the driver has written to the journal, says what to read; each lane reads its share of it.
+Spark's source counts batches and nothing else: a row is a number, its batch and its split in one. The plan of that batch,
+which the driver has written to the journal, says what to read; each split reads its share of it.
 """
 
 import struct
@@ -22,9 +22,10 @@ from spark_jobs.keyed.codec import conform, encode, polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
 from spark_jobs.keyed.records import KeyedPlan, PlannedFile
+from spark_jobs.privacy import errors_without_values
 from spark_jobs.times import micros
 
-LANES = 64
+SPLITS = 64
 """Into how many shares a batch's reading is split; Spark's tasks take several each. Fixed: the source counts in it."""
 
 BLOBS = StructType(
@@ -66,7 +67,7 @@ class BatchClock(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Rows of a file that one lane reads: `rows` of them from `offset` on."""
+    """Rows of a file that one split holds: `rows` of them from `offset` on."""
 
     number: int
     path: Path
@@ -92,7 +93,7 @@ def _cut(files: Iterable[tuple[Path, PlannedFile]]) -> list[Unit]:
 def read_slices(
     job: KeyedJob, journal: Path, tables: dict[str, Path]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: numbers of lanes in, rows of `BLOBS` out.
+    """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
 
     Args:
         job: whose events are read.
@@ -106,19 +107,19 @@ def read_slices(
             return
         # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
         read_unit, split = _reader(job), _splitter(job)
-        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // LANES)
+        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // SPLITS)
         if plan is None:
-            raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // LANES}")
-        lanes = {number % LANES for number in numbers}
-        if 0 in lanes:
+            raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
+        splits = {number % SPLITS for number in numbers}
+        if 0 in splits:
             yield _clocks(plan, job.key_groups)
         if plan.seed is not None:
-            yield from _seeds(job, [(journal.parent / "seed", file) for file in plan.seed.files], lanes)
+            yield from _seeds(job, [(journal.parent / "seed", file) for file in plan.seed.files], splits)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
         for unit in units(plan, tables):
-            if unit.number % LANES not in lanes:
+            if unit.number % SPLITS not in splits:
                 continue
             frame = read_unit(unit, plan.since, plan.until)
             waiting.append(frame)
@@ -130,7 +131,11 @@ def read_slices(
         if rows:
             yield from split(pl.concat(waiting, rechunk=True), sequence)
 
-    return read
+    def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_without_values(f"job {job.name}", job.private):
+            yield from read(batches)
+
+    return guarded
 
 
 def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
@@ -140,10 +145,10 @@ def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
     return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
 
 
-def _seeds(job: KeyedJob, files: list[tuple[Path, PlannedFile]], lanes: set[int]) -> Iterator[pa.RecordBatch]:
-    """A lane's share of the state that a generation begins with, a blob a key group."""
+def _seeds(job: KeyedJob, files: list[tuple[Path, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
+    """A split's share of the state that a generation begins with, a blob a key group."""
     for unit in _cut(files):
-        if unit.number % LANES in lanes:
+        if unit.number % SPLITS in splits:
             rows = pl.scan_parquet(unit.path).slice(unit.offset, unit.rows).collect()
             yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
 
@@ -207,11 +212,15 @@ def _by_group(job: KeyedJob, rows: pl.DataFrame, sequence: int) -> Iterator[pa.R
     groups = rows.select(group).to_series().to_numpy()
     # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
     order = np.argsort(groups, kind="stable")
-    ordered = rows[order]
     counts = np.bincount(groups, minlength=job.key_groups)
-    starts = np.cumsum(counts) - counts
+    ends = np.cumsum(counts)
     there = np.flatnonzero(counts)
-    payloads = [encode(ordered.slice(starts[one], counts[one])) for one in there]
+    if any(kind.is_nested() for kind in rows.dtypes):
+        # A slice of a list column drags all its values along, and to encode it costs as much as to encode the whole.
+        payloads = [encode(rows[order[ends[one] - counts[one] : ends[one]]]) for one in there]
+    else:
+        ordered = rows[order]
+        payloads = [encode(ordered.slice(ends[one] - counts[one], counts[one])) for one in there]
     yield _blobs(there, [sequence] * len(there), payloads)
 
 

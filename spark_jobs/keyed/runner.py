@@ -25,10 +25,9 @@ from spark_jobs.keyed.generations import (
     new_generation,
 )
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
-from spark_jobs.keyed.records import ClockRecord, Counts, KeyedPlan
+from spark_jobs.keyed.records import Counts, KeyedPlan
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
-from spark_jobs.lakehouse.files import write_durably
 from spark_jobs.lakehouse.tables import table_id
 
 _REMEDY = "start a new generation with --full-refresh"
@@ -145,7 +144,8 @@ def _opened(
             _check_agreement(lakehouse, job, generation)
             if (done := generation.journal.last_done()) is not None:
                 commit(spark, job, generation, done)
-        yield _Run(spark, lakehouse, job, generation, mode.name, options)
+        done = generation.journal.last_done()
+        yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
@@ -169,6 +169,7 @@ class _Run:
         generation: Generation,
         mode: ModeName,
         options: RunOptions,
+        before: Counts,
     ) -> None:
         self.generation = generation
         self._spark, self._lakehouse, self._job = spark, lakehouse, job
@@ -176,8 +177,7 @@ class _Run:
         self._options = options
         self._journal = generation.journal
         self._began = time.monotonic()
-        done = self._journal.last_done()
-        self._before = done.totals if done else Counts()
+        self._before = before
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
 
@@ -195,7 +195,7 @@ class _Run:
         if self._is_behind() or next_plan() is not None:
             self._work(next_plan)
         assert planned is not None  # noqa: S101 - the query ends only when it has asked for the next plan
-        self._stand(planned.standing)
+        self.generation.write_clock(planned.clock)
 
     def until(self, stop: threading.Event, interval: timedelta, wanted: RunBounds) -> None:
         """Work on what is new as it comes, until told to stop."""
@@ -205,7 +205,7 @@ class _Run:
                 planned = self._plan(wanted)
                 if planned.plans:
                     return planned.plans[0]
-                self._stand(planned.standing)
+                self.generation.write_clock(planned.clock)
                 stop.wait(interval.total_seconds())
             return None
 
@@ -241,7 +241,7 @@ class _Run:
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan what is new, and write the plans down."""
         events = self._lakehouse.events(self._job.stream)
-        planned = plan_run(self._job, events, self._journal.last_done(), self._standing(), read_clock(), wanted)
+        planned = plan_run(self._job, events, self._journal.last_done(), self.generation.clock(), read_clock(), wanted)
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
             self._journal.write_plans(planned.plans)
@@ -254,19 +254,11 @@ class _Run:
         finally:
             self._batch_seconds += batches.seconds
 
-    def _standing(self) -> ClockRecord | None:
-        path = self.generation.standing
-        return ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
-
-    def _stand(self, standing: ClockRecord) -> None:
-        write_durably(self.generation.standing, standing.model_dump_json().encode())
-
 
 def watermark(generation: Generation) -> datetime | None:
     """The event time that a generation has reached, None before any event."""
     done = generation.journal.last_done()
     if done is None:
         return None
-    path = generation.standing
-    standing = ClockRecord.model_validate_json(path.read_bytes()) if path.exists() else None
-    return max(done.watermark, standing.watermark) if standing else done.watermark
+    clock = generation.clock()
+    return max(done.watermark, clock.watermark) if clock else done.watermark

@@ -16,7 +16,6 @@ from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import write_durably
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def take_in(
     Batches(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
-    write_durably(generation.standing, clock.model_dump_json().encode())
+    generation.write_clock(clock)
     reached("seed: taken in")
     done = generation.journal.last_done()
     assert done is not None  # noqa: S101 - the query ends without an error only behind its one batch

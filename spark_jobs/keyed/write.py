@@ -16,9 +16,10 @@ from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.operator import NEVER, REPORT, GroupReport
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.privacy import errors_without_values
 
-WORKED = StructType([StructField("table", StringType()), StructField("told", StringType())])
-"""What a task tells: a file of a table, or (table `#told`) the sum of what its key groups tell; as JSON."""
+WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
+"""What a task reports: a file of a table, or (table `operator.REPORT`) the sum of what its key groups report; as JSON."""
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 256 << 20
@@ -30,11 +31,11 @@ class BatchResult:
 
     Attributes:
         files: written, by table.
-        told: the sum over all key groups.
+        report: the sum over all key groups.
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    told: GroupReport = field(default_factory=lambda: GroupReport(0, 0, NEVER, NEVER))
+    report: GroupReport = field(default_factory=lambda: GroupReport(0, 0, NEVER, NEVER))
 
 
 def write_tables(
@@ -51,36 +52,40 @@ def write_tables(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[str, list[pl.DataFrame]] = {}
         sizes: dict[str, tuple[int, int]] = {}
-        told = GroupReport(0, 0, NEVER, NEVER)
+        report = GroupReport(0, 0, NEVER, NEVER)
         for batch in batches:
             for name, payload in zip(batch.column("table").to_pylist(), batch.column("payload"), strict=True):
                 if name == REPORT:
-                    told += GroupReport.unpack(payload.as_py())
+                    report += GroupReport.unpack(payload.as_py())
                     continue
                 frame = decode(payload.as_buffer())
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
                 sizes[name] = rows + frame.height, size + int(frame.estimated_size())
                 if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
-                    yield _told(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
+                    yield _row(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
                     sizes[name] = 0, 0
         for name, frames in waiting.items():
-            yield _told(name, _write(tables[name], folders[name], frames).model_dump())
+            yield _row(name, _write(tables[name], folders[name], frames).model_dump())
         reached("work: files written")
-        yield _told(REPORT, told._asdict())
+        yield _row(REPORT, report._asdict())
 
-    return write
+    def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_without_values(f"job {job.name}", job.private):
+            yield from write(batches)
+
+    return guarded
 
 
 def put_together(rows: Sequence[Row]) -> BatchResult:
-    """Read what all tasks told."""
+    """Read what all tasks reported."""
     worked = BatchResult()
     for row in rows:
-        told: dict[str, Any] = json.loads(row["told"])
+        report: dict[str, Any] = json.loads(row["report"])
         if row["table"] == REPORT:
-            worked.told += GroupReport(**told)
+            worked.report += GroupReport(**report)
         else:
-            worked.files.setdefault(row["table"], []).append(WrittenFile(**told))
+            worked.files.setdefault(row["table"], []).append(WrittenFile(**report))
     return worked
 
 
@@ -89,8 +94,8 @@ def _write(table: OutputTable, folder: Path, frames: list[pl.DataFrame]) -> Writ
     return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
 
 
-def _told(table: str, told: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"table": table, "told": json.dumps(told)}], schema=_WORKED)
+def _row(table: str, report: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"table": table, "report": json.dumps(report)}], schema=_WORKED)
 
 
-_WORKED = pa.schema([("table", pa.string()), ("told", pa.string())])
+_WORKED = pa.schema([("table", pa.string()), ("report", pa.string())])

@@ -20,7 +20,7 @@ def stand(generation, moment):
         processing_time=moment,
         reading=Reading(wall=moment, uptime=0, boot=""),
     )
-    generation.standing.write_text(standing.model_dump_json())
+    generation.write_clock(standing)
 
 
 def test_a_job_or_a_stream_that_has_not_run_says_so(lakehouse):

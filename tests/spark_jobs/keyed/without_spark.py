@@ -16,7 +16,7 @@ from spark_jobs.keyed import runner, seeding
 from spark_jobs.keyed.batches import Batches, _NoneLeft, _readable
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
-from spark_jobs.keyed.read import LANES, read_slices
+from spark_jobs.keyed.read import SPLITS, read_slices
 from spark_jobs.keyed.write import write_tables
 from spark_jobs.lakehouse import fail_points
 
@@ -53,9 +53,9 @@ class LocalBatches(Batches):
         inputs = {f"events.{job.stream}": self._lakehouse.events(job.stream)}
         blobs = defaultdict(list)
         for task in range(TASKS):
-            lanes = pa.array(range(batch * LANES + task, (batch + 1) * LANES, TASKS), pa.int64())
+            splits = pa.array(range(batch * SPLITS + task, (batch + 1) * SPLITS, TASKS), pa.int64())
             reader = read_slices(job, self._journal.folder, inputs)
-            for part in reader([pa.record_batch([lanes], names=["value"])]):
+            for part in reader([pa.record_batch([splits], names=["value"])]):
                 for row in part.to_pylist():
                     blobs[row["key_group"]].append(SimpleNamespace(**row))
         before = checkpoint / "state" / str(batch - 1)
