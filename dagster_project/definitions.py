@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets import health
 from dagster_project.automation.definitions import JOBS, ROOMS, SCHEDULES, SENSORS, automated
+from dagster_project.automation.run_liveness import watched_in_process_executor
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
 
@@ -20,5 +21,5 @@ defs = dg.Definitions(
     schedules=SCHEDULES,
     resources=resources_from(),
     # One process, one Spark session: a process a step would start a JVM for each.
-    executor=dg.in_process_executor,
+    executor=watched_in_process_executor,
 )

@@ -14,12 +14,12 @@ from typing import Any, Self
 import dagster as dg
 from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.launcher.base import CheckRunHealthResult, LaunchRunContext, WorkerStatus
-from dagster._core.launcher.default_run_launcher import DefaultRunLauncher
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, ManagedGrpcPythonEnvCodeLocationOrigin
 from dagster._core.storage.dagster_run import DagsterRun
 from dagster._grpc.types import ExecuteRunArgs
 from dagster._serdes import ConfigurableClassData
 
+from dagster_project.automation.run_liveness import WatchedRunLauncher
 from dagster_project.standby.lock import holder, wait_for_holder
 from dagster_project.standby.process import READY
 from spark_jobs.session.code_state import code_state
@@ -31,7 +31,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGES = [_PROJECT / name for name in ("dagster_project", "assets", "expectations", "spark_jobs")]
 
 
-class StandbyRunLauncher(DefaultRunLauncher):
+class StandbyRunLauncher(WatchedRunLauncher):
     """Keeps one process ready, from the first run on, in whatever process launches runs (Dagster's daemon).
 
     The next one is made `delay_seconds` after the last was given away, so as not to take the processor from that run.
@@ -85,13 +85,9 @@ class StandbyRunLauncher(DefaultRunLauncher):
         os.kill(process, signal.SIGTERM)
         return True
 
-    @property
-    def supports_check_run_worker_health(self) -> bool:
-        return True
-
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         if not self._lock_of(run.run_id).exists():
-            return CheckRunHealthResult(WorkerStatus.RUNNING, "its process is the code server's, which is not asked")
+            return super().check_run_worker_health(run)
         process = holder(self._lock_of(run.run_id))
         if process is None:
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process has ended without a word")
