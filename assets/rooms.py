@@ -2,7 +2,7 @@
 
 A new group is a new file in this folder, `<name>.py`, with
 
-    GROUP    its name in Dagster
+    GROUP    its name in Dagster; a file with the GROUP of another joins it, with a job more for its stream, say
     STREAM   the stream that it begins with; left out where it reads a stream of another group
     JOBS     the job templates whose tables are in it
     ASSETS   its assets, as `stream_assets` and `keyed_assets` make them
@@ -51,15 +51,40 @@ def find_rooms() -> list[Room]:
     """Every group: those that are shipped in the order of the pages, then yours by name of their modules.
 
     Raises:
-        KeyfoldError: a module cannot be imported or is no whole group, or two groups, or two of their streams, are one.
+        KeyfoldError: a module cannot be imported or is no whole group, two begin with one stream, or two of one group with a stream each.
     """
     modules = [module for module in import_modules("assets", skip=_NO_GROUP) if hasattr(module, "GROUP")]
     order = {f"assets.{name}": place for place, name in enumerate(_SHIPPED)}
     modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
     rooms = [_room(module) for module in modules]
-    _require_different("group", [room.group for room in rooms], modules)
     _require_different("stream", [room.stream.name if room.stream else None for room in rooms], modules)
-    return rooms
+    return join_groups(rooms)
+
+
+def join_groups(rooms: Sequence[Room]) -> list[Room]:
+    """One room a group, in the order of the first of each: all jobs, assets and checks, and the stream of the one that has it.
+
+    Raises:
+        KeyfoldError: two rooms of a group begin with a stream each: a group has one sensor, on one landing folder.
+    """
+    joined: dict[str, Room] = {}
+    for room in rooms:
+        before = joined.setdefault(room.group, room)
+        if before is room:
+            continue
+        if before.stream is not None and room.stream is not None:
+            raise KeyfoldError(
+                f"two modules in assets/ have the GROUP {room.group!r} and begin with a stream each, "
+                f"{before.stream.name} and {room.stream.name}; give one another GROUP"
+            )
+        joined[room.group] = Room(
+            room.group,
+            (*before.jobs, *room.jobs),
+            (*before.assets, *room.assets),
+            (*before.checks, *room.checks),
+            before.stream or room.stream,
+        )
+    return list(joined.values())
 
 
 def _room(module: ModuleType) -> Room:

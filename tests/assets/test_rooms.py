@@ -1,0 +1,69 @@
+"""Groups of assets are modules of their package."""
+
+import sys
+
+import pytest
+
+import assets
+from assets import enrichment, fleet, metrics, rides, sales, weather
+from assets.rooms import find_rooms
+from spark_jobs.errors import KeyfoldError
+
+SHIPPED = (rides, weather, metrics, fleet, sales, enrichment)
+
+MINE = """
+from spark_jobs.streams import {stream}
+GROUP, STREAM, JOBS, ASSETS, CHECKS = {group!r}, {stream}, (), [], []
+"""
+
+
+@pytest.fixture
+def put(tmp_path, monkeypatch):
+    """Puts a module beside the shipped ones, for this test."""
+    monkeypatch.setattr(assets, "__path__", [*assets.__path__, str(tmp_path)])
+    written = []
+
+    def write(name, text):
+        (tmp_path / f"{name}.py").write_text(text)
+        written.append(name)
+
+    yield write
+    for name in written:
+        sys.modules.pop(f"assets.{name}", None)
+        vars(assets).pop(name, None)
+
+
+def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_modules_say():
+    rooms = find_rooms()
+    assert [room.group for room in rooms][:6] == [module.GROUP for module in SHIPPED]
+    for room, module in zip(rooms, SHIPPED, strict=False):
+        assert (room.jobs, room.assets, room.checks) == (module.JOBS, module.ASSETS, module.CHECKS)
+        assert room.stream is getattr(module, "STREAM", None)
+    assert rooms[5].stream is None
+
+
+def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
+    put("a_parking_lot", "GROUP, JOBS, ASSETS, CHECKS = 'parking', (), [], []\n")
+    put("a_helper", "LIMIT = 3\n")
+    assert [room.group for room in find_rooms()] == [*(module.GROUP for module in SHIPPED), "parking"]
+
+
+def test_a_group_that_is_not_whole_is_refused(put):
+    put("parking", "GROUP, ASSETS = 'parking', []\n")
+    with pytest.raises(KeyfoldError, match=r"parking\.py has GROUP but no JOBS, CHECKS"):
+        find_rooms()
+
+
+@pytest.mark.parametrize(
+    ("group", "stream", "told"), [("rides", "WEATHER", "group 'rides'"), ("storms", "WEATHER", "stream 'weather'")]
+)
+def test_two_groups_that_are_one_are_refused(put, group, stream, told):
+    put("storms", MINE.format(group=group, stream=stream))
+    with pytest.raises(KeyfoldError, match=rf"\.py and .*storms\.py both have the {told}; change one"):
+        find_rooms()
+
+
+def test_a_module_that_cannot_be_imported_is_told_with_its_reason(put):
+    put("parking", "import no_such_library\n")
+    with pytest.raises(KeyfoldError, match=r"parking\.py cannot be imported: ModuleNotFoundError"):
+        find_rooms()
