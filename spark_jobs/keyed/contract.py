@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.answers import Answers, AnswersInMemory
 from spark_jobs.keyed.hashing import PartOf, check_hashable
+from spark_jobs.privacy import private_columns
 
 DEADLINE = "deadline"
 """Reserved state column: timestamp (UTC), event time at which the row is due."""
@@ -144,6 +145,11 @@ class KeyedJob:
         parameters: the settings this job was built with; recorded with its generation.
         free_parameters: names of those that a run may give other values than its generation was born with, since no
             state and no row depends on them.
+        movable_parameters: names of those whose new value may count from here on, over state that an older one made:
+            a move takes them (`keyfold state move`), where others need a refresh.
+        migrations: functions from rows of state of one version to those of the next, by the version they start from.
+        private: columns of `events` that show what is private of the stream (`privacy`); no error of the job quotes
+            them. Not given: it follows from the stream.
     """
 
     name: str
@@ -171,6 +177,9 @@ class KeyedJob:
     one_per_key: pl.Expr | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     free_parameters: frozenset[str] = frozenset()
+    movable_parameters: frozenset[str] = frozenset()
+    migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
+    private: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
         where = f"job {self.name}"
@@ -196,6 +205,8 @@ class KeyedJob:
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names):
             raise KeyfoldError(f"{where}: two of its tables have one name: {', '.join(names)}")
+        # Known here, on the driver, and told to workers with the job.
+        object.__setattr__(self, "private", private_columns(self.stream, self.events))
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:

@@ -1,0 +1,60 @@
+"""How fast a job's state is made of a table: `python -m benchmarks.bootstrap --keys 1000000`.
+
+The table is written first, as Parquet, one row a key; what is timed is the whole bootstrap: every row checked, written
+as the new generation's seed, hashed, cut into key groups, and taken in by Spark's state store. Beside it, in the same run,
+what Polars alone takes to read the table, sort it by key and write it once.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import polars as pl
+
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.lakehouse import Lakehouse, create_table
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.state.bootstrap import Bootstrap, bootstrap
+from spark_jobs.streams import SALES
+
+
+def main() -> None:
+    """Print keys a second, and the ratio to Polars' sorting of the same table."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--keys", type=int, default=1_000_000)
+    arguments.add_argument("--key-groups", type=int, default=256)
+    given = arguments.parse_args()
+    spark = build_session(SparkSettings.from_environment())
+    with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
+        lakehouse = Lakehouse(Path(folder) / "home")
+        create_table(lakehouse.events(SALES.name), SALES.schema)
+        table = Path(folder) / "totals.parquet"
+        totals(given.keys).sink_parquet(table)
+        began = time.monotonic()
+        pl.scan_parquet(table).sort("item").sink_parquet(Path(folder) / "sorted.parquet")
+        sorting = time.monotonic() - began
+        job = build_job(JOBS["purchase_totals"], {"key_groups": given.key_groups})
+        began = time.monotonic()
+        told = bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
+        seconds = time.monotonic() - began
+        print(
+            f"{told.checked.keys:,} keys in {seconds:.1f} s: {told.checked.keys / seconds:,.0f} keys/s; Polars sorts and "
+            f"writes the table in {sorting:.1f} s: {sorting / seconds:.2f} of its speed"
+        )
+    spark.stop()
+
+
+def totals(keys: int) -> pl.LazyFrame:
+    """Totals as `purchase_totals` keeps them, a row a key."""
+    number = pl.int_range(keys, eager=False)
+    return pl.select(
+        item=pl.lit("item-") + number.cast(pl.String).str.zfill(9),
+        quantity=number % 1000 + 1,
+        models=pl.concat_list(pl.lit("model-") + (number % 97).cast(pl.String)),
+    ).lazy()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Old generations, which a job has no more use for once the live one has proved itself."""
+
+import shutil
+from dataclasses import dataclass
+
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse, exclusive
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A folder that is gone.
+
+    Attributes:
+        name: of the generation, or `branches/NAME`.
+        bytes: that it held by itself; files that another generation's tables share stay there.
+    """
+
+    name: str
+    bytes: int
+
+
+def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[Pruned]:
+    """Remove all generations of a job but the live one, and its branches too where that is asked for.
+
+    Raises:
+        KeyfoldError: the pointer to the live generation is lost, or a run holds the job; nothing is removed.
+    """
+    with exclusive(lakehouse.job(job), f"job {job}"):
+        live = live_generation(lakehouse, job)
+        folders = sorted(lakehouse.job(job).glob("generation-*"))
+        folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
+        found = []
+        for folder in folders:
+            if live is not None and folder == live.folder:
+                continue
+            files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+            size = sum(one.st_size for one in files if one.st_nlink == 1)
+            found.append(Pruned(folder.relative_to(lakehouse.job(job)).as_posix(), size))
+            if not dry_run:
+                shutil.rmtree(folder)
+        return found

@@ -1,0 +1,175 @@
+"""A new generation made of another one: its state rewritten, its tables' files under a second name, its clock gone on with.
+
+What moving and editing have in common. Nothing of the old generation is touched, and it stays live until the new one is
+whole.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.checkpoint import finished_batch
+from spark_jobs.keyed.codec import conform, decode
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import Generation, Origin, go_live, new_generation
+from spark_jobs.keyed.records import KeyedDone, PlannedFile
+from spark_jobs.keyed.seeding import Beginning, take_in
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.carrying import carry_rows
+from spark_jobs.lakehouse.data_files import ROWS_A_GROUP, write_data_file
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.state.reader import state_blobs
+
+ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
+"""From rows of the old state to rows of the new one: of any part of it, in any order."""
+
+_WRITTEN = "path string, rows long, bytes long"
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What came of a rewriting.
+
+    Attributes:
+        generation: the new one, live now.
+        rows_before, rows: of state.
+        table_rows: that the new generation's tables begin with.
+    """
+
+    generation: Generation
+    rows_before: int
+    rows: int
+    table_rows: dict[str, int]
+
+
+def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
+    """The batch that a generation stands at.
+
+    Raises:
+        KeyfoldError: it has none, or its last run was cut off.
+    """
+    done = generation.journal.last_done()
+    where = f"job {job.name}, {generation.name}"
+    if done is None:
+        raise KeyfoldError(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
+    if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
+        raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
+    return done
+
+
+def rewrite(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    old: Generation,
+    origin: Origin,
+    change: ChangeRows,
+    change_tables: Callable[[Generation], None] | None = None,
+) -> Rewritten:
+    """Make a generation of another one and make it live, in one step; call it under the job's lock.
+
+    Args:
+        spark: reads the old state and takes in the new one.
+        lakehouse: where the job is.
+        job: as the new generation is to run it.
+        old: the one that is live.
+        origin: to be written into the new one's record.
+        change: what becomes of the state's rows.
+        change_tables: called with the new generation once its tables hold the old one's rows, and before it goes live.
+
+    Raises:
+        KeyfoldError: the old generation is not whole, its rows do not fit the new tables, or `change` gives no state of
+            the job; the old one stays live.
+    """
+    done = last_batch(job, old)
+    generation = new_generation(spark, lakehouse, job, origin)
+    before, files = _stage(spark, job, old, done.batch, generation.seed, change)
+    reached("seed: staged")
+    carried = {
+        table.name: carry_rows(old.table(table.name), generation.table(table.name))
+        for table in job.tables
+        if old.table(table.name).exists()
+    }
+    if change_tables is not None:
+        change_tables(generation)
+    reached("seed: tables carried")
+    beginning = Beginning(
+        files=files,
+        events=done.total_events,
+        version=done.positions.get(f"events.{job.stream}"),
+        watermark=done.watermark,
+        rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
+        newest=done.newest,
+        arrived_at=done.arrived_at,
+        arrivals=done.arrivals,
+        clock=old.clock(),
+    )
+    take_in(spark, lakehouse, job, generation, beginning)
+    go_live(lakehouse, generation)
+    return Rewritten(generation, before, sum(file.rows for file in files), carried)
+
+
+def _stage(
+    spark: SparkSession, job: KeyedJob, old: Generation, batch: int, folder: Path, change: ChangeRows
+) -> tuple[int, tuple[PlannedFile, ...]]:
+    """Write the changed state as files; gives how many rows it had before, and the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Bounded: a row a written file and one a task.
+    told = map_blobs(spark, old, batch, _writer(job, folder, change))
+    files = sorted((row["path"], row["rows"], row["bytes"]) for row in told if row["path"])
+    return (
+        sum(row["rows"] for row in told if not row["path"]),
+        tuple(PlannedFile(path=path, rows=rows, bytes=size) for path, rows, size in files),
+    )
+
+
+def map_blobs(
+    spark: SparkSession,
+    generation: Generation,
+    batch: int,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> list[Any]:
+    """Have workers call a function with the blobs of a state; gives the rows that it tells."""
+    session = spark.newSession()
+    return state_blobs(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
+
+
+def _writer(
+    job: KeyedJob, folder: Path, change: ChangeRows
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: blobs of state in, files of changed rows and the count of old ones out."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: list[pl.DataFrame] = []
+        before = height = 0
+        for batch in batches:
+            for payload in batch.column("payload"):
+                rows = decode(payload.as_buffer())
+                before += rows.height
+                waiting.append(conform(change(rows), job.state, "changed state"))
+                height += waiting[-1].height
+                if height >= ROWS_A_GROUP:
+                    yield _write(waiting, folder, job)
+                    waiting, height = [], 0
+        if height:
+            yield _write(waiting, folder, job)
+        yield _told("", before, 0)
+
+    return write
+
+
+def _write(waiting: list[pl.DataFrame], folder: Path, job: KeyedJob) -> pa.RecordBatch:
+    written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
+    return _told(written.path, written.rows, written.bytes)
+
+
+def _told(path: str, rows: int, size: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([path]), pa.array([rows], pa.int64()), pa.array([size], pa.int64())], names=["path", "rows", "bytes"]
+    )
