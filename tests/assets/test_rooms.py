@@ -30,7 +30,8 @@ def put(tmp_path, monkeypatch):
     yield write
     for name in written:
         sys.modules.pop(f"assets.{name}", None)
-        vars(assets).pop(name, None)
+        if hasattr(assets, name):
+            delattr(assets, name)
 
 
 def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_modules_say():
@@ -54,12 +55,9 @@ def test_a_group_that_is_not_whole_is_refused(put):
         find_rooms()
 
 
-@pytest.mark.parametrize(
-    ("group", "stream", "told"), [("rides", "WEATHER", "group 'rides'"), ("storms", "WEATHER", "stream 'weather'")]
-)
-def test_two_groups_that_are_one_are_refused(put, group, stream, told):
-    put("storms", MINE.format(group=group, stream=stream))
-    with pytest.raises(KeyfoldError, match=rf"\.py and .*storms\.py both have the {told}; change one"):
+def test_two_groups_that_begin_with_one_stream_are_refused(put):
+    put("storms", MINE.format(group="storms", stream="WEATHER"))
+    with pytest.raises(KeyfoldError, match=r"weather\.py and .*storms\.py both have the stream 'weather'; change one"):
         find_rooms()
 
 

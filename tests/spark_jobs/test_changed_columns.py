@@ -5,7 +5,9 @@ import dataclasses
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from spark_jobs.columns import column
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import OutputTable
 from spark_jobs.keyed.run_mode import FullRefresh
@@ -48,6 +50,30 @@ def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_
         run_job(without_spark, lakehouse, CHANGES[setting]())
     assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 1), ("bob", 1)]
     assert run_job(without_spark, lakehouse, totals()).counts.events == 1
+
+
+def spoken(schema, words):
+    """The schema, with so much said of each column."""
+    return pa.schema(
+        [column(one.name, one.type, f"{words} {one.name}", unit="clicks", nullable=one.nullable) for one in schema]
+    )
+
+
+def test_words_about_columns_may_change_while_a_generation_lives(without_spark, lakehouse, land):
+    """Also those of an upsert table, whose rows are replaced, and of what waits in state."""
+    land(("ann", 0), ("bob", 1))
+    before = dataclasses.replace(
+        totals(), output=spoken(TOTAL, "once"), state=spoken(totals().state, "once"), events=spoken(CLICK, "once")
+    )
+    run_job(without_spark, lakehouse, before)
+    land(("ann", 2))
+    after = dataclasses.replace(
+        totals(), output=spoken(TOTAL, "now"), state=spoken(totals().state, "now"), events=spoken(CLICK, "now")
+    )
+    assert run_job(without_spark, lakehouse, after).counts.events == 1
+    table = DeltaTable(str(lakehouse.table("totals")))
+    assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
+    assert table.schema().fields[0].metadata == {"comment": "once user, clicks"}
 
 
 def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):

@@ -1,0 +1,67 @@
+"""Jobs are modules of their package, and their tables say what they hold."""
+
+import pytest
+
+import spark_jobs.jobs
+from spark_jobs.columns import describe, made_of
+from spark_jobs.discovery import declarations, import_modules
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.streams import STREAMS
+
+MINE = """
+from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
+from spark_jobs.keyed.contract import JobTemplate
+
+NUMBERS = JobTemplate("my_numbers", "Numbers, another time.", EventIndexParameters, build)
+"""
+_TABLES = [(job, table) for job in map(build_job, JOBS.values()) for table in job.tables]
+
+
+def test_the_shipped_jobs_stand_in_the_order_of_the_pages():
+    assert list(JOBS)[:8] == [
+        "ride_summaries",
+        "moving_averages",
+        "anomaly_predictions",
+        "vehicle_trips",
+        "top_products",
+        "purchase_totals",
+        "event_index",
+        "batched_enrichment",
+    ]
+
+
+def test_a_job_has_the_name_of_its_template():
+    assert all(build_job(template).name == name for name, template in JOBS.items())
+
+
+def test_a_file_or_a_folder_with_a_job_that_is_put_there_is_a_job(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "__init__.py").write_text("")
+    (tmp_path / "deep" / "job.py").write_text(MINE.replace("my_numbers", "deep_numbers"))
+    monkeypatch.setattr(spark_jobs.jobs, "__path__", [*spark_jobs.jobs.__path__, str(tmp_path)])
+    found = declarations(
+        import_modules("spark_jobs.jobs", within="job", skip=frozenset({"registry"})), JobTemplate, first=tuple(JOBS)
+    )
+    assert list(found) == [*JOBS, "deep_numbers", "my_numbers"]
+
+
+@pytest.mark.parametrize(("job", "table"), _TABLES, ids=[table.name for _, table in _TABLES])
+def test_every_table_says_what_its_columns_mean_and_of_what_they_are_made(job, table):
+    known = STREAMS[job.stream].schema.names
+    for field in table.schema:
+        assert describe(field), field.name
+        assert set(made_of(field)) <= set(known), field.name
+    if table.name != job.name:
+        assert table.description
+
+
+def test_every_column_of_a_table_is_made_of_something_but_for_what_the_service_alone_knows():
+    told = {(table.name, field.name) for job, table in _TABLES for field in table.schema if not made_of(field)}
+    late = {
+        (table.name, field.name) for job, table in _TABLES if table.name == job.late_table for field in table.schema
+    }
+    dead = {("batched_enrichment_dead_letters", name) for name in ("attempts", "status", "answer", "failed_at")}
+    assert told - late == dead

@@ -1,0 +1,76 @@
+"""Streams are modules of their package; a stream says nothing of columns that it does not have."""
+
+from dataclasses import replace
+from importlib import import_module
+
+import pyarrow as pa
+import pytest
+
+import spark_jobs.streams
+from spark_jobs.columns import column, describe, made_of
+from spark_jobs.discovery import declarations, import_modules
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, TIMESTAMP, WEATHER, Source, Stream
+
+CLICKS = Stream(
+    name="clicks",
+    schema=pa.schema([column("user", pa.string(), "Who clicked"), column("time", TIMESTAMP, "When (UTC)")]),
+    event_time="time",
+)
+
+PARKING = """
+import pyarrow as pa
+from spark_jobs.columns import column
+from spark_jobs.streams.contract import TIMESTAMP, Stream
+
+STREAM = Stream(
+    name="parking",
+    schema=pa.schema([column("plate", pa.string(), "Of the car"), column("at", TIMESTAMP, "When it came (UTC)")]),
+    event_time="at",
+    private=("plate",),
+)
+"""
+
+
+def test_the_shipped_streams_stand_in_the_order_of_the_pages():
+    assert list(STREAMS.values())[:5] == [RIDE_POINTS, WEATHER, METRICS, TELEMETRY, SALES]
+
+
+def test_each_stream_is_the_one_of_the_module_of_its_name():
+    for name, stream in STREAMS.items():
+        assert import_module(f"spark_jobs.streams.{name}").STREAM is stream
+        assert stream.name == name
+
+
+def test_a_file_that_is_put_there_is_a_stream(tmp_path, monkeypatch):
+    (tmp_path / "parking.py").write_text(PARKING)
+    monkeypatch.setattr(spark_jobs.streams, "__path__", [*spark_jobs.streams.__path__, str(tmp_path)])
+    found = declarations(import_modules("spark_jobs.streams"), Stream)
+    assert found["parking"].private == ("plate",)
+    assert found.keys() - STREAMS.keys() == {"parking"}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_every_stream_says_what_it_is_and_what_its_columns_mean(name):
+    stream = STREAMS[name]
+    assert stream.description
+    assert all(describe(field) for field in stream.schema)
+    assert not any(made_of(field) for field in stream.schema)
+
+
+def test_who_bought_is_private():
+    assert SALES.private == ("customer",)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"private": ("user", "card")}, "private names card"),
+        ({"event_time": "when"}, "event_time names when"),
+        ({"event_id": ("user", "number")}, "event_id names number"),
+        ({"sources": {"usr": Source(("user",))}}, "sources names usr"),
+    ],
+)
+def test_a_stream_that_names_a_column_which_it_lacks_is_refused(wrong, told):
+    with pytest.raises(KeyfoldError, match=f"stream clicks: {told}, which its schema does not have; it has user, time"):
+        replace(CLICKS, **wrong)
