@@ -45,6 +45,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "spark_jobs.cli.show:show",
         "Print the rows of a table; `--json` prints its name, place and row count instead.",
     ),
+    "state": LazyCommand(
+        "spark_jobs.cli.state:app",
+        "The state of jobs as data: read it, compare it, seed it, move it.",
+    ),
     "demo-service": LazyCommand(
         "spark_jobs.cli.demo_service:demo_service",
         "Serve what batched_enrichment calls, until interrupted; then print what GET /stats says.",

@@ -18,10 +18,11 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.export import Export, Format, write_frame
 from spark_jobs.state.failures import explained
 from spark_jobs.state.reader import StateRows
+from spark_jobs.state.sources import ENDINGS
 
 Change = Literal["added", "removed", "changed"]
 
-_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+_SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
 
 
 @dataclass(frozen=True)
@@ -167,8 +168,8 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
         raise KeyfoldError(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     kinds = {one.name: one.dataType for one in rows.schema.fields}
     typed = found.select(
-        F.col(f"`{name}`").try_cast(kinds[name]).alias(name) if name in kinds else F.col(f"`{name}`")
-        for name in found.columns
+        [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in found.columns if name in kinds]
+        + [F.col(f"`{name}`") for name in found.columns if name not in kinds]
     )
     return _diff(state.where, rows, f"table {table}", typed, state.key)
 
@@ -200,9 +201,8 @@ def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
         raise KeyfoldError(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
     if (path / "_delta_log").is_dir():
         return spark.read.format("delta").load(str(path))
-    ends = (
-        path.suffix if path.is_file() else next((one.suffix for one in path.rglob("*") if one.suffix in _FORMATS), "")
-    )
-    if ends not in _FORMATS:
-        raise KeyfoldError(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(_FORMATS)})")
-    return spark.read.option("header", "true").format(_FORMATS[ends]).load(str(path))
+    files = (file.suffix for file in path.rglob("*") if file.suffix in ENDINGS)
+    ends = path.suffix if path.is_file() else next(files, "")
+    if ends not in ENDINGS:
+        raise KeyfoldError(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
+    return spark.read.option("header", "true").format(_SPARK_FORMATS[ENDINGS[ends]]).load(str(path))

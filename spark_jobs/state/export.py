@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -230,7 +230,3 @@ def _columns(schema: pa.Schema) -> list[str]:
 
 def _now(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
-
-
-FORMATS: tuple[Format, ...] = get_args(Format)
-"""What state can be written as."""

@@ -22,6 +22,8 @@ from spark_jobs.state.failures import explained
 TIMERS = "timers"
 _JOIN = "symmetricHashJoin"
 _TTL = "ttlExpirationMs"
+_NO_VALUE = ["__dummy__"]
+"""What a de-duplication keeps beside its keys."""
 _KEPT_WHOLE = {"list_value": "values", "map_value": "entries"}
 
 
@@ -188,7 +190,7 @@ def _flat(frame: DataFrame, operator: int) -> DataFrame:
     """The columns of key and value, out of the structs that Spark has them in."""
     columns: dict[str, Column] = {"operator": F.lit(operator)}
     for one in frame.schema.fields:
-        if one.name == "partition_id":
+        if one.name == "partition_id" or (isinstance(one.dataType, StructType) and one.dataType.names == _NO_VALUE):
             continue
         if one.name == "expiration_timestamp_ms":
             columns["expires_at"] = F.timestamp_millis(one.name)

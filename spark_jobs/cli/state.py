@@ -1,0 +1,17 @@
+"""`keyfold state …`: the state of jobs as data. A module a tool; each loads Spark when it is called."""
+
+import typer
+
+from spark_jobs.cli.state_diff import diff
+from spark_jobs.cli.state_reading import listing, read, stats
+
+app = typer.Typer(
+    help="The state of jobs as data: read it, compare it, seed it, move it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.command("read")(read)
+app.command("list")(listing)
+app.command("stats")(stats)
+app.command("diff")(diff)

@@ -1,0 +1,23 @@
+"""The job that a command on state is about."""
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.state.places import find_generation
+
+
+def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) -> KeyedJob | str:
+    """The job with the parameters that its generation was born with; its name where there is no such job (any more).
+
+    Raises:
+        KeyfoldError: nothing of that name has run.
+    """
+    born = find_generation(lakehouse, name, generation).record["parameters"]
+    if name not in JOBS:
+        return name
+    try:
+        return build_job(JOBS[name], born_with=born)
+    except KeyfoldError:
+        return name  # born with parameters that the job has no more: the state itself tells its columns
