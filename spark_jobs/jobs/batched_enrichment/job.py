@@ -15,7 +15,7 @@ Nothing is late: every event, however old, ends as a row of `batched_enrichment`
 of `batched_enrichment_dead_letters`. A service that is down makes dead letters and never fails the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from itertools import chain
@@ -24,6 +24,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
+from spark_jobs.columns import column, passed_on
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
@@ -40,13 +41,12 @@ NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
 SHARD = "shard"
 
-_ENRICHED = (pa.field("enrichment", pa.string()), pa.field("idempotency_key", pa.string()))
+_ENRICHED, _KEY = "enrichment", "idempotency_key"
 _FAILED = (
-    pa.field("idempotency_key", pa.string()),
-    pa.field("attempts", pa.int32()),
-    pa.field("status", pa.int32()),
-    pa.field("answer", pa.string()),
-    pa.field("failed_at", TIMESTAMP),
+    column("attempts", pa.int32(), "Calls that it was in"),
+    column("status", pa.int32(), "HTTP status of the last answer; NULL where none came"),
+    column("answer", pa.string(), "The last answer, or why there was none; at most 1,000 characters"),
+    column("failed_at", TIMESTAMP, "Processing time at which it was given up (UTC)"),
 )
 _WAITING = (pa.field(DEADLINE, TIMESTAMP), pa.field(STALE_AT, TIMESTAMP))
 
@@ -104,7 +104,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         max_pause=parameters.max_pause.total_seconds(),
     )
     id_columns = stream.event_id or tuple(stream.schema.names)
-    events = pa.schema([pa.field(SHARD, pa.int64(), nullable=False), *stream.schema])
+    events = pa.schema([_shard(id_columns), *stream.schema])
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         return enrich(state, events, clock, parameters, connect or (lambda: EnrichmentClient(settings)))
@@ -121,7 +121,15 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         output=enriched_schema(stream),
         step=step,
         step_decides_late=True,
-        side_outputs=(OutputTable(DEAD_LETTERS, dead_letter_schema(stream), events=pl.len()),),
+        side_outputs=(
+            OutputTable(
+                DEAD_LETTERS,
+                dead_letter_schema(stream),
+                events=pl.len(),
+                description="Events that the service would not have, or that could not be asked about, with its last answer.",
+            ),
+        ),
+        late_description="Always empty: every event is asked about, however late it comes.",
         key_groups=parameters.key_groups,
         parameters=parameters.model_dump(mode="json"),
         free_parameters=_HOW_TO_CALL,
@@ -138,12 +146,24 @@ BATCHED_ENRICHMENT = JobTemplate(
 
 def enriched_schema(stream: Stream) -> pa.Schema:
     """Columns of the main table: the event's, the service's answer as JSON, the key of the batch it was in."""
-    return pa.schema([*stream.schema, *_ENRICHED])
+    enrichment = column(
+        _ENRICHED, pa.string(), "What the service says of the event, as JSON", made_of=stream.schema.names
+    )
+    return pa.schema([*passed_on(stream.schema), enrichment, _batch_key(stream)])
 
 
 def dead_letter_schema(stream: Stream) -> pa.Schema:
     """Columns of the dead letters: the event's, and how and when it failed."""
-    return pa.schema([*stream.schema, *_FAILED])
+    return pa.schema([*passed_on(stream.schema), _batch_key(stream), *_FAILED])
+
+
+def _shard(id_columns: Sequence[str]) -> pa.Field:
+    return column(SHARD, pa.int64(), "Part of the stream that it is buffered with", made_of=id_columns, nullable=False)
+
+
+def _batch_key(stream: Stream) -> pa.Field:
+    meaning = "Key of the batch that the event was in: SHA-256 in hexadecimal"
+    return column(_KEY, pa.string(), meaning, made_of=stream.event_id or stream.schema.names)
 
 
 def enrich(
@@ -231,7 +251,7 @@ def _stream(name: str) -> Stream:
     if name not in STREAMS:
         raise KeyfoldError(f"job {NAME}: no stream {name!r}; parameter stream takes one of {', '.join(STREAMS)}")
     stream = STREAMS[name]
-    own = {SHARD, *(field.name for field in (*_ENRICHED, *_FAILED, *_WAITING))}
+    own = {SHARD, _ENRICHED, _KEY, *(field.name for field in (*_FAILED, *_WAITING))}
     if taken := own.intersection(stream.schema.names):
         raise KeyfoldError(f"job {NAME}: stream {name} has {', '.join(sorted(taken))}, which the job's tables need")
     return stream
