@@ -35,8 +35,12 @@ _UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _NAMES_SHOWN = 10
-_TRIES = 3
-_AGAIN_AFTER = 600_000_000_000
+_MINUTE = 60_000_000_000
+_AGAIN_AFTER = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE)
+"""After a run that read nothing, until the next one. A disk that was full for a moment costs a minute; what a person
+has to mend is not tried all night."""
+
+_TRIES = len(_AGAIN_AFTER) + 1
 _MOST_SEEN = 1_000
 """A cursor is a row of a database: it stays small."""
 
@@ -48,6 +52,7 @@ class Decision:
     Attributes:
         cursor: to go on from.
         new: how much is new, in the source's own unit; a run starts where it is not 0.
+        attempt: which one it is since something was read.
         reason: why no run starts, for people.
         warnings: what is wrong with a part of the source while the rest goes on.
         metadata: of what is new, for the external asset that stands for the source.
@@ -55,6 +60,7 @@ class Decision:
 
     cursor: str | None
     new: int = 0
+    attempt: int = 1
     reason: str = ""
     warnings: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -129,8 +135,9 @@ def decide(
 ) -> Decision:
     """Whether to ask for a run: there are whole files that ingest has not read, or it broke off.
 
-    The same files are asked for three times, and every ten minutes after that. Files that have changed since they were
-    read are asked for once, by themselves: the run says what is to be done about them.
+    Where a run has read nothing, it is asked for again after one, 5, 15, 60 and 240 minutes, whatever else has come
+    meanwhile; after that only where something else has come, every 240 minutes at most. Files that have changed since
+    they were read are asked for once, by themselves: the run says what is to be done about them.
 
     Args:
         found: all that is in the folder.
@@ -154,10 +161,12 @@ def decide(
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
     if new or unfinished:
         digest = _digest(new, str(unfinished))
-        tries = before.tries + 1 if digest == before.files else 1
-        if tries > _TRIES and 0 <= now - before.at < _AGAIN_AFTER:
-            return Decision(replace(before, seen=seen).text(), reason=_tried(new, before, now), warnings=warnings)
-        asked = _Asked(digest, tries, now, _digest(changed), seen)
+        # What tells is whether anything was read, not which files there are: where some land all the time, a fault
+        # that no run gets over would else start runs as often as a tick comes.
+        tries = before.tries + 1 if len(known) == before.known else 1
+        if held_back := _held_back(new, before, now, digest) if tries > 1 else None:
+            return Decision(replace(before, seen=seen).text(), reason=held_back, warnings=warnings)
+        asked = _Asked(digest, tries, now, _digest(changed), seen, len(known))
     elif changed and _digest(changed) != before.changed:
         asked = _Asked("", 0, now, _digest(changed), seen)
     else:
@@ -168,6 +177,7 @@ def decide(
     return Decision(
         asked.text(),
         new=len(files) or 1,
+        attempt=max(asked.tries, 1),
         warnings=warnings,
         metadata={
             "dagster/uri": folder.as_uri(),
@@ -186,12 +196,13 @@ class _Asked:
     """What the cursor holds: what was asked for last, and what lies ahead of the clock.
 
     Attributes:
-        files: a digest of the files that a run was asked for.
-        tries: how often.
-        at: when, nanoseconds since 1970.
+        files: a digest of the files that a run was asked for last.
+        tries: how often one was asked for since something was read.
+        at: when last, nanoseconds since 1970.
         changed: a digest of the files that had changed since they were read.
         seen: files whose change time lies ahead of this machine's clock, by path: one that is the same a tick later is
             whole, since waiting for the clock to get there may take for ever.
+        known: how many files were known to be read when it was asked for last.
     """
 
     files: str = ""
@@ -199,6 +210,7 @@ class _Asked:
     at: int = 0
     changed: str = ""
     seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    known: int = -1
 
     @classmethod
     def read(cls, cursor: str | None) -> "_Asked":
@@ -281,7 +293,9 @@ def new_data_sensor(
             return dg.SkipReason("; ".join((decision.reason, *decision.warnings)))
         # No run key: it would de-duplicate for ever, and a cursor may be reset.
         return dg.SensorResult(
-            run_requests=[dg.RunRequest(tags={"keyfold/new": str(decision.new)})],
+            run_requests=[
+                dg.RunRequest(tags={"keyfold/new": str(decision.new), "keyfold/attempt": str(decision.attempt)})
+            ],
             asset_events=[dg.AssetMaterialization(asset, metadata=decision.metadata)],
             cursor=decision.cursor,
         )
@@ -295,11 +309,24 @@ def unfinished_run(instance: dg.DagsterInstance, job: str) -> str | None:
     return records[0].dagster_run.run_id if records else None
 
 
-def _tried(new: Sequence[LandedFile], asked: _Asked, now: int) -> str:
-    files = "1 file was" if len(new) == 1 else f"{len(new)} files were"
-    what = f"{files} asked for" if new else "what a run left undone was asked for"
-    minutes = -(-(asked.at + _AGAIN_AFTER - now) // 60_000_000_000)
-    return f"{what} {asked.tries} times and not read: look why the last runs failed; asked for again in {minutes} min"
+def _held_back(new: Sequence[LandedFile], asked: _Asked, now: int, digest: str) -> str | None:
+    """Why no further attempt starts now, None where one may."""
+    is_last = asked.tries >= _TRIES
+    ends = asked.at + _AGAIN_AFTER[min(asked.tries, len(_AGAIN_AFTER)) - 1]
+    # A clock that has gone back holds nothing up.
+    waits = asked.at <= now < ends
+    if not waits and not (is_last and digest == asked.files):
+        return None
+    files = "1 file is" if len(new) == 1 else f"{len(new)} files are"
+    what = f"{files} new" if new else "a run left something undone"
+    times = "1 run" if asked.tries == 1 else f"{asked.tries} runs"
+    told = f"{what}, and {times} read nothing: look why the last one failed"
+    minutes = -(-(ends - now) // _MINUTE)
+    if not is_last:
+        return f"{told}; attempt {asked.tries + 1} of {_TRIES} in {minutes} min"
+    what_to_do = "mend it and start the job by hand, or reset this sensor's cursor: none starts by itself any more"
+    later = f" but for what comes yet, in {minutes} min" if waits else " but for what comes yet"
+    return f"{told}; {what_to_do},{later}"
 
 
 def _nothing(folder: Path, found: Listing, not_whole: int, changed: int) -> str:

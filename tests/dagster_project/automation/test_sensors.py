@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,26 +98,71 @@ def test_what_comes_while_the_folder_is_listed_waits_for_the_next_tick():
     assert not decided([file("a", 1000.001, marked=True)]).new
 
 
-def test_files_that_no_run_reads_are_asked_for_three_times_and_every_ten_minutes_then():
-    files, cursor, asked = [file("a", 10), file("b", 20)], None, []
-    for now in range(1_000, 3_400, 5):
-        decision = decided(files, cursor=cursor, now=now)
+MINUTE = 60
+
+
+def asked_at(files_at, until: int, *, read=(), cursor: str | None = None, since: int = 1_000) -> list[int]:
+    """When runs are asked for, of which none reads anything, in seconds since the first tick."""
+    asked = list[int]()
+    for now in range(since, until, 5):
+        decision = decided(files_at(now), known(*read), cursor, now=now)
         cursor = decision.cursor
         if decision.new:
-            asked.append(now)
-        elif now == 1_015:
-            assert decision.reason == (
-                "2 files were asked for 3 times and not read: look why the last runs failed; asked for again in 10 min"
-            )
-    assert asked == [1_000, 1_005, 1_010, 1_610, 2_210, 2_810]
-    assert decided([*files, file("c", 30)], cursor=cursor, now=3_400).new == 3, "another file is another set"
+            asked.append((now - since) // MINUTE)
+            assert decision.attempt == len(asked)
+    return asked
+
+
+def test_files_that_no_run_reads_are_asked_for_six_times_ever_later_and_no_more():
+    files = [file("a", 10), file("b", 20)]
+    assert asked_at(lambda _: files, 60 * 24 * MINUTE) == [0, 1, 6, 21, 81, 321]
+
+
+def test_where_files_land_all_the_time_a_fault_starts_no_more_runs_than_one_in_four_hours():
+    asked = asked_at(lambda now: [file(str(n), n) for n in range(0, now - 60, 600)], 60 * 24 * MINUTE)
+    assert asked[:6] == [0, 1, 6, 21, 81, 321]
+    assert all(later - before >= 240 for before, later in pairwise(asked[5:]))
+    assert len(asked) > 7
+
+
+def test_what_was_read_begins_the_count_anew():
+    first = decided([file("a", 10)])
+    second = decided([file("a", 10), file("b", 20)], known(file("a", 10)), first.cursor, now=1_005)
+    assert (second.new, second.attempt) == (1, 1)
+    held = decided([file("a", 10), file("b", 20)], known(file("a", 10)), second.cursor, now=1_010)
+    assert held.reason == (
+        "1 file is new, and 1 run read nothing: look why the last one failed; attempt 2 of 6 in 1 min"
+    )
+    third = decided([file("a", 10), file("b", 20)], known(file("a", 10)), held.cursor, now=1_066)
+    assert (third.new, third.attempt) == (1, 2)
+
+
+def test_after_the_last_attempt_the_reason_says_what_to_do():
+    cursor, now = None, 1_000
+    for wait in (1, 5, 15, 60, 240, 240):
+        cursor, now = decided([file("a", 10)], cursor=cursor, now=now).cursor, now + wait * MINUTE
+    over = decided([file("a", 10)], cursor=cursor, now=now)
+    assert over.reason == (
+        "1 file is new, and 6 runs read nothing: look why the last one failed; mend it and start the job by hand, or "
+        "reset this sensor's cursor: none starts by itself any more, but for what comes yet"
+    )
+    assert decided([file("a", 10)], now=now).new, "the cursor was reset"
+    assert decided([file("a", 10), file("b", 20)], cursor=over.cursor, now=now).new, "something else has come"
+    assert not decided([file("a", 10)], known(file("a", 10)), over.cursor, now=now).new, "it was run by hand"
+
+
+def test_a_clock_that_goes_back_holds_no_attempt_up():
+    first = decided([file("a", 10)], now=100_000)
+    assert decided([file("a", 10)], cursor=first.cursor, now=1_000).new
 
 
 def test_a_run_that_broke_off_is_asked_for_again_though_no_file_is_new():
     read = [file("a", 10)]
     decision = decided(read, known(*read), unfinished=True)
     assert decision.new == 1
-    again = decided(read, known(*read), decision.cursor, unfinished=True)
+    held = decided(read, known(*read), decision.cursor, unfinished=True, now=1_005)
+    assert held.reason.startswith("a run left something undone, and 1 run read nothing")
+    again = decided(read, known(*read), decision.cursor, unfinished=True, now=1_060)
     assert again.new
     assert not decided(read, known(*read), again.cursor).new
 
@@ -233,16 +279,19 @@ def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, in
     assert "no new files" in str(tick(instance, lakehouse, cursor=told.cursor))
 
 
-def test_a_run_of_ingest_that_failed_is_asked_for_again_and_a_limit_is_said(instance, lakehouse):
+def test_a_run_of_ingest_that_failed_is_asked_for_again_a_minute_later(instance, lakehouse, monkeypatch):
     land(lakehouse, "a.ndjson")
-    cursor = None
-    for _ in range(3):
-        told = tick(instance, lakehouse, cursor)
-        assert isinstance(told, dg.SensorResult)
-        cursor = told.cursor
-        run = instance.create_run_for_job(rides_like, status=dg.DagsterRunStatus.STARTED)
-        instance.report_run_failed(run)
-    assert "1 file was asked for 3 times and not read" in str(tick(instance, lakehouse, cursor))
+    first = tick(instance, lakehouse)
+    assert isinstance(first, dg.SensorResult)
+    run = instance.create_run_for_job(rides_like, status=dg.DagsterRunStatus.STARTED)
+    instance.report_run_failed(run)
+    assert "1 run read nothing" in str(tick(instance, lakehouse, first.cursor))
+    later = time.time_ns() + 61 * SECOND
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    again = tick(instance, lakehouse, first.cursor)
+    assert isinstance(again, dg.SensorResult)
+    assert again.run_requests is not None
+    assert again.run_requests[0].tags == {"keyfold/new": "1", "keyfold/attempt": "2"}
 
 
 def test_the_sensor_holds_back_while_a_run_is_not_over_and_keeps_its_cursor(instance, lakehouse):
