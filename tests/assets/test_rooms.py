@@ -55,6 +55,22 @@ def test_a_group_that_is_not_whole_is_refused(put):
         find_rooms()
 
 
+def test_a_module_with_the_group_of_another_joins_it(put):
+    put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', ('job',), ['asset'], ['check']\n")
+    joined = find_rooms()[0]
+    assert joined.stream is rides.STREAM
+    assert joined.jobs == (*rides.JOBS, "job")
+    assert (joined.assets[-1], joined.checks[-1]) == ("asset", "check")
+    assert len(joined.assets) == len(rides.ASSETS) + 1
+
+
+def test_two_modules_of_one_group_that_begin_with_a_stream_each_are_refused(put):
+    text = "from dataclasses import replace\n" + MINE.format(group="rides", stream="WEATHER")
+    put("storms", text.replace("'rides', WEATHER", "'rides', replace(WEATHER, name='storms')"))
+    with pytest.raises(KeyfoldError, match=r"'rides' and begin with a stream each, ride_points and storms"):
+        find_rooms()
+
+
 def test_two_groups_that_begin_with_one_stream_are_refused(put):
     put("storms", MINE.format(group="storms", stream="WEATHER"))
     with pytest.raises(KeyfoldError, match=r"weather\.py and .*storms\.py both have the stream 'weather'; change one"):
