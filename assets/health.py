@@ -1,5 +1,6 @@
 """The health of jobs and streams: checks on how runs go, not on rows. All of them warn, none holds anything back."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ _MOST_LATE = 0.05
 _GROWN = 3
 _FEW_EVENTS = 1_000
 _NEWEST_FILES = 5
+_LONGEST_NAME = 100
 
 Finding = tuple[bool, str]
 """Whether it is well, and what was found."""
@@ -152,12 +154,24 @@ def drift(stream: Stream, landing: Path) -> Finding:
         return True, "no files to look at"
     found = [one for one in find_drift(stream, (landing / file.path for file in newest)) if one.is_any]
     told = [
-        f"{one.file.name}"
+        _plain(one.file.name)
         + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")
-        + (f" has {', '.join(one.unknown)}, unknown to {stream.name}" if one.unknown else "")
+        + (f" has {_unknown(stream, one.unknown)}, unknown to {stream.name}" if one.unknown else "")
         for one in found
     ]
     return not found, "; ".join(told) or f"the newest {len(newest)} files have the columns of {stream.name}"
+
+
+def _unknown(stream: Stream, names: Sequence[str]) -> str:
+    # Of a file without a header, the first row's values would stand there.
+    if stream.private:
+        return f"{len(names):,} {'column' if len(names) == 1 else 'columns'}"
+    return ", ".join(map(_plain, names))
+
+
+def _plain(name: str) -> str:
+    """A name that somebody else gave, without marks: Dagster's pages take descriptions for Markdown."""
+    return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
 
 
 @dg.asset(

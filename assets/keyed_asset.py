@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 
 from assets.columns import column_lineage, column_schema
 from assets.keyed_config import config_for
-from assets.metadata import batch_metadata, last_materialization, preview, table_key, table_metadata
+from assets.metadata import batch_metadata, last_materialization, table_key, table_metadata, warning_metadata
 from assets.plots.runs import plot_runs
+from assets.previews import preview
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.journal.progress import Progress
@@ -19,6 +20,7 @@ from spark_jobs.keyed.run_mode import Replay
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.keyed.written_rows import last_batch
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.privacy import private_columns
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -72,13 +74,13 @@ def keyed_assets(
         if isinstance(mode, Replay):
             _tell_of_branch(context, lakehouse, job, summary, mode.branch)
             return
-        plots = _plots(context, lakehouse, template.name, plot)
+        plots = _plots(context, lakehouse, job, plot)
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
             yield dg.MaterializeResult(
                 asset_key=table_key(table.name),
                 metadata={
-                    **table_metadata(lakehouse.table(table.name)),
+                    **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
                     **batch_metadata(summary.generation, batch, before[table.name]),
                     # Not with the definition: there, Dagster's pages do not look for it.
                     "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
@@ -153,11 +155,18 @@ def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owner
     )
 
 
+def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:
+    path = lakehouse.table(f"{table.name}@{branch}" if branch else table.name)
+    return preview(path, private_columns(job.stream, table.schema))
+
+
 def _plots(
-    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: str, plot: Plot | None
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None
 ) -> dict[str, dg.MetadataValue]:
+    # A picture names keys and shows values: none is drawn of what is private.
+    shows_rows = plot is not None and not any(private_columns(job.stream, table.schema) for table in job.tables)
     try:
-        return {**plot_runs(lakehouse, job), **(plot(lakehouse) if plot else {})}
+        return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and shows_rows else {})}
     except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
         context.log.warning("the plots could not be drawn", exc_info=True)
         return {}
@@ -173,7 +182,7 @@ def _tell_of_branch(
             "branch": branch,
             "rows_out": summary.counts.rows.get(table.name, 0),
             "branch_uri": lakehouse.table(name).as_uri(),
-            "preview": dg.MetadataValue.md(preview(lakehouse.table(name))),
+            "preview": _preview(lakehouse, job, table, branch),
             **(_run_metadata(job, summary) if table.name == job.name else {}),
         }
         context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
@@ -190,9 +199,5 @@ def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataVa
         "batches": dg.MetadataValue.int(len(summary.batch_seconds)),
         "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
         "seconds": dg.MetadataValue.float(round(summary.seconds, 2)),
-        **({"warnings": dg.MetadataValue.md(_as_list(summary.warnings))} if summary.warnings else {}),
+        **warning_metadata(summary.warnings),
     }
-
-
-def _as_list(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)

@@ -1,16 +1,13 @@
-"""What the assets tell Dagster about their tables: places, counts, and a few rows to look at."""
+"""What the assets tell Dagster about their tables: places, counts, batches, warnings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-import polars as pl
 from deltalake import DeltaTable
 
-from spark_jobs.lakehouse.reading import count_rows, read_batches, readable
-
-PREVIEW_ROWS = 10
-_PREVIEW_WIDTH = 60
+from spark_jobs.lakehouse.reading import count_rows
 
 
 def table_key(table: str) -> dg.AssetKey:
@@ -80,31 +77,16 @@ def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | No
     return WrittenBatches(generation, int(since), int(until))
 
 
-def table_metadata(path: Path) -> dict[str, dg.MetadataValue]:
-    """Row count, place, version and a preview of a Delta table, read from its log and at most ten of its rows."""
+def table_metadata(path: Path, preview: dg.MetadataValue) -> dict[str, dg.MetadataValue]:
+    """Row count, place and version of a Delta table, read from its log, and a few of its rows (`previews`)."""
     return {
         "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
         "dagster/uri": dg.MetadataValue.text(path.as_uri()),
-        "preview": dg.MetadataValue.md(preview(path)),
+        "preview": preview,
     }
 
 
-def preview(path: Path, rows: int = PREVIEW_ROWS) -> str:
-    """A few rows of a Delta table as a Markdown table."""
-    frames = [readable(frame) for frame in read_batches(path, rows)]
-    if not frames:
-        return "no rows"
-    return markdown(pl.concat(frames))
-
-
-def markdown(frame: pl.DataFrame) -> str:
-    """A small frame as a Markdown table; a bar in a value cannot break it."""
-    lines = [frame.columns, ["---"] * frame.width, *([_cell(value) for value in row] for row in frame.iter_rows())]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    text = text if len(text) <= _PREVIEW_WIDTH else f"{text[: _PREVIEW_WIDTH - 1]}…"
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def warning_metadata(warnings: Sequence[str]) -> dict[str, dg.MetadataValue]:
+    """What a run warns of, a line each; as text, since names of files stand in it."""
+    return {"warnings": dg.MetadataValue.text("\n".join(warnings))} if warnings else {}

@@ -10,7 +10,8 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from assets.columns import column_schema
-from assets.metadata import table_key, table_metadata
+from assets.metadata import table_key, table_metadata, warning_metadata
+from assets.previews import preview, preview_quarantine
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
 from spark_jobs.ingest.sources.files import SETTLE
@@ -117,10 +118,11 @@ def stream_assets(
         told = summary.describe()
         for line in told:
             context.log.warning(line)
+        accepted = lakehouse.events(stream.name)
         yield dg.MaterializeResult(
             asset_key=events.key,
             metadata={
-                **table_metadata(lakehouse.events(stream.name)),
+                **table_metadata(accepted, preview(accepted, stream.private)),
                 "files": summary.files,
                 "files_waiting": summary.waiting,
                 "files_changed": len(summary.changed),
@@ -129,13 +131,14 @@ def stream_assets(
                 "quarantined": summary.quarantined,
                 "duplicates": summary.duplicates,
                 "seconds": round(summary.seconds, 2),
-                **({"warnings": dg.MetadataValue.md("\n".join(f"- {line}" for line in told))} if told else {}),
+                **warning_metadata(told),
             },
         )
+        rejected = lakehouse.quarantine(stream.name)
         yield dg.MaterializeResult(
             asset_key=quarantine.key,
             metadata={
-                **table_metadata(lakehouse.quarantine(stream.name)),
+                **table_metadata(rejected, preview_quarantine(rejected, stream)),
                 "quarantined": summary.quarantined,
             },
         )

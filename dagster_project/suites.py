@@ -1,7 +1,7 @@
 """The Great Expectations suites, each on its table: on what a run wrote, or on all of it where that is asked for."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -15,11 +15,13 @@ from assets.metadata import last_materialization, table_key, written_batches
 from dagster_project.quality.checks import Read, Scope, gx_checks
 from dagster_project.quality.pages import ResultPages, base_url_from
 from expectations.suite import Suite
+from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import OutputTable
 from spark_jobs.keyed.written_rows import files_written
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.privacy import private_columns
 
 _CHECKED_ELSEWHERE = {"long_rides"}
 """Its rows are rows of `ride_summaries`."""
@@ -87,6 +89,18 @@ def expectations_of(table: str) -> Suite:
     return import_module(f"expectations.{table}").EXPECTATIONS
 
 
+def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionContext], Collection[str]]:
+    """A function that tells a table's private columns, which a job's parameters may change: it may read another stream."""
+
+    def masked(context: dg.AssetCheckExecutionContext) -> Collection[str]:
+        lakehouse: Lakehouse = context.resources.lakehouse
+        live = configured_job(lakehouse, JOBS[job])
+        schema = next(one.schema for one in live.tables if one.name == table)
+        return private_columns(live.stream, schema)
+
+    return masked
+
+
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Data Docs below the lakehouse's home."""
     lakehouse: Lakehouse = context.resources.lakehouse
@@ -99,6 +113,7 @@ SUITES = [
         expectations_of(table.name),
         read_table(job, table),
         required_resource_keys={"spark", "lakehouse"},
+        masked=masked_columns(job, table.name),
         data_docs=data_docs,
     )
     for job, table in _TABLES

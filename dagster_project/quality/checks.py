@@ -80,7 +80,7 @@ def gx_checks(
     *,
     required_resource_keys: set[str],
     blocking: Blocking | None = None,
-    masked: Collection[str] = (),
+    masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = (),
     always_full: Collection[str] | None = None,
     data_docs: Callable[[dg.AssetCheckExecutionContext], DataDocs | None] | None = None,
     engine: Engine = "auto",
@@ -95,7 +95,8 @@ def gx_checks(
         required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
         blocking: which checks hold downstream back, by name, or by a function of name and expectation; names that a
             mapping lacks, and all by default, block if they are critical.
-        masked: columns whose values show nowhere: not in samples, observed values, errors or Data Docs.
+        masked: columns whose values show nowhere, or what tells them in a run: not in samples, observed values, errors
+            or Data Docs.
         always_full: names of checks that see the whole table in incremental runs too; by default those of
             expectations that `needs_whole_table`.
         data_docs: gives what shows validations to people, if anything does.
@@ -137,13 +138,14 @@ def gx_checks(
         chosen = [one for one in planned if one.spec.name in wanted]
         built = build_expectations({one.spec.name: expectations[one.spec.name] for one in chosen})
         docs = data_docs(context) if data_docs else None
+        hidden = masked(context) if callable(masked) else masked
         for frame, scope, checks in _reads(context, read, chosen, whole):
             found = validate(
                 frame,
                 {one.spec.name: built[one.spec.name] for one in checks},
                 engine=engine,
                 pandas_below=pandas_below,
-                masked=masked,
+                masked=hidden,
                 name="__".join(asset.path),
             )
             found.meta |= {"scope": scope.value, "run": context.run.run_id}

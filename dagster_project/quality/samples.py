@@ -3,12 +3,15 @@
 Of a masked column no value leaves here: not in samples, not in observed values, not in what an engine says of an error.
 """
 
+import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql.types import StructType, TimestampType
 
 if TYPE_CHECKING:
@@ -40,6 +43,23 @@ def failure_reason(result: "ExpectationValidationResult") -> str | None:
     records = [info] if "raised_exception" in info else list(info.values())
     messages = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
     return "; ".join(dict.fromkeys(messages)) or None
+
+
+@contextmanager
+def no_values_in_logs() -> Iterator[None]:
+    """Keep PySpark from logging errors of queries meanwhile, before anybody has caught them: they quote values of rows."""
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    for logger in loggers:
+        logger.addFilter(_drop)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_drop)
+
+
+def _drop(_: logging.LogRecord) -> bool:
+    return False
 
 
 def is_query(expectation: "Expectation") -> bool:

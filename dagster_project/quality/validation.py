@@ -15,6 +15,7 @@ evaluates the counts of many expectations in one query) is told of the expectati
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.errors import PySparkException
@@ -22,7 +23,14 @@ from pyspark.sql import DataFrame
 
 from dagster_project.quality.pandas_expectations import same_on_pandas
 from dagster_project.quality.row_queries import evaluate_queries, in_the_plan, is_plain_query
-from dagster_project.quality.samples import SAMPLED_ROWS, Sampling, columns_of, failure_reason, is_query
+from dagster_project.quality.samples import (
+    SAMPLED_ROWS,
+    Sampling,
+    columns_of,
+    failure_reason,
+    is_query,
+    no_values_in_logs,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +75,8 @@ def validate(
     try:
         rows = frame.count()
         small = engine == "auto" and rows < pandas_below
-        results = (_small if small else _on_spark)(frame, expectations, sampling)
+        with no_values_in_logs() if masked else nullcontext():
+            results = (_small if small else _on_spark)(frame, expectations, sampling)
     finally:
         if not cached_before:
             frame.unpersist()

@@ -21,6 +21,7 @@ from spark_jobs.ingest.records import AdmittedFile, IngestCounts
 from spark_jobs.ingest.segments import Segment, copies_of_history, write_segment
 from spark_jobs.ingest.sources.files import fingerprint, refusal
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
+from spark_jobs.privacy import errors_without_values
 from spark_jobs.streams import Stream
 from spark_jobs.times import micros
 
@@ -86,6 +87,11 @@ class LaneResult:
 
 def read_lane(lane: Lane) -> LaneResult:
     """Read a lane's files; runs in a Spark worker, or in the driver where there is little to do."""
+    with errors_without_values(f"ingest of {lane.stream.name}", lane.stream.private):
+        return _read_lane(lane)
+
+
+def _read_lane(lane: Lane) -> LaneResult:
     result = LaneResult()
     kept = _Rows(lane)
     try:

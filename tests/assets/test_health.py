@@ -14,7 +14,7 @@ from assets import health
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.keyed.statistics import collect_statistics
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.streams import METRICS, RIDE_POINTS, WEATHER
+from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER
 from tests.made_generations import NOW, put_done, put_generation
 
 JOB = RIDE_SUMMARIES.name
@@ -96,6 +96,25 @@ def test_drift_is_seen_in_json_and_parquet_and_not_in_files_that_cannot_be_read(
     passed, text = health.drift(RIDE_POINTS, landing)
     assert not passed
     assert text == "a.ndjson has tip, unknown to ride_points; b.parquet lacks ride_id"
+
+
+def test_names_in_files_are_told_without_marks_that_a_page_would_take_for_markup(lakehouse):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "![x](\\\\evil.example\\b.png).csv").write_text("timestamp,value,![x](http://evil.example/b.png)\n")
+    _, text = health.drift(METRICS, landing)
+    assert "evil.example" in text
+    assert not set(text) & set("![]()<>/\\`")
+
+
+def test_of_a_stream_with_private_columns_unknown_ones_are_counted_and_not_named(lakehouse):
+    landing = lakehouse.landing("sales")
+    landing.mkdir(parents=True)
+    (landing / "no_header.csv").write_text("tea,Ada Lovelace,2026-01-01T00:00:00Z,1\n")
+    passed, text = health.drift(SALES, landing)
+    assert not passed
+    assert "has 4 columns, unknown to sales" in text
+    assert "Ada" not in text
 
 
 def test_a_column_that_the_path_gives_is_not_lacking(lakehouse):

@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 from great_expectations.expectations import (
-    ExpectColumnDistinctValuesToBeInSet,
     ExpectColumnMaxToBeBetween,
     ExpectColumnMeanToBeBetween,
+    ExpectColumnMostCommonValueToBeInSet,
     ExpectColumnQuantileValuesToBeBetween,
     ExpectColumnValuesToBeBetween,
     ExpectColumnValuesToBeInSet,
@@ -423,7 +423,7 @@ BEACON = "![x](http://127.0.0.1:9/beacon.png)"
 def test_a_description_shows_values_of_rows_as_code_and_never_as_markdown(spark):
     frame = spark.createDataFrame([(f"{BEACON} `` ` \n<b>", 1.0)], "ride string, fare double")
     expectations = {
-        "distinct": ExpectColumnDistinctValuesToBeInSet(column="ride", value_set=["a"]),
+        "common": ExpectColumnMostCommonValueToBeInSet(column="ride", value_set=["a"]),
         "error": UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE CAST(ride AS INT) < 0"),
     }
     run = Run(frame, expectations)
