@@ -1,6 +1,6 @@
 # make demo [FROM=folder]   load, run and check everything once, then say what came out
 # make faults               plant bad data: checks turn red, assets are held back, alerts go out
-# make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without)
+# make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make docs                the pages' tables of columns, anew from the code
 # make bench                the benchmarks behind the figures in docs/

@@ -3,6 +3,8 @@
 KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
 DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
 PORT          of the pages; 3000 where it is not set
+DATA_DOCS_PORT  of the result pages that checks link to; the one after PORT where it is not set
+KEYFOLD_DATA_DOCS_URL  where somebody else serves those; they are not served here then
 WARM          `no` leaves the warm Spark out
 """
 
@@ -24,7 +26,11 @@ _PROJECT = Path(__file__).parents[2]
 def main() -> int:
     """Serve until told to stop; 1 where that cannot begin, or where a server has ended by itself."""
     port = os.environ.get("PORT") or "3000"
-    if obstacle := _obstacle(port):
+    if obstacle := _obstacle("PORT", port):
+        print(f"error: {obstacle}", file=sys.stderr)
+        return 1
+    docs_port = None if os.environ.get("KEYFOLD_DATA_DOCS_URL") else os.environ.get("DATA_DOCS_PORT") or _next(port)
+    if docs_port and (obstacle := _obstacle("DATA_DOCS_PORT", docs_port)):
         print(f"error: {obstacle}", file=sys.stderr)
         return 1
     lakehouse = Path(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
@@ -35,10 +41,12 @@ def main() -> int:
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages: http://{_HOST}:{port}, in some seconds; Ctrl-C ends them", flush=True)
-    return supervise(_servers(folder, lakehouse, port), at_end=lambda: shutil.rmtree(folder, ignore_errors=True))
+    return supervise(
+        _servers(folder, lakehouse, port, docs_port), at_end=lambda: shutil.rmtree(folder, ignore_errors=True)
+    )
 
 
-def _servers(folder: Path, lakehouse: Path, port: str) -> list[Server]:
+def _servers(folder: Path, lakehouse: Path, port: str, docs_port: str | None) -> list[Server]:
     python = [sys.executable, "-m"]
     code, workspace = folder / "code", folder / "workspace.json"
     # JSON is YAML. Pages and daemon share one code server, so that definitions are loaded once.
@@ -53,6 +61,11 @@ def _servers(folder: Path, lakehouse: Path, port: str) -> list[Server]:
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
         warm = [Server("the warm Spark", command, is_needed=False)]
+    docs = list[Server]()
+    if docs_port:
+        environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{docs_port}"
+        module, served = "dagster_project.quality.serve_pages", str(lakehouse / "data_docs")
+        docs = [Server("the result pages", [*python, module, "--folder", served, "--port", docs_port], is_needed=False)]
     return [
         Server(
             "the code server",
@@ -64,6 +77,7 @@ def _servers(folder: Path, lakehouse: Path, port: str) -> list[Server]:
             environment=environment,
         ),
         *warm,
+        *docs,
         Server(
             "the web server",
             [*python, "dagster_webserver", "--host", _HOST, "--port", port, "--workspace", str(workspace)],
@@ -77,19 +91,23 @@ def _servers(folder: Path, lakehouse: Path, port: str) -> list[Server]:
     ]
 
 
-def _obstacle(port: str) -> str | None:
-    """Why the pages cannot be served at a port."""
+def _next(port: str) -> str:
+    return str(int(port) + 1) if int(port) < 65_535 else "3001"
+
+
+def _obstacle(setting: str, port: str) -> str | None:
+    """Why pages cannot be served at a port."""
     if not port.isdecimal() or not 0 < int(port) < 65_536:
-        return f"PORT is {port!r}: give a number from 1 to 65535"
+        return f"{setting} is {port!r}: give a number from 1 to 65535"
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just ended would be in the way
         try:
             tried.bind((_HOST, int(port)))
         except OSError as error:
-            other = int(port) + 1 if int(port) < 65_535 else 3000
+            other = int(port) + 2 if int(port) < 65_534 else 3000
             return (
                 f"port {port} of {_HOST} cannot be had ({error.strerror}): perhaps these pages are served already, by "
-                f"another `make ui`; for further ones: make ui PORT={other}"
+                f"another `make ui`; for further ones: make ui {setting}={other}"
             )
     return None
 

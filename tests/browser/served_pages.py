@@ -41,12 +41,14 @@ def served_pages(folder: Path) -> Iterator[Pages]:
     """
     home, told = folder / "home", folder / "ui.txt"
     home.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        port, docs_port = (free.getsockname()[1] for free in (first, second))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),
+        "DATA_DOCS_PORT": str(docs_port),
         "WARM": "no",
         "KEYFOLD_HOME": str(home),
         "DAGSTER_HOME": str(home / "dagster"),
