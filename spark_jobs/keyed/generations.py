@@ -61,7 +61,7 @@ class Generation:
 
     @property
     def journal(self) -> Journal[KeyedPlan, KeyedDone]:
-        return Journal(self.folder / "journal", KeyedPlan, KeyedDone)
+        return Journal(self.folder / "journal", KeyedPlan, KeyedDone, "start a new generation with --full-refresh")
 
     @property
     def checkpoint(self) -> Path:
@@ -110,7 +110,8 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     if generation.record.get("format") != _FORMAT:
         raise KeyfoldError(
             f"job {job}: {folder.name} was made by an earlier form of Keyfold, which kept no journal; its tables can be "
-            f"read, and to go on the job reads all events again, once: `keyfold run {job} --full-refresh`"
+            f"read, and to go on the job reads all events again, once: "
+            f"`{lakehouse.command('run', job, '--full-refresh')}`"
         )
     return generation
 
@@ -137,15 +138,25 @@ def new_generation(
 ) -> Generation:
     """Bear a generation beside the live one, with empty tables; it is not live yet."""
     remove_dead_generations(lakehouse, job.name)
-    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job.name).glob("generation-*")]
-    live = live_generation_name(lakehouse, job.name)
+    return _born(spark, lakehouse, job, generation_folder(lakehouse, job.name), {"origin": origin and asdict(origin)})
+
+
+def generation_folder(lakehouse: Lakehouse, job: str) -> Path:
+    """Where the next generation of a job is to be."""
+    numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
+    live = live_generation_name(lakehouse, job)
     numbers += [int(live.rpartition("-")[2])] if live else []
-    folder = lakehouse.job(job.name) / f"generation-{max(numbers, default=0) + 1:04d}"
-    return _born(spark, lakehouse, job, folder, origin)
+    return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
-def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: str) -> Generation:
-    """Bear a branch of a name, with empty tables; one of the same name is replaced.
+def new_branch(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    name: str,
+    span: tuple[datetime | None, datetime | None] = (None, None),
+) -> Generation:
+    """Bear a branch of a name, with empty tables; one of the same name is replaced. `span` is what it is to read.
 
     Raises:
         KeyfoldError: the name is none that a folder and a table can have.
@@ -155,7 +166,8 @@ def new_branch(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, name: s
     folder = lakehouse.job(job.name) / "branches" / name
     if folder.exists():
         shutil.rmtree(folder)
-    return _born(spark, lakehouse, job, folder)
+    bounds = [None if bound is None else bound.isoformat() for bound in span]
+    return _born(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
 
 
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
@@ -224,7 +236,7 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
 
 
 def _born(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, origin: Origin | None = None
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, more: Mapping[str, Any]
 ) -> Generation:
     events = lakehouse.events(job.stream)
     generation = Generation(folder, {})
@@ -235,7 +247,7 @@ def _born(
         "format": _FORMAT,
         "identity": uuid.uuid4().hex,
         "job": job.name,
-        "origin": asdict(origin) if origin else None,
+        **more,
         "born_at": datetime.now(UTC).isoformat(),
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
         "parameters": dict(job.parameters),

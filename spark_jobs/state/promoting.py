@@ -1,0 +1,67 @@
+"""A branch that has proved itself becomes the live generation, and the job goes on from there."""
+
+import os
+from pathlib import Path
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.checkpoint import finished_batch
+from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
+from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.tables import table_id
+
+
+def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
+    """Make a branch the live generation, in one step; what was live stays beside it, until `prune`.
+
+    The next run goes on from what the branch has read, with the parameters that it was made with.
+
+    Raises:
+        KeyfoldError: there is no such branch, it does not reach over all of history, it was cut off, the event table is
+            another one by now, or a run holds the job; what is live stays so.
+    """
+    with exclusive(lakehouse.job(job), f"job {job}"):
+        generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
+        if generation.folder.parent.name == "branches":
+            folder = generation_folder(lakehouse, job)
+            os.rename(generation.folder, folder)
+            sync_folder(folder.parent)
+            reached("promote: renamed")
+            generation = Generation(folder, generation.record)
+        go_live(lakehouse, generation)
+        return generation
+
+
+def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:
+    """What an earlier call had renamed before it was killed."""
+    live = live_generation(lakehouse, job)
+    for folder in sorted(lakehouse.job(job).glob("generation-*")):
+        record = folder / "generation.json"
+        is_newer = live is None or folder.name > live.name
+        if is_newer and record.exists() and read_json(record).get("branch") == branch:
+            return Generation(folder, read_json(record))
+    return None
+
+
+def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
+    folder: Path = lakehouse.job(job) / "branches" / branch
+    if not (folder / "generation.json").exists():
+        there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
+        raise KeyfoldError(f"job {job} has no branch {branch!r}; its branches: {there}")
+    generation = Generation(folder, read_json(folder / "generation.json"))
+    since, until = generation.record.get("span", (None, None))
+    if since or until:
+        raise KeyfoldError(
+            f"branch {branch} of job {job} holds events {f'since {since} ' if since else ''}{f'until {until}' if until else ''}"
+            f" alone, and a job goes on from all: make it anew without these bounds, `keyfold try {job} {branch}`"
+        )
+    done = generation.journal.last_done()
+    if done is None or generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
+        raise KeyfoldError(f"branch {branch} of job {job} was cut off; make it anew: `keyfold try {job} {branch}`")
+    for name, born in generation.record["input_ids"].items():
+        if table_id(lakehouse.events(name.removeprefix("events."))) != born:
+            raise KeyfoldError(
+                f"branch {branch} of job {job} has read another table than {name} is now; make it anew: `keyfold try {job} {branch}`"
+            )
+    return generation
