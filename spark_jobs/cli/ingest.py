@@ -12,6 +12,7 @@ from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, warn
 from spark_jobs.ingest import IngestSummary
 from spark_jobs.ingest import ingest as ingest_files
+from spark_jobs.ingest import rebuild as rebuild_tables
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
@@ -28,22 +29,33 @@ def ingest(
     reread_changed: Annotated[
         bool, typer.Option("--reread-changed", help="Read files again that have changed since they were read.")
     ] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Move the stream's tables aside and read all of its landing files again."),
+    ] = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
+    if rebuild and reread_changed:
+        raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
     with failures(), spark_of_environment() as spark, progress_of("ingest") as show:
-        summary = ingest_files(
-            spark,
-            Lakehouse(home),
-            STREAMS[stream],
-            landing,
-            settle=timedelta(seconds=settle),
-            reread_changed=reread_changed,
-            on_batch=show,
-        )
+        lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
+        if rebuild:
+            summary = rebuild_tables(spark, lakehouse, STREAMS[stream], landing, settle=length, on_batch=show)
+            warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
+        else:
+            summary = ingest_files(
+                spark,
+                lakehouse,
+                STREAMS[stream],
+                landing,
+                settle=length,
+                reread_changed=reread_changed,
+                on_batch=show,
+            )
         warn(summary.describe())
         report(asdict(summary), as_json, _ingest_text(summary))
 

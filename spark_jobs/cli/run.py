@@ -9,7 +9,8 @@ from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.configured import live_parameters
+from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.run_mode import Incremental, OptionNames, parse_run_mode
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
@@ -45,8 +46,9 @@ def run(
             raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
     with failures():
         lakehouse = Lakehouse(home)
+        born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
-            keyed_job = configured_job(lakehouse, JOBS[job], mode, given)
+            keyed_job = build_job(JOBS[job], given, born_with)
         with spark_of_environment() as spark, progress_of(job) as tell:
             options = RunOptions(on_batch=lambda progress, _: tell(progress))
             if continuous:

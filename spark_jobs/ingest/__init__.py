@@ -8,6 +8,7 @@ from spark_jobs.ingest.admission import is_known
 from spark_jobs.ingest.birth import QUARANTINE
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, is_unfinished, known_files
 from spark_jobs.ingest.known import KnownFile
+from spark_jobs.ingest.rebuild import rebuild
 from spark_jobs.ingest.records import IngestCounts
 from spark_jobs.ingest.run import IngestSummary, ingest
 
@@ -22,4 +23,5 @@ __all__ = [
     "is_known",
     "is_unfinished",
     "known_files",
+    "rebuild",
 ]

@@ -28,6 +28,10 @@ QUARANTINE = pa.schema(
     ]
 )
 
+RECORD = "ingest.json"
+REBUILD = "rebuild.json"
+"""The record of a rebuild that has begun; see `rebuild`."""
+
 _FORMAT = 1
 
 
@@ -84,11 +88,11 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
         KeyfoldError: it is of another version of Keyfold.
     """
     folder = lakehouse.ingest(stream)
-    record = folder / "ingest.json"
+    record = folder / RECORD
     if not record.exists():
         return None
     born = read_json(record)
-    where, remedy = _where(stream), _remedy(lakehouse, stream)
+    where, remedy = _where(stream), rebuild_remedy(lakehouse, stream)
     if born["format"] != _FORMAT:
         raise KeyfoldError(f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}")
     return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
@@ -122,11 +126,11 @@ def _where(stream: str) -> str:
     return f"ingest of {stream}"
 
 
-def _remedy(lakehouse: Lakehouse, stream: str) -> str:
-    events, quarantine = _tables(lakehouse, stream).values()
+def rebuild_remedy(lakehouse: Lakehouse, stream: str) -> str:
+    """How a person starts a stream over."""
     return (
-        f"start over: move {events}, {quarantine} and {lakehouse.ingest(stream)} aside; the landing files are then read "
-        "again"
+        f"start over: `{lakehouse.command('ingest', stream, '--rebuild')}` moves its tables and "
+        f"{lakehouse.ingest(stream)} aside and reads its landing files again"
     )
 
 
@@ -136,7 +140,7 @@ def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Path]:
 
 def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     folder, tables = lakehouse.ingest(stream.name), _tables(lakehouse, stream.name)
-    where, remedy = _where(stream.name), _remedy(lakehouse, stream.name)
+    where, remedy = _where(stream.name), rebuild_remedy(lakehouse, stream.name)
     old = [path.name for path in folder.glob("*") if (path / "checkpoint").exists() or (path / "source.json").exists()]
     if old:
         raise KeyfoldError(
@@ -152,7 +156,7 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     create_table(tables["events"], stream.schema)
     create_table(tables["quarantine"], QUARANTINE)
     write_json(
-        folder / "ingest.json",
+        folder / RECORD,
         {
             "format": _FORMAT,
             "identity": str(uuid.uuid4()),

@@ -6,7 +6,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from spark_jobs.ingest.birth import Birth, existing_ingest
+from spark_jobs.ingest.birth import Birth, existing_ingest, rebuild_remedy
 from spark_jobs.ingest.known import IngestJournal, KnownFile, KnownFiles
 from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.journal import Journal
@@ -22,13 +22,21 @@ def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
 
 def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
     """The journal of a stream's ingest."""
-    return Journal(lakehouse.ingest(stream) / "journal", IngestPlan, IngestDone)
+    return Journal(lakehouse.ingest(stream) / "journal", IngestPlan, IngestDone, rebuild_remedy(lakehouse, stream))
 
 
 def known_files(lakehouse: Lakehouse, stream: str, landing: Path) -> dict[str, KnownFile]:
     """The files of a landing folder that were read, by their paths below it."""
-    known = KnownFiles(lakehouse.ingest(stream), ingest_journal(lakehouse, stream), f"ingest of {stream}")
-    return known.of(source_name(lakehouse, landing.expanduser().resolve()))
+    return _known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve()))
+
+
+def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, ...]]:
+    """The paths of all files that were read, by their landing folder (as in `source_name`).
+
+    Raises:
+        KeyfoldError: part of what was known is gone or damaged.
+    """
+    return _known(lakehouse, stream).all()
 
 
 def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
@@ -58,3 +66,8 @@ def source_name(lakehouse: Lakehouse, landing: Path) -> str:
     if landing.is_relative_to(lakehouse.home):
         return landing.relative_to(lakehouse.home).as_posix()
     return landing.as_posix()
+
+
+def _known(lakehouse: Lakehouse, stream: str) -> KnownFiles:
+    journal, remedy = ingest_journal(lakehouse, stream), rebuild_remedy(lakehouse, stream)
+    return KnownFiles(lakehouse.ingest(stream), journal, f"ingest of {stream}", remedy)

@@ -57,10 +57,10 @@ class KnownFile:
 class KnownFiles:
     """The files of one stream that were read, by source and path."""
 
-    def __init__(self, folder: Path, journal: IngestJournal, where: str) -> None:
+    def __init__(self, folder: Path, journal: IngestJournal, where: str, remedy: str = "") -> None:
         self._folder = folder / "files"
         self._journal = journal
-        self._where = where
+        self._where, self._remedy = where, remedy
 
     def of(self, source: str) -> dict[str, KnownFile]:
         """Those of a source, by their paths.
@@ -75,6 +75,20 @@ class KnownFiles:
             if plan.source == source:
                 known |= {file.path: _known(file) for file in files}
         return known
+
+    def all(self) -> dict[str, tuple[str, ...]]:
+        """The paths of all, by source.
+
+        Raises:
+            KeyfoldError: part of what was known is gone.
+        """
+        table, after = self._table()
+        found: dict[str, dict[str, None]] = {}
+        for source, path in table.select("source", "path").iter_rows():
+            found.setdefault(source, {})[path] = None
+        for plan, files in self._later(after):
+            found.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
+        return {source: tuple(paths) for source, paths in found.items()}
 
     def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
         """Note files whose times have changed and whose content has not, so that they are not compared again."""
@@ -123,7 +137,8 @@ class KnownFiles:
             if plan is None or done is None:
                 raise KeyfoldError(
                     f"{self._where}: which files were read is not known any more: {self._folder} and the record of batch "
-                    f"{batch} in {self._journal.folder} are gone; restore the whole folder {self._folder.parent}"
+                    f"{batch} in {self._journal.folder} are gone; restore the whole folder "
+                    f"{self._folder.parent}, or {self._remedy}"
                 )
             deferred = set(done.deferred)
             found.append((plan, [file for file in plan.files if file.path not in deferred]))

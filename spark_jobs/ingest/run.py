@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.batch import work
-from spark_jobs.ingest.birth import fit_events, open_ingest
+from spark_jobs.ingest.birth import REBUILD, Birth, fit_events, open_ingest
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
 from spark_jobs.ingest.known import KnownFiles
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
@@ -105,7 +105,6 @@ def ingest(
         KeyfoldError: the folder is missing or cannot be read, the tables, the journal and the stream do not fit each
             other, a disk is full, or the stream is being ingested already.
     """
-    began = time.monotonic()
     landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
     if not landing.is_dir():
         raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
@@ -114,45 +113,85 @@ def ingest(
             f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
             "read again; land what is new in files of their own"
         )
+    folder = lakehouse.ingest(stream.name)
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
-    with exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"):
-        try:
-            run = _Run(spark, lakehouse, stream, on_batch)
-            run.do(run.journal.pending())
-            source = source_name(lakehouse, landing)
-            admission = select_files(
-                landing,
-                run.known.of(source),
-                settle=settle,
-                done_marker=stream.done_marker,
-                reread_changed=reread_changed,
-            )
-            run.known.note(source, admission.touched)
-            run.do(run.plan(source, admission.files, max_bytes_per_batch))
-            run.tidy_up()
-        except OSError as error:
+    with exclusive(folder, f"ingest of {stream.name}"):
+        if (folder / REBUILD).exists():
             raise KeyfoldError(
-                f"ingest of {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
-            ) from error
-        return run.summary(admission, reread_changed, time.monotonic() - began)
+                f"ingest of {stream.name}: a rebuild of its tables broke off; finish it with "
+                f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
+            )
+        return ingest_under_lock(
+            spark,
+            lakehouse,
+            stream,
+            landing,
+            settle=settle,
+            reread_changed=reread_changed,
+            on_batch=on_batch,
+            max_bytes_per_batch=max_bytes_per_batch,
+        )
+
+
+def ingest_under_lock(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Path,
+    *,
+    settle: timedelta,
+    reread_changed: bool = False,
+    on_batch: Callable[[Progress], None] | None = None,
+    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+) -> IngestSummary:
+    """What `ingest` does, for whoever holds the lock of the stream's ingest."""
+    began = time.monotonic()
+    try:
+        run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), on_batch)
+        run.begin()
+        run.do(run.journal.pending())
+        source = source_name(lakehouse, landing)
+        admission = select_files(
+            landing,
+            run.known.of(source),
+            settle=settle,
+            done_marker=stream.done_marker,
+            reread_changed=reread_changed,
+        )
+        run.known.note(source, admission.touched)
+        run.do(run.plan(source, admission.files, max_bytes_per_batch))
+        run.tidy_up()
+    except OSError as error:
+        raise KeyfoldError(
+            f"ingest of {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+        ) from error
+    return run.summary(admission, reread_changed, time.monotonic() - began)
 
 
 class _Run:
     """What has come of a run so far."""
 
     def __init__(
-        self, spark: SparkSession, lakehouse: Lakehouse, stream: Stream, on_batch: Callable[[Progress], None] | None
+        self,
+        spark: SparkSession,
+        lakehouse: Lakehouse,
+        stream: Stream,
+        birth: Birth,
+        on_batch: Callable[[Progress], None] | None,
     ) -> None:
         self._spark, self._lakehouse, self._stream, self._on_batch = spark, lakehouse, stream, on_batch
-        self._birth = open_ingest(lakehouse, stream)
+        self._birth = birth
         self.journal = ingest_journal(lakehouse, stream.name)
         self._counts = IngestCounts()
         self._batches = self._deferred = 0
         self._warnings: list[str] = []
+        self.known = KnownFiles(self._birth.folder, self.journal, self._birth.where, self._birth.remedy)
+
+    def begin(self) -> None:
+        """See that journal, tables and stream are of one story, and finish what an earlier run had begun to commit."""
         birth = self._birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
-        fit_events(stream, birth, opened["events"])
-        self.known = KnownFiles(birth.folder, self.journal, birth.where)
+        fit_events(self._stream, birth, opened["events"])
         self._finish_last(opened)
 
     def plan(self, source: str, files: Sequence[AdmittedFile], max_bytes: int) -> list[IngestPlan]:

@@ -23,5 +23,14 @@ def configured_job(
     Raises:
         KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier form of Keyfold.
     """
-    live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, template.name)
-    return build_job(template, given, live.record["parameters"] if live else None)
+    return build_job(template, given, live_parameters(lakehouse, template.name, mode))
+
+
+def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = _WHAT_IS_NEW) -> Mapping[str, Any] | None:
+    """What a job's live generation was born with; None before the first, and for a refresh, which begins anew.
+
+    Raises:
+        KeyfoldError: the live generation is lost, or of an earlier form of Keyfold; names the remedy.
+    """
+    live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
+    return live.record["parameters"] if live else None

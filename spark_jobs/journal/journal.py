@@ -54,8 +54,8 @@ class Journal(Generic[P, D]):
     Reading it needs no lock. Nothing is made or changed until something is written.
     """
 
-    def __init__(self, folder: Path, plans: type[P], dones: type[D]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, plans: type[P], dones: type[D], remedy: str = "start over") -> None:
+        self.folder, self._remedy = folder, remedy
         self._plans, self._dones = plans, dones
 
     def last_done(self) -> D | None:
@@ -117,7 +117,7 @@ class Journal(Generic[P, D]):
             KeyfoldError: it is damaged, or another version of Keyfold wrote it.
         """
         path = self.folder / name
-        return _parse(path, record) if path.exists() else None
+        return self._parse(path, record) if path.exists() else None
 
     def write_record(self, name: str, record: Record) -> None:
         """Write a record that is none of a batch in the place of the one before it."""
@@ -183,15 +183,13 @@ class Journal(Generic[P, D]):
         write_durably(self._path(batch, kind), record.model_dump_json(exclude_defaults=True).encode())
 
     def _read(self, batch: int, kind: str, record: type[R]) -> R:
-        return _parse(self._path(batch, kind), record)
+        return self._parse(self._path(batch, kind), record)
 
-
-def _parse(path: Path, record: type[R]) -> R:
-    try:
-        return record.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise KeyfoldError(
-            f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
-            f"{error.errors()[0]['msg']}); restore it from a backup, or start over: a job by --full-refresh, a "
-            "stream's ingest by moving its ingest folder and its two tables aside"
-        ) from None
+    def _parse(self, path: Path, record: type[R]) -> R:
+        try:
+            return record.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise KeyfoldError(
+                f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
+                f"{error.errors()[0]['msg']}); restore it from a backup, or {self._remedy}"
+            ) from None

@@ -125,6 +125,11 @@ def _opened(
 ) -> Iterator["_Run"]:
     """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
     events = lakehouse.events(job.stream)
+    if not is_table(events) and (lakehouse.ingest(job.stream) / "ingest.json").exists():
+        raise KeyfoldError(
+            f"job {job.name} reads events.{job.stream}, which is gone from {events} although files were ingested; restore "
+            f"it, or run `{lakehouse.command('ingest', job.stream, '--rebuild')}`, and then this job with --full-refresh"
+        )
     if not is_table(events):
         raise KeyfoldError(
             f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
@@ -132,7 +137,7 @@ def _opened(
         )
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         if isinstance(mode, Replay):
-            generation = new_branch(spark, lakehouse, job, mode.branch)
+            generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
         elif isinstance(mode, FullRefresh):
             generation = new_generation(spark, lakehouse, job)
         elif (live := live_generation(lakehouse, job.name)) is None:

@@ -28,10 +28,13 @@ POINTS = (
     "seed: staged",
     "seed: tables carried",
     "seed: taken in",
+    "promote: renamed",
     "generation: before it goes live",
     "generation: live",
     "journal: history written",
     "journal: old records removed",
+    "rebuild: one table moved",
+    "rebuild: moved",
     "maintenance: files joined",
     "maintenance: files deleted",
 )

@@ -4,12 +4,15 @@ HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
+HOME/open/<job>/                             Delta: the keys that are open, as of when it was written
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (those that were read), ids/ (those that were seen)
+HOME/aside/<stream>-<time>/                  what a rebuild of a stream's tables has put aside: delete it yourself
 HOME/jobs/<job>/current.json                 which generation is live
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
 HOME/jobs/<job>/branches/<branch>/           the same, of a replay that never goes live
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +50,10 @@ class Lakehouse:
         """A Delta table of what runs did."""
         return self.home / "monitoring" / table
 
+    def open_state(self, job: str) -> Path:
+        """The Delta table of a job's open keys, as they were when it was last written."""
+        return self.home / "open" / job
+
     def ingest(self, stream: str) -> Path:
         """The folder of a stream's ingest journal and of the ids that it has seen."""
         return self.home / "ingest" / stream
@@ -55,11 +62,20 @@ class Lakehouse:
         """The folder of a keyed job and all its generations."""
         return self.home / "jobs" / job
 
+    def command(self, *words: str) -> str:
+        """A command for this lakehouse as a person types it, whatever environment and folder he is in.
+
+        Example:
+            >>> Lakehouse(Path("/data/my house")).command("run", "rides", "--full-refresh")
+            "keyfold run rides --full-refresh --home '/data/my house'"
+        """
+        return shlex.join(["keyfold", *words, "--home", str(self.home)])
+
     def tables(self) -> dict[str, Path]:
         """Every Delta table that exists, by the name `keyfold show` takes; a branch's are `<table>@<branch>`."""
         found = {
             f"{kind}.{path.name}": path
-            for kind in ("events", "quarantine", "monitoring")
+            for kind in ("events", "quarantine", "monitoring", "open")
             for path in sorted((self.home / kind).glob("*"))
         }
         for pointer in sorted(self.home.glob("jobs/*/current.json")):

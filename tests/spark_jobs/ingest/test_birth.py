@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import ingest, ingest_totals
+from spark_jobs.ingest import ingest, ingest_totals, rebuild
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import TIMESTAMP
 from tests.spark_jobs.ingest.test_run import EVENTS, check_counts, event, land
@@ -26,24 +26,14 @@ def lakehouse(tmp_path: Path) -> Lakehouse:
     return found
 
 
-def start_over(lakehouse: Lakehouse, tmp_path: Path) -> None:
-    """The remedy that errors name."""
-    for number, path in enumerate(
-        (lakehouse.events("clicks"), lakehouse.quarantine("clicks"), lakehouse.ingest("clicks"))
-    ):
-        if path.exists():
-            path.rename(tmp_path / f"aside-{number}")
-
-
-def check_refused(spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path, match: str) -> None:
+def check_refused(spark: SparkSession, lakehouse: Lakehouse, match: str) -> None:
     """It is refused, again and again, and the remedy works."""
     land(lakehouse.landing("clicks") / "c.json", [event("u", 4), event("u", 1)])
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=match) as refused:
             ingest(spark, lakehouse, EVENTS)
-        assert "start over" in str(refused.value)
-    start_over(lakehouse, tmp_path)
-    summary = ingest(spark, lakehouse, EVENTS)
+        assert "start over: `keyfold ingest clicks" in str(refused.value)
+    summary = rebuild(spark, lakehouse, EVENTS)
     check_counts(lakehouse, summary)
     files = list(lakehouse.landing("clicks").iterdir())
     assert (summary.files, summary.duplicates) == (len(files), 1)
@@ -56,7 +46,7 @@ def test_a_journal_that_is_older_than_its_tables_is_refused(spark, lakehouse, tm
     ingest(spark, lakehouse, EVENTS)
     shutil.rmtree(lakehouse.ingest("clicks"))
     shutil.copytree(tmp_path / "backup", lakehouse.ingest("clicks"))
-    check_refused(spark, lakehouse, tmp_path, "the journal is older than the table")
+    check_refused(spark, lakehouse, "the journal is older than the table")
 
 
 def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse, tmp_path):
@@ -68,36 +58,36 @@ def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse, tmp
         ingest(spark, lakehouse, EVENTS)
     shutil.rmtree(lakehouse.events("clicks"))
     shutil.copytree(tmp_path / "backup", lakehouse.events("clicks"))
-    check_refused(spark, lakehouse, tmp_path, "the table is older than the journal")
+    check_refused(spark, lakehouse, "the table is older than the journal")
 
 
-def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse, tmp_path):
+def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
     shutil.rmtree(lakehouse.events("clicks"))
     with pytest.raises(KeyfoldError, match="its table events is gone"):
         ingest(spark, lakehouse, EVENTS)
     DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
-    check_refused(spark, lakehouse, tmp_path, "is not the table it wrote to")
+    check_refused(spark, lakehouse, "is not the table it wrote to")
 
 
-def test_rows_that_no_journal_knows_are_refused(spark, lakehouse, tmp_path):
+def test_rows_that_no_journal_knows_are_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
     shutil.rmtree(lakehouse.ingest("clicks"))
-    check_refused(spark, lakehouse, tmp_path, "which files they came from is not known")
+    check_refused(spark, lakehouse, "which files they came from is not known")
 
 
-def test_an_ingest_of_an_older_keyfold_is_refused_once_and_read_anew_once_it_is_moved_aside(spark, lakehouse, tmp_path):
+def test_an_ingest_of_an_older_keyfold_is_refused_once_and_read_anew_once_it_is_rebuilt(spark, lakehouse):
     old = lakehouse.ingest("clicks") / "0a1b2c3d4e5f"
     (old / "checkpoint").mkdir(parents=True)
     (old / "source.json").write_text("{}")
-    check_refused(spark, lakehouse, tmp_path, "was made by an older Keyfold")
+    check_refused(spark, lakehouse, "was made by an older Keyfold")
 
 
-def test_a_record_of_a_later_version_is_refused(spark, lakehouse, tmp_path):
+def test_a_record_of_a_later_version_is_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
     record = lakehouse.ingest("clicks") / "ingest.json"
     record.write_text(record.read_text().replace('"format": 1', '"format": 2'))
-    check_refused(spark, lakehouse, tmp_path, "of another version of Keyfold")
+    check_refused(spark, lakehouse, "of another version of Keyfold")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+"""A stream's tables made anew from its landing files, in one command; what was there is moved aside and never deleted.
+
+FOLDER/rebuild.json   a rebuild that has begun: where to it moves what was there, and which landing folders it reads
+
+The record is written first and removed last, so that one that broke off is gone on with, by the same command.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.birth import REBUILD, RECORD
+from spark_jobs.ingest.inspection import all_known_files, source_name
+from spark_jobs.ingest.records import IngestCounts
+from spark_jobs.ingest.run import IngestSummary, ingest_under_lock
+from spark_jobs.journal.progress import Progress
+from spark_jobs.lakehouse import Lakehouse, exclusive, read_json, write_json
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.streams import Stream
+
+
+def rebuild(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Path | None = None,
+    *,
+    settle: timedelta = timedelta(0),
+    on_batch: Callable[[Progress], None] | None = None,
+) -> IngestSummary:
+    """Move a stream's tables and the record of its ingest aside, and read all of its landing folders again.
+
+    Jobs that have read the old event table find another one, and want a full refresh.
+
+    Args:
+        spark: the session.
+        lakehouse: where the tables are.
+        stream: what the files hold.
+        landing: a landing folder more than those that were read before; where none is known, the lakehouse's own.
+        settle: as of `ingest`.
+        on_batch: as of `ingest`.
+
+    Raises:
+        KeyfoldError: no landing folder is there, so that nothing is moved; or as `ingest`. Run it again: it goes on.
+    """
+    began = time.monotonic()
+    folder = lakehouse.ingest(stream.name)
+    with exclusive(folder, f"ingest of {stream.name}"):
+        record = folder / REBUILD
+        try:
+            if not record.exists():
+                write_json(record, _begun(lakehouse, stream, landing))
+            begun = read_json(record)
+            aside = lakehouse.home / begun["aside"]
+            if not begun["is_moved"]:
+                _move_aside(lakehouse, stream.name, aside)
+                begun["is_moved"] = True
+                write_json(record, begun)
+            sources = [lakehouse.home / source for source in begun["sources"]]
+            summaries = [
+                ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
+                for source in sources
+            ]
+            record.unlink()
+        except OSError as error:
+            raise KeyfoldError(
+                f"rebuilding {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+            ) from error
+    told = (*begun["warnings"], f"what was there before is in {aside}; delete it when it is not needed any more")
+    return _joined(summaries, told, time.monotonic() - began)
+
+
+def _begun(lakehouse: Lakehouse, stream: Stream, landing: Path | None) -> dict[str, object]:
+    """What a rebuild will do; looks before anything is moved whether there is something to read."""
+    warnings: list[str] = []
+    try:
+        known = all_known_files(lakehouse, stream.name)
+    except KeyfoldError as error:
+        known = {}
+        warnings.append(f"which landing folders were read before cannot be told ({error}); give others with --from")
+    if landing is not None:
+        known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
+    if not known:
+        known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
+    sources = [source for source in known if (lakehouse.home / source).is_dir()]
+    if not sources:
+        raise KeyfoldError(
+            f"{stream.name} cannot be rebuilt: none of its landing folders is there "
+            f"({', '.join(str(lakehouse.home / source) for source in known)}); put one back, or name it with --from"
+        )
+    for source, paths in known.items():
+        gone = [path for path in paths if not (lakehouse.home / source / path).exists()]
+        if gone:
+            warnings.append(
+                f"{len(gone):,} of {len(paths):,} files that were read from {lakehouse.home / source} are not there any "
+                f"more, and what they held is in no new table ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
+            )
+    aside = f"aside/{stream.name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    return {"aside": aside, "sources": sources, "is_moved": False, "warnings": warnings}
+
+
+def _move_aside(lakehouse: Lakehouse, stream: str, aside: Path) -> None:
+    folder = lakehouse.ingest(stream)
+    (aside / "ingest").mkdir(parents=True, exist_ok=True)
+    for name, path in (("events", lakehouse.events(stream)), ("quarantine", lakehouse.quarantine(stream))):
+        if path.exists():
+            path.rename(aside / name)
+            reached("rebuild: one table moved")
+    # The lock must stay where it is held. The birth record goes last: without it a new ingest would begin, and take
+    # the journal of the old one for its own.
+    parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
+    for part in parts:
+        if part.name not in (".lock", REBUILD):
+            part.rename(aside / "ingest" / part.name)
+    for changed in (
+        folder,
+        aside,
+        aside / "ingest",
+        lakehouse.events(stream).parent,
+        lakehouse.quarantine(stream).parent,
+    ):
+        if changed.is_dir():
+            sync_folder(changed)
+    reached("rebuild: moved")
+
+
+def _joined(summaries: list[IngestSummary], warnings: tuple[str, ...], seconds: float) -> IngestSummary:
+    """One summary of what came from several landing folders."""
+    counts = IngestCounts()
+    for one in summaries:
+        counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates)
+    return replace(
+        summaries[-1],
+        **vars(counts),
+        waiting=sum(one.waiting for one in summaries),
+        changed={path: what for one in summaries for path, what in one.changed.items()},
+        batches=sum(one.batches for one in summaries),
+        seconds=seconds,
+        warnings=(*(warning for one in summaries for warning in one.warnings), *warnings),
+    )
