@@ -20,6 +20,7 @@ case "$*" in
     "-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; echo "venv" >>calls ;;
     "-m pip install"*) printf '#!/bin/sh\\necho "uv $*" >>calls\\n' >.venv/bin/uv; chmod +x .venv/bin/uv; echo "pip $*" >>calls ;;
     "-m pip config list") echo "global.index-url='somewhere'" ;;
+    "-m compileall"*) echo "compileall $*" >>calls ;;
     scripts/*) echo "$*" >>calls; exit "${SPARK_STARTS:-0}" ;;
 esac
 """
@@ -33,7 +34,7 @@ TOOLS = ("bash", "cat", "chmod", "cksum", "cp", "dirname", "env", "head", "id", 
 def machine(tmp_path) -> Path:
     """A folder with what the set-up reads, and a `bin` that holds no more than the tools it needs."""
     for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session/settings.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
@@ -47,9 +48,10 @@ def machine(tmp_path) -> Path:
 def test_a_fresh_machine_gets_everything_and_the_second_run_does_nothing(machine):
     assert set_up(machine).returncode == 0
     calls = (machine / "calls").read_text().splitlines()
-    assert [call.split()[0] for call in calls] == ["venv", "pip", "uv", "uv", "scripts/spark_packages.py"]
-    assert "--require-hashes -r requirements.lock" in calls[2]
+    assert [call.split()[0] for call in calls] == ["venv", "pip", "uv", "uv", "compileall", "scripts/spark_packages.py"]
+    assert "--compile-bytecode --require-hashes -r requirements.lock" in calls[2]
     assert "--no-deps --no-build-isolation -e ." in calls[3]
+    assert calls[4].endswith("spark_jobs assets expectations dagster_project")
     again = set_up(machine)
     assert (again.returncode, again.stdout) == (0, "")
     assert (machine / "calls").read_text().splitlines() == calls
