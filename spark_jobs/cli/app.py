@@ -5,11 +5,14 @@ Exit codes: 0 done, 1 failed, 2 bad usage.
 Each command is a module, imported when it is called: `keyfold --help` loads neither Spark nor Polars.
 """
 
+import sys
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from spark_jobs.errors import KeyfoldError
 
 
 class LazyCommand(NamedTuple):
@@ -79,7 +82,12 @@ class ListedCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """What click runs next: the context of the command itself."""
-        return load(str(self.name)).make_context(info_name, args, parent, **extra)
+        try:
+            command = load(str(self.name))
+        except KeyfoldError as error:  # of a stream's or a job's file, which are found when they are imported
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        return command.make_context(info_name, args, parent, **extra)
 
 
 def load(name: str) -> TyperCommand | TyperGroup:

@@ -11,7 +11,7 @@ from spark_jobs.ingest import batch, ingest
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.streams import METRICS
 
-_, INGEST = stream_assets(METRICS, group="metrics", description="Metrics")
+_, INGEST = stream_assets(METRICS, group="metrics")
 
 
 def metric(number: int) -> str:

@@ -1,12 +1,15 @@
 """The list of commands: it is quick because it imports none of them, and it says what they say of themselves."""
 
 import inspect
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import spark_jobs
 from spark_jobs.cli.app import COMMANDS, app, load
 
 HEAVY = {"pyspark", "polars", "pyarrow", "deltalake", "pydantic", "numpy", "pandas", "rich", "httpx"}
@@ -52,3 +55,16 @@ def test_a_command_that_is_not_there_is_bad_usage_and_the_nearest_is_named():
     told = CliRunner().invoke(app, ["runn"])
     assert told.exit_code == 2
     assert "No such command 'runn'. Did you mean 'run'?" in told.stderr
+
+
+def test_a_stream_that_cannot_be_imported_is_told_in_one_line(tmp_path):
+    """In a copy of the package: a stream's file is found by lying there."""
+    shutil.copytree(Path(spark_jobs.__file__).parent, tmp_path / "spark_jobs")
+    (tmp_path / "spark_jobs" / "streams" / "half.py").write_text("import no_such_library\n")
+    command = "import sys; sys.path.insert(0, '.'); from spark_jobs.cli.app import app; app(['run', 'ride_summaries'])"
+    ran = subprocess.run([sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(
+        f"error: {tmp_path}/spark_jobs/streams/half.py cannot be imported: ModuleNotFoundError"
+    )
+    assert len(ran.stderr.splitlines()) == 1
