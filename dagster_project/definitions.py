@@ -4,12 +4,16 @@ import dagster as dg
 
 from assets import health
 from dagster_project.automation.definitions import JOBS, ROOMS, SCHEDULES, SENSORS, automated
+from dagster_project.automation.open_state import open_state_assets
 from dagster_project.automation.run_liveness import watched_in_process_executor
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
 
 defs = dg.Definitions(
-    assets=dg.map_asset_specs(automated, [*(asset for room in ROOMS for asset in room.assets), *health.ASSETS]),
+    assets=dg.map_asset_specs(
+        automated,
+        [*(asset for room in ROOMS for asset in room.assets), *open_state_assets(ROOMS), *health.ASSETS],
+    ),
     asset_checks=[
         *(check for room in ROOMS for check in room.checks),
         *(health.health_checks(template) for room in ROOMS for template in room.jobs),

@@ -5,11 +5,13 @@ from datetime import timedelta
 import dagster as dg
 
 from assets.metadata import table_key
+from assets.open_state import OPEN_STATE
 from assets.rooms import find_rooms
 from dagster_project.automation.alerts import failed_checks
 from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.automation.full_scan import full_scan
 from dagster_project.automation.maintenance import maintenance
+from dagster_project.automation.open_state import open_state_job
 from dagster_project.automation.schedules import schedule_of
 from dagster_project.automation.sensors import landing_sensor
 from spark_jobs.keyed.contract import JobTemplate
@@ -52,6 +54,8 @@ def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
     return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
 
 
+OPEN_STATE_JOB, OPEN_STATE_SCHEDULE = open_state_job()
+
 JOBS = [
     *(
         dg.define_asset_job(
@@ -61,7 +65,13 @@ JOBS = [
         )
         for room in ROOMS
     ),
-    dg.define_asset_job("everything", description="Every stream, every job, every check, in one Spark session."),
+    dg.define_asset_job(
+        "everything",
+        # What is open is looked at when somebody wants to know.
+        selection=dg.AssetSelection.all() - dg.AssetSelection.groups(OPEN_STATE),
+        description="Every stream, every job, every check, in one Spark session.",
+    ),
+    OPEN_STATE_JOB,
 ]
 SENSORS = [
     *(landing_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
@@ -71,5 +81,6 @@ SENSORS = [
 SCHEDULES = [
     *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs),
     *(full_scan(room.group) for room in ROOMS),
+    OPEN_STATE_SCHEDULE,
     *(maintenance(room.group, streams=[room.stream] if room.stream else [], jobs=room.jobs)[1] for room in ROOMS),
 ]

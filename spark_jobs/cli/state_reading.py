@@ -42,7 +42,7 @@ def read(
     ] = None,
     to: Annotated[str | None, typer.Option(metavar="PATH", help="Folder or URL [default: the terminal].")] = None,
     style: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = "jsonl",
-    limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many lines.")] = None,
     checkpoint: Checkpoint = None,
     part: Annotated[
         str | None,
@@ -144,10 +144,11 @@ def stats(
 def _print(rows: StateRows, style: LineFormat, limit: int | None, to: TextIO) -> None:
     left = limit
     for frame in rows.frames():
-        shown = frame if left is None else frame.head(left)
-        to.writelines(f"{line}\n" for line in json_lines(shown, rows.key, style))
+        lines = json_lines(frame, rows.key, style)
+        shown = lines if left is None else lines.head(left)
+        to.writelines(f"{line}\n" for line in shown)
         if left is not None:
-            left -= shown.height
+            left -= shown.len()
             if left == 0:
                 return
 

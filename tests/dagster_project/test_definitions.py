@@ -43,6 +43,7 @@ def test_the_asset_graph_is_the_one_we_mean():
         **{f"{stream}_{table}": [f"{stream}_landing"] for stream in STREAMS for table in ("events", "quarantine")},
         **{name: [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
         **{f"{name}_late": [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
+        **{f"{name}_open": [name] for name in JOBS},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
         "run_statistics": sorted(JOBS),
     }  # fmt: skip

@@ -1,0 +1,86 @@
+"""What is open in each job now, as a table `open.<job>`: materialized when asked for, or by a schedule."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from assets.columns import column_schema
+from assets.metadata import BATCH, GENERATION, table_key, table_metadata
+from assets.plots.open_state import plot_open_keys
+from assets.previews import preview
+from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.runner import watermark
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.privacy import private_columns
+from spark_jobs.state.open_keys import OPEN, open_schema, write_open_keys
+from spark_jobs.state.reader import read_state
+
+OPEN_STATE = "open_state"
+"""The asset group; not `GROUP`: this module is none of the groups that are found by that."""
+
+
+def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg.AssetsDefinition:
+    """The table of a job's open keys as an asset: who is open, since when, until when, with how many events.
+
+    Args:
+        template: the job.
+        owners: people or teams, in Dagster's notation.
+    """
+    name, typical = template.name, build_job(template)
+    schema = open_schema(typical)
+
+    @dg.asset(
+        key=table_key(f"{OPEN}.{name}"),
+        deps=[table_key(name)],
+        group_name=OPEN_STATE,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        pool=f"open_{name}",
+        # A job that has not run yet has no state to show, and that is no failure.
+        output_required=False,
+        description=f"The keys that are open in `{name}`, as of its last batch: since when, until when, and how many of "
+        "their events wait. Read from the job's state; each materialization replaces the rows.",
+        metadata={
+            "dagster/table_name": f"{OPEN}.{name}",
+            "dagster/column_schema": column_schema(schema, typical.key),
+        },
+    )
+    def read_open_keys(
+        context: dg.AssetExecutionContext,
+        spark: dg.ResourceParam[SparkSession],
+        lakehouse: dg.ResourceParam[Lakehouse],
+    ) -> Iterator[dg.MaterializeResult]:
+        live = live_generation(lakehouse, name)
+        if live is None:
+            context.log.info(f"{name} has not run yet: there is no state to show")
+            return
+        job = configured_job(lakehouse, template)
+        rows = read_state(spark, lakehouse, job)
+        written = write_open_keys(lakehouse, job, rows)
+        path = lakehouse.open_state(name)
+        reached = watermark(live)
+        yield dg.MaterializeResult(
+            metadata={
+                **table_metadata(path, preview(path, private_columns(job.stream, schema))),
+                GENERATION: dg.MetadataValue.text(rows.generation),
+                **({BATCH: dg.MetadataValue.int(rows.batch)} if rows.batch is not None else {}),
+                "watermark": dg.MetadataValue.timestamp(reached) if reached else dg.MetadataValue.null(),
+                "open_keys": dg.MetadataValue.int(written.rows),
+                **_plot(context, path, name),
+            }
+        )
+
+    return read_open_keys
+
+
+def _plot(context: dg.AssetExecutionContext, table: Path, job: str) -> Mapping[str, dg.MetadataValue]:
+    try:
+        return plot_open_keys(table, job)
+    except Exception:  # the table is written: a plot that cannot be drawn must not say that it is not
+        context.log.warning("the plot could not be drawn", exc_info=True)
+        return {}
