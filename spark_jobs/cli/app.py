@@ -32,6 +32,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "spark_jobs.cli.simulate:simulate",
         "Write files of simulated events: out of order, duplicated, late, malformed, unfinished.",
     ),
+    "new": LazyCommand(
+        "spark_jobs.cli.new.commands:new",
+        "Write a new stream or job, with its assets and tests, for you to edit.",
+    ),
     "ingest": LazyCommand(
         "spark_jobs.cli.ingest:ingest",
         "Read what is new in a folder into events.STREAM and quarantine.STREAM.",
@@ -47,6 +51,22 @@ COMMANDS: dict[str, LazyCommand] = {
     "show": LazyCommand(
         "spark_jobs.cli.show:show",
         "Print the rows of a table; `--json` prints its name, place and row count instead.",
+    ),
+    "plan": LazyCommand(
+        "spark_jobs.cli.state_move:plan",
+        "Say what a change of a job means before anything runs: free, a move, or a refresh.",
+    ),
+    "try": LazyCommand(
+        "spark_jobs.cli.branches:try_",
+        "Run a changed job over history into a branch, and show how its tables differ from the live ones.",
+    ),
+    "redrive": LazyCommand(
+        "spark_jobs.cli.branches:redrive_",
+        "Show what a job's tables would be had its late events come in time; with --promote make it so.",
+    ),
+    "promote": LazyCommand(
+        "spark_jobs.cli.branches:promote_",
+        "Make a branch the live generation; the next run goes on from there.",
     ),
     "state": LazyCommand(
         "spark_jobs.cli.state:app",

@@ -11,3 +11,24 @@ Home = Annotated[
     Path, typer.Option("--home", envvar="KEYFOLD_HOME", help="The lakehouse: tables, checkpoints and state.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
+Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]
+
+
+def given_parameters(given: list[str] | None) -> dict[str, str]:
+    """The parameters that were given as `name=value`."""
+    return _pairs("--param", given)
+
+
+def given_mapping(given: list[str] | None) -> dict[str, str]:
+    """The columns that were given as `column=expression`."""
+    return _pairs("--map", given)
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
+        pairs[name.strip()] = value.strip()
+    return pairs

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
+from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_parameters
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from spark_jobs.errors import KeyfoldError
@@ -22,7 +22,7 @@ _OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a
 def run(
     job: Annotated[str, typer.Argument(help=f"One of: {', '.join(JOBS)}.")],
     home: Home = DEFAULT_HOME,
-    param: Annotated[list[str] | None, typer.Option(help="A job parameter, name=value; may be repeated.")] = None,
+    param: Parameters = None,
     advance_to: Annotated[
         str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
     ] = None,
@@ -38,7 +38,7 @@ def run(
     """Run a keyed job over what is new in its event table."""
     if job not in JOBS:
         raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(JOBS)}")
-    given = _parameters(param or [])
+    given = given_parameters(param)
     with usage_faults():
         name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
         mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
@@ -57,16 +57,6 @@ def run(
                 summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
         warn(summary.warnings)
         report(_run_summary(summary), as_json, _run_text(summary))
-
-
-def _parameters(given: list[str]) -> dict[str, str]:
-    parameters: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"--param {text!r}: write it as name=value")
-        parameters[name.strip()] = value.strip()
-    return parameters
 
 
 def _run_summary(summary: RunSummary) -> dict[str, Any]:

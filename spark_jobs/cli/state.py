@@ -2,7 +2,9 @@
 
 import typer
 
+from spark_jobs.cli.state_bootstrap import state_bootstrap
 from spark_jobs.cli.state_diff import diff
+from spark_jobs.cli.state_move import state_move, state_prune
 from spark_jobs.cli.state_reading import listing, read, stats
 
 app = typer.Typer(
@@ -15,3 +17,6 @@ app.command("read")(read)
 app.command("list")(listing)
 app.command("stats")(stats)
 app.command("diff")(diff)
+app.command("bootstrap")(state_bootstrap)
+app.command("move")(state_move)
+app.command("prune")(state_prune)

@@ -1,6 +1,9 @@
 """The job that a command on state is about."""
 
+from collections.abc import Mapping
+
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import KeyedJob
@@ -21,3 +24,14 @@ def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) 
         return build_job(JOBS[name], born_with=born)
     except KeyfoldError:
         return name  # born with parameters that the job has no more: the state itself tells its columns
+
+
+def build_live_job(lakehouse: Lakehouse, name: str, given: Mapping[str, str]) -> KeyedJob:
+    """The job with the parameters given, and else those that its live generation was born with.
+
+    Raises:
+        KeyfoldError: there is no such job, or a parameter is none.
+    """
+    if name not in JOBS:
+        raise KeyfoldError(f"no job {name!r}; jobs there: {', '.join(JOBS)}")
+    return configured_job(lakehouse, JOBS[name], given=given)
