@@ -2,36 +2,115 @@
 
 Spark's resolver looks into the local Maven repository before the network. Where Maven is installed it fills that
 repository first, with the user's own mirrors and proxies; elsewhere Spark fetches the jars itself.
+
+Jars of the locked package are held to `spark_jars.sha256`, a line each of hash and name: before Spark starts, those that
+are there already; after it, those that it took. Packages that a user adds (KEYFOLD_SPARK_PACKAGES) are the user's to
+trust. After a change of `DELTA_PACKAGE`, in a place you trust: `python scripts/spark_packages.py --lock`.
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.settings import SHIPPED_WITH_SPARK
+from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
 
+LOCK = Path(__file__).with_name("spark_jars.sha256")
+_RENEW = (
+    "where DELTA_PACKAGE was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
+)
 RESOLVE = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:resolve"
 
 
 def main() -> int:
     """Warm the repository, start Spark; returns the exit status."""
     try:
+        if sys.argv[1:] == ["--lock"]:
+            lock(jars_of_spark(()))
+            return 0
         packages = SparkSettings.from_environment().all_packages
         print(f"setup: fetching Spark's packages: {', '.join(packages)}", flush=True)
         if maven := shutil.which("mvn"):
             warm(maven, packages)
-        build_session(SparkSettings(master="local[1]", packages=packages[1:])).stop()
+        locked = read_lock()
+        check(fetched_before(), locked)
+        used = jars_of_spark(packages[1:])
+        check(used, locked)
+        check_all_used(used, locked)
     except KeyfoldError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def jars_of_spark(more: tuple[str, ...]) -> list[Path]:
+    """Start Spark, and give the jars of packages that it took."""
+    spark = build_session(SparkSettings(master="local[1]", packages=more))
+    try:
+        listed = spark.sparkContext.getConf().get("spark.jars") or ""
+    finally:
+        spark.stop()
+    return [Path(unquote(urlsplit(jar).path)) for jar in listed.split(",") if jar]
+
+
+def fetched_before() -> list[Path]:
+    """The jars that Spark's resolver has in its folder from an earlier time, and would take as they are."""
+    return sorted(Path.home().glob(".ivy2*/jars/*.jar"))
+
+
+def check(jars: Iterable[Path], locked: dict[str, str]) -> None:
+    """Hold jars to their hashes; jars that are not locked are passed over.
+
+    Raises:
+        KeyfoldError: a jar of the locked package has another hash, or has none; says what to do.
+    """
+    artifact = "_".join(DELTA_PACKAGE.split(":")[:2])
+    for jar in jars:
+        if jar.name.startswith(f"{artifact}-") and jar.name not in locked:
+            raise KeyfoldError(f"{jar} is in no line of {LOCK.name}; {_RENEW}")
+        if jar.name in locked and digest(jar) != locked[jar.name]:
+            raise KeyfoldError(
+                f"{jar} is not the jar that {LOCK.name} names: its SHA-256 is {digest(jar)}, and must be "
+                f"{locked[jar.name]}. Somebody has changed it, or the place that it came from serves another: delete "
+                f"{jar.parent}, Spark's cache beside it and the jar in ~/.m2/repository, and run this again; if it comes "
+                "back, do not use that place"
+            )
+
+
+def check_all_used(jars: Iterable[Path], locked: dict[str, str]) -> None:
+    """See that every locked jar is among those that Spark took.
+
+    Raises:
+        KeyfoldError: one is not; says what to do.
+    """
+    if missing := locked.keys() - {jar.name for jar in jars}:
+        raise KeyfoldError(f"Spark did not take {', '.join(sorted(missing))}, which {LOCK.name} names; {_RENEW}")
+
+
+def read_lock() -> dict[str, str]:
+    """The hashes of the locked jars, by name."""
+    lines = LOCK.read_text(encoding="ascii").splitlines()
+    return {name: sha256 for sha256, name in (line.split() for line in lines)}
+
+
+def lock(jars: Iterable[Path]) -> None:
+    """Write the hashes of jars as those to hold to."""
+    lines = sorted((jar.name, digest(jar)) for jar in jars)
+    LOCK.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines), encoding="ascii")
+
+
+def digest(jar: Path) -> str:
+    """A jar's SHA-256."""
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def warm(maven: str, packages: Sequence[str]) -> None:

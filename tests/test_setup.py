@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from runpy import run_path
 from xml.etree import ElementTree
 
 import pytest
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
 
 REPOSITORY = Path(__file__).parent.parent
@@ -104,6 +107,44 @@ def test_maven_fetches_what_spark_will_look_for_and_nothing_it_ships():
     assert ":".join(texts(dependency)[:3]) == DELTA_PACKAGE
     excluded = [":".join(texts(exclusion)) for exclusion in dependency.iterfind("{*}exclusions/{*}exclusion")]
     assert excluded == list(SHIPPED_WITH_SPARK)
+
+
+def test_a_jar_that_is_not_the_locked_one_is_refused_before_spark_starts_and_after(tmp_path):
+    packages = run_path(str(REPOSITORY / "scripts" / "spark_packages.py"))
+    locked = packages["read_lock"]()
+    name = "_".join(DELTA_PACKAGE.rsplit(":", 1)[0].split(":")) + "-" + DELTA_PACKAGE.rpartition(":")[2] + ".jar"
+    assert name in locked
+    mine, users = tmp_path / name, tmp_path / "com.example_more-1.0.jar"
+    mine.write_bytes(b"Delta's own")
+    users.write_bytes(b"what a user adds")
+    packages["check"]([mine, users], {name: sha256(b"Delta's own").hexdigest()})
+    mine.write_bytes(b"Delta's own, and something more")
+    with pytest.raises(KeyfoldError, match=f"{mine} is not the jar that spark_jars.sha256 names.*delete {tmp_path}"):
+        packages["check"]([users, mine], locked)
+    with pytest.raises(KeyfoldError, match=r"is in no line of spark_jars.sha256; where DELTA_PACKAGE was changed"):
+        packages["check"]([mine], {})
+    with pytest.raises(KeyfoldError, match=f"Spark did not take {name}"):
+        packages["check_all_used"]([users], {name: locked[name]})
+
+
+def test_a_tampered_jar_stops_the_set_up_with_one_message(tmp_path):
+    jar = tmp_path / ".ivy2.5.2" / "jars" / f"io.delta_{DELTA_PACKAGE.split(':')[1]}-{DELTA_PACKAGE.split(':')[2]}.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"something else")
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    script = "import shutil, runpy; shutil.which = lambda name: None; runpy.run_path('scripts/spark_packages.py', run_name='__main__')"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert f"setup: {jar} is not the jar that spark_jars.sha256 names" in ended.stderr
+
+
+def test_the_jars_that_spark_takes_here_are_the_locked_ones(spark):
+    packages = run_path(str(REPOSITORY / "scripts" / "spark_packages.py"))
+    used = [Path(jar.removeprefix("file:")) for jar in spark.sparkContext.getConf().get("spark.jars").split(",")]
+    packages["check"](used, packages["read_lock"]())
+    packages["check_all_used"](used, packages["read_lock"]())
 
 
 @pytest.mark.parametrize(
