@@ -88,6 +88,13 @@ def gx_checks(
 ) -> dg.AssetChecksDefinition:
     """Asset checks of expectations on a table.
 
+    >>> fares = {"fare_is_there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
+    >>> def read(context, scope):
+    ...     return context.resources.spark.read.parquet("fares")
+    >>> checks = gx_checks(dg.AssetKey("fares"), fares, read, required_resource_keys={"spark"})
+    >>> [key.name for key in checks.check_keys]
+    ['fare_is_there']
+
     Args:
         asset: the asset that they check.
         expectations: by check name, in GX's serialised terms; `serialised.serialise` gives those of an object of GX.

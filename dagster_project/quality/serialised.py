@@ -73,6 +73,9 @@ def needs_whole_table(value: SerialisedExpectation) -> bool:
 def build_expectation(value: SerialisedExpectation) -> "Expectation":
     """The object of GX that a value stands for.
 
+    >>> build_expectation({"type": "expect_column_to_exist", "kwargs": {"column": "fare"}}).column
+    'fare'
+
     Raises:
         ValueError: GX has no such expectation, or refuses its arguments.
     """
@@ -91,6 +94,10 @@ def build_expectation(value: SerialisedExpectation) -> "Expectation":
 def build_expectations(values: Mapping[str, SerialisedExpectation]) -> dict[str, "Expectation"]:
     """The objects of a suite, by check name.
 
+    >>> fares = {"there": {"type": "expect_column_to_exist", "kwargs": {"column": "fare"}}}
+    >>> build_expectations(fares)["there"].column
+    'fare'
+
     Raises:
         ValueError: GX refuses one of them; the message names its check.
     """
@@ -107,8 +114,8 @@ def build_suite(name: str, values: Mapping[str, SerialisedExpectation]) -> "Expe
     """A suite as GX's own, to add to a context, or to write down by its `to_json_dict()`.
 
     >>> fares = {"there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
-    >>> build_suite("fares", fares).expectations
-    [ExpectColumnValuesToNotBeNull(...)]
+    >>> [type(one).__name__ for one in build_suite("fares", fares).expectations]
+    ['ExpectColumnValuesToNotBeNull']
 
     Raises:
         ValueError: GX refuses one of them; its own constructor logs that and leaves it out.

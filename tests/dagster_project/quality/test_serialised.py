@@ -1,5 +1,6 @@
 """Expectations as plain values: what is read from them without Great Expectations, and the objects that they become."""
 
+import doctest
 import json
 from copy import deepcopy
 
@@ -23,6 +24,7 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 from great_expectations.expectations.registry import get_expectation_impl, list_registered_expectation_implementations
 from great_expectations.expectations.row_conditions import Column
 
+from dagster_project.quality import checks, serialised
 from dagster_project.quality.serialised import (
     build_expectation,
     build_expectations,
@@ -162,3 +164,10 @@ def test_without_a_severity_it_is_the_one_that_gx_gives():
     value = {"type": "expect_column_to_exist", "kwargs": {"column": "fare"}}
     (built,) = build_expectations({"there": value}).values()
     assert severity_of(value) == built.severity.value
+
+
+@pytest.mark.parametrize("module", [serialised, checks])
+def test_the_examples_in_the_docstrings_are_right(module):
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
