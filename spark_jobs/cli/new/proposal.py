@@ -1,0 +1,276 @@
+"""What a stream should be, by a sample of its rows: columns, event time, event id, private columns, and what to know of them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from spark_jobs.cli.new.columns import RawColumn, propose_columns
+from spark_jobs.cli.new.names import column_names, words
+from spark_jobs.cli.new.sample import Sample
+from spark_jobs.errors import KeyfoldError
+
+_EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
+_TIMES_OF_SOMETHING_ELSE = frozenset(
+    ["updated", "modified", "ingested", "received", "loaded", "processed", "deleted", "expires", "birth", "end"]
+)
+_ID_WORDS = frozenset(
+    [
+        "id",
+        "ids",
+        "key",
+        "code",
+        "uuid",
+        "guid",
+        "number",
+        "no",
+        "nr",
+        "seq",
+        "sequence",
+        "idx",
+        "index",
+        "name",
+        "symbol",
+        "sku",
+    ]
+)
+_NUMBER_WORDS = frozenset(("idx", "index", "seq", "sequence", "number", "no", "nr", "offset"))
+_PRIVATE_WORDS = frozenset(
+    [
+        "email",
+        "mail",
+        "phone",
+        "mobile",
+        "tel",
+        "telephone",
+        "fax",
+        "card",
+        "pan",
+        "iban",
+        "account",
+        "ssn",
+        "passport",
+        "licence",
+        "license",
+        "firstname",
+        "lastname",
+        "surname",
+        "forename",
+        "fullname",
+        "birth",
+        "birthday",
+        "birthdate",
+        "dob",
+        "address",
+        "street",
+        "zip",
+        "postcode",
+        "password",
+        "secret",
+        "token",
+        "ip",
+        "customer",
+        "patient",
+        "user",
+    ]
+)
+_PRIVATE_NAMES = re.compile(r"(first|last|full|given|family|middle|user|customer|card_?holder)_?name")
+_EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the event table.
+
+    Attributes:
+        name: its name there.
+        source: the raw column.
+        nullable: whether an event may lack it.
+    """
+
+    name: str
+    source: RawColumn
+    nullable: bool
+
+    @property
+    def kind(self) -> pa.DataType:
+        """Its type."""
+        if self.source.kind is None:
+            raise KeyfoldError(f"column {self.name} has no type that ingest reads")
+        return self.source.kind
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a unit may belong to it."""
+        return types.is_floating(self.kind) or types.is_integer(self.kind)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A stream as it could be.
+
+    Attributes:
+        columns: of the event table.
+        event_time: the column with the event's time.
+        event_id: columns that together name an event; empty where none do.
+        private: columns that should be shown to nobody.
+        missing: texts that stand for no value.
+        ignored: raw columns that are left out.
+        notes: what people should look at, a line each.
+    """
+
+    columns: Sequence[Column]
+    event_time: str
+    event_id: Sequence[str]
+    private: Sequence[str]
+    missing: Sequence[str]
+    ignored: Sequence[str]
+    notes: Sequence[str]
+
+
+def propose_stream(
+    name: str, sample: Sample, event_time: str | None = None, event_id: Sequence[str] | None = None
+) -> Proposal:
+    """Propose a stream for a sample.
+
+    Args:
+        name: of the stream.
+        sample: rows as they come.
+        event_time: the column with the event's time, by its raw name or the one it gets; found if not given.
+        event_id: the columns that together name an event, likewise.
+
+    Raises:
+        KeyfoldError: no column is a time, or a column that was named is not there, or is no time.
+    """
+    found = propose_columns(sample)
+    readable = {column.raw: column for column in found if column.kind is not None}
+    names = column_names(list(readable))
+    columns = {names[raw]: column for raw, column in readable.items()}
+    time, others = _event_time(columns, event_time)
+    notes = [f"{column.raw}: {note}" for column in found for note in column.notes]
+    if others:
+        notes.append(f"event time is {time}; {', '.join(others)} could be it as well: choose with --event-time")
+    ids = (
+        [_named(columns, name) for name in event_id] if event_id is not None else _event_id(name, columns, time, notes)
+    )
+    private = _private(columns, notes)
+    return Proposal(
+        columns=[
+            Column(name, column, nullable=not (name == time or name in ids or _is_always_there(name, column)))
+            for name, column in columns.items()
+        ],
+        event_time=time,
+        event_id=ids,
+        private=private,
+        missing=sorted({mark for column in readable.values() for mark in column.marks}),
+        ignored=[column.raw for column in found if column.kind is None],
+        notes=notes,
+    )
+
+
+def _named(columns: dict[str, RawColumn], name: str) -> str:
+    for own, column in columns.items():
+        if name in (own, column.raw):
+            return own
+    raise KeyfoldError(f"the sample has no column {name!r} that ingest reads; it has {', '.join(columns)}")
+
+
+def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str, list[str]]:
+    """The column with the event's time, and those that could be it as well, best first."""
+    times = [name for name, column in columns.items() if column.is_time]
+    if wanted is not None:
+        name = _named(columns, wanted)
+        if name not in times:
+            shown = next((str(value) for value in columns[name].values if value is not None), "no value")
+            raise KeyfoldError(
+                f"--event-time {wanted}: its values are no times (the first is {shown[:40]!r}); "
+                + (f"times are {', '.join(times)}" if times else "nor are those of any other column")
+            )
+        return name, []
+    if not times:
+        told = ", ".join(f"{name} ({_spoken(column)})" for name, column in columns.items())
+        raise KeyfoldError(
+            f"no column of the sample is a time, and events are ordered by theirs. Its columns: {told}. ISO 8601, dates "
+            "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known"
+        )
+    best = sorted(times, key=lambda name: _rank_as_event_time(name, columns[name]))
+    return best[0], best[1:]
+
+
+def _rank_as_event_time(name: str, column: RawColumn) -> tuple[bool, bool, int]:
+    place = _EVENT_TIMES.index(name) if name in _EVENT_TIMES else len(_EVENT_TIMES)
+    return not column.is_whole, bool(_TIMES_OF_SOMETHING_ELSE & set(words(name))), place
+
+
+def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list[str]) -> list[str]:
+    """The fewest columns that tell all rows of the sample apart: a name of the event alone, or with its time or number."""
+    frame = pl.DataFrame({name: column.values for name, column in columns.items() if column.values.dtype != pl.Object})
+    rows = frame.unique()
+    if copies := frame.height - rows.height:
+        notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} the same as another in every column")
+    ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
+    names_of_events = {"id", "uuid", "guid", "event_id", "message_id", f"{stream}_id", f"{stream.removesuffix('s')}_id"}
+    for chosen in (one for count in (1, 2, 3) for one in combinations([*ids, time], count)):
+        # In few rows much is unique that would not be in many, and what is taken for a copy is dropped: a name alone
+        # must say that it names events, and others need a time or a number that tells a thing's events apart.
+        is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
+        if is_meant and rows.select(chosen).is_unique().all():
+            return [name for name in columns if name in chosen]
+    notes.append("no columns name an event, so none is recognised as a copy of another: set `event_id` if some do")
+    return []
+
+
+def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
+    return any(name == time or _NUMBER_WORDS & set(words(name)) for name in chosen)
+
+
+def _is_id(name: str, column: RawColumn) -> bool:
+    is_text_or_whole = column.kind is not None and (types.is_string(column.kind) or types.is_integer(column.kind))
+    if not (is_text_or_whole and column.is_whole):
+        return False
+    repeats = types.is_string(column.kind) and column.values.n_unique() < len(column.values)
+    return repeats or bool(_ID_WORDS & set(words(name)))
+
+
+def _is_always_there(name: str, column: RawColumn) -> bool:
+    """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
+    return _is_id(name, column)
+
+
+def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
+    private = []
+    for name, column in columns.items():
+        if why := _why_private(name, column):
+            private.append(name)
+            notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
+    return private
+
+
+def _why_private(name: str, column: RawColumn) -> str:
+    if _PRIVATE_WORDS & set(words(column.raw)) or _PRIVATE_NAMES.search("_".join(words(column.raw))):
+        return "by its name"
+    there = column.values.drop_nulls()
+    if there.dtype == pl.String and len(there):
+        if there.str.contains(_EMAIL).sum() * 2 > len(there):
+            return "since it holds mail addresses"
+        if all(_is_card_number(text) for text in there.head(100).to_list()):
+            return "since it holds numbers of cards"
+    return ""
+
+
+def _is_card_number(text: str) -> bool:
+    """Whether the check digit of a card's number is right (Luhn)."""
+    digits = [int(one) for one in re.sub(r"[ -]", "", text)] if re.fullmatch(r"\d(?:[ -]?\d){12,18}", text) else []
+    total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
+    return bool(digits) and total % 10 == 0
+
+
+def _spoken(column: RawColumn) -> str:
+    if column.kind is None:
+        return "nothing that ingest reads"
+    names = {pa.string(): "text", pa.int64(): "whole numbers", pa.float64(): "numbers", pa.bool_(): "truth values"}
+    return names.get(column.kind, str(column.kind))
