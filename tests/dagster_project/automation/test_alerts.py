@@ -1,145 +1,29 @@
 """Alerts of failed checks: what is told, once, and through a webhook that is not always there."""
 
 import json
-import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from dataclasses import dataclass
 
 import dagster as dg
 import pytest
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
 
-from dagster_project.automation.alerts import (
-    WEBHOOK,
-    Evaluation,
-    Notice,
-    WebhookError,
-    changes,
-    failed_checks,
-    line,
-    message,
-    post,
-)
-
-ROWS = Evaluation("rows_add_up", "events", False, "ERROR", True, "3 rows lack", "run-1", "rides", 1)
-PASSED = replace(ROWS, passed=True, run="run-2")
-ODD = replace(ROWS, check="fare", severity="WARN", blocking=False, description="")
-
-
-def kinds(evaluations: list[Evaluation], failing: dict[str, str] | None = None) -> list[tuple[str, str]]:
-    return [(notice.kind, notice.of.check) for notice in changes(evaluations, failing or {})[0]]
-
-
-def test_a_check_is_told_of_when_it_begins_to_fail_and_not_while_it_goes_on():
-    notices, failing = changes([ROWS, ROWS], {})
-    assert [notice.kind for notice in notices] == ["failed"]
-    assert failing == {"events: rows_add_up": "ERROR"}
-    assert kinds([ROWS], failing) == []
-
-
-def test_a_check_that_passes_again_is_told_of_once():
-    assert kinds([PASSED, PASSED], {"events: rows_add_up": "ERROR"}) == [("recovered", "rows_add_up")]
-    assert kinds([PASSED]) == []
-
-
-def test_what_fails_and_recovers_between_two_ticks_is_told_both_ways():
-    assert kinds([ROWS, PASSED, ROWS]) == [(kind, "rows_add_up") for kind in ("failed", "recovered", "failed")]
-
-
-def test_a_warning_that_becomes_an_error_is_told_of_anew():
-    assert kinds([replace(ODD, severity="ERROR")], {"events: fare": "WARN"}) == [("failed", "fare")]
-    assert kinds([ODD], {"events: fare": "ERROR"}) == []
-
-
-def test_checks_of_one_name_on_two_assets_are_two():
-    assert len(kinds([ROWS, replace(ROWS, asset="summaries")])) == 2
-
-
-def test_a_line_says_what_failed_how_badly_and_where():
-    assert line(Notice("failed", ROWS)) == (
-        "failed: events: rows_add_up [ERROR, blocks what is downstream] 3 rows lack (run run-1 of rides)"
-    )
-    assert line(Notice("failed", ODD)) == "failed: events: fare [WARN] no description (run run-1 of rides)"
-    assert line(Notice("recovered", PASSED)) == "recovered: events: rows_add_up (run run-2 of rides)"
-
-
-def test_many_failures_are_one_message_that_names_twenty_and_holds_all():
-    notices = [Notice("failed", replace(ROWS, check=f"check_{number}")) for number in range(50)]
-    content = message([*notices, Notice("recovered", PASSED)])
-    lines = content["text"].splitlines()
-    assert lines[0] == "50 checks failed, 1 check recovered"
-    assert (len(lines), lines[-1]) == (22, "and 31 more")
-    assert (len(content["failed"]), len(content["recovered"])) == (50, 1)
-    assert content["failed"][0] == {
-        "check": "check_0",
-        "asset": "events",
-        "severity": "ERROR",
-        "blocking": True,
-        "description": "3 rows lack",
-        "run": "run-1",
-        "job": "rides",
-    }
-
-
-@dataclass
-class Webhook:
-    """A real server, which answers as it is told to."""
-
-    status: int = 200
-    got: list[dict[str, Any]] = field(default_factory=list)
-    url: str = ""
+from dagster_project.automation import alerts, outbox
+from dagster_project.automation.alerts import failed_checks
+from dagster_project.automation.outbox import Outbox
+from dagster_project.automation.webhook import WEBHOOK
+from tests.dagster_project.automation.scripted_webhook import ScriptedWebhook, answer, drip, hang
 
 
 @pytest.fixture
-def webhook(monkeypatch) -> Iterator[Webhook]:
-    webhook = Webhook()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if webhook.status == 200:
-                webhook.got.append(content)
-            self.send_response(webhook.status)
-            if webhook.status == 302:
-                self.send_header("Location", "/elsewhere")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    webhook.url = f"http://127.0.0.1:{server.server_port}/services/SECRET"
+def webhook(monkeypatch) -> Iterator[ScriptedWebhook]:
+    webhook = ScriptedWebhook()
     monkeypatch.setenv(WEBHOOK, webhook.url)
+    # Every tick tries again: when it may is the outbox's business.
+    monkeypatch.setattr(outbox, "FIRST_PAUSE", 0)
     yield webhook
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.mark.parametrize("status", [302, 404, 500, 503])
-def test_an_answer_other_than_yes_is_an_error_without_the_url(webhook, status):
-    webhook.status = status
-    with pytest.raises(WebhookError, match=f"it answered {status}") as raised:
-        post(webhook.url, {})
-    assert "SECRET" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1:1/SECRET",
-        "http://no.such.host.invalid/SECRET",
-        "http://[/SECRET",
-        "http://a b/SECRET",
-        "ftp://SECRET",
-    ],
-)
-def test_a_url_that_leads_nowhere_is_an_error_that_does_not_show_it(url):
-    with pytest.raises(WebhookError) as raised:
-        post(url, {})
-    assert "SECRET" not in str(raised.value)
-    assert raised.value.__cause__ is None
+    webhook.close()
 
 
 FAULTS: set[str] = set()
@@ -200,6 +84,15 @@ def sensor(tmp_path) -> Iterator[Sensor]:
         yield sensor
 
 
+def reads(monkeypatch) -> list[str]:
+    """The runs whose evaluations are read, from now on."""
+    read, read_one = list[str](), alerts._of_run
+    monkeypatch.setattr(
+        alerts, "_of_run", lambda instance, run, *more: read.append(run) or read_one(instance, run, *more)
+    )
+    return read
+
+
 def test_all_failures_of_many_runs_go_out_in_one_message_once(sensor, webhook):
     sensor.run("rows_add_up")
     sensor.run("rows_add_up", "fare")
@@ -225,33 +118,116 @@ def test_recovered_checks_are_told_of(sensor, webhook):
     assert sensor.tick() == "nothing new; 0 checks fail"
 
 
-def test_while_the_webhook_is_down_nothing_is_lost_and_nothing_is_said_twice(sensor, webhook, monkeypatch, caplog):
-    webhook.status = 503
+def test_while_the_webhook_is_down_nothing_is_lost_and_later_alerts_arrive_in_order(sensor, webhook):
+    webhook.script = [answer(503), answer(503), answer(503)]
     sensor.run("rows_add_up")
-    assert "it answered 503; 1 notices wait for the next tick" in sensor.tick()
+    assert sensor.tick() == "1 check failed; 1 message waits, tried again in 0 s"
     sensor.run("fare")
-    assert "it answered 503; 3 notices wait" in sensor.tick()
-    assert sensor.tick().endswith("3 notices wait for the next tick")
-    webhook.status = 200
-    assert sensor.tick() == "2 checks failed, 1 check recovered"
-    (content,) = webhook.got
-    assert [one["check"] for one in content["failed"]] == ["rows_add_up", "fare"]
-    assert [one["check"] for one in content["recovered"]] == ["rows_add_up"]
-    assert "nothing new" in sensor.tick()
+    assert sensor.tick().startswith("1 check failed, 1 check recovered; 2 messages wait")
+    assert sensor.tick().startswith("nothing new; 1 checks fail; 2 messages wait")
+    sensor.run()
+    assert sensor.tick() == "1 check recovered"
+    told = [(len(one["failed"]), len(one["recovered"])) for one in webhook.got]
+    assert told == [(1, 0), (1, 1), (0, 1)]
+    assert [one["check"] for content in webhook.got for one in content["failed"]] == ["rows_add_up", "fare"]
+    assert sensor.tick() == "nothing new; 0 checks fail"
+    assert len(webhook.got) == 3
+
+
+def test_while_the_webhook_is_down_no_run_is_read_again(sensor, webhook, monkeypatch):
+    webhook.script = [answer(500)] * 5
+    sensor.run("rows_add_up")
+    sensor.run("rows_add_up")
+    read = reads(monkeypatch)
+    for _ in range(5):
+        assert "1 message waits" in sensor.tick()
+    assert len(read) == len(set(read)) == 2
+    assert len(sensor.cursor or "") < 500
+
+
+def test_a_tick_goes_through_a_bounded_page_of_runs_and_the_next_ones_do_the_rest_in_order(
+    sensor, webhook, monkeypatch
+):
+    monkeypatch.setattr(alerts, "_PAGE", 3)
+    read = reads(monkeypatch)
+    # Ends of different kinds, across the pages' ends: a crash fails its run.
+    faults = [["fare"], ["crashes"], [], ["fare", "crashes"], ["crashes"], ["fare"], [], ["fare"]]
+    for some in faults:
+        sensor.run(*some)
+    for seen in (3, 6):
+        assert "more runs have ended" in sensor.tick()
+        assert len(read) == seen
+    assert "more runs" not in sensor.tick()
+    assert len(read) == len(set(read)) == 8
+    told = {
+        (kind, one["run"])
+        for content in webhook.got
+        for kind in ("failed", "recovered")
+        for one in content[kind]
+        if one["check"] == "fare"
+    }
+    changed = zip(read, [[], *faults[:-1]], faults, strict=True)
+    assert told == {
+        ("failed" if "fare" in now else "recovered", run)
+        for run, before, now in changed
+        if ("fare" in before) != ("fare" in now)
+    }
+
+
+def test_a_tick_that_is_slow_to_read_goes_through_one_run_at_least(sensor, webhook, monkeypatch):
+    monkeypatch.setattr(alerts, "_SECONDS_FOR_READING", -1)
+    read = reads(monkeypatch)
+    for _ in range(3):
+        sensor.run("fare")
+    assert "1 check failed; more runs have ended" in sensor.tick()
+    assert "more" in sensor.tick()
+    assert sensor.tick() == "nothing new; 1 checks fail"
+    assert len(read) == len(set(read)) == 3
+
+
+@pytest.mark.parametrize("act", [hang(), drip()], ids=["hangs", "drips"])
+def test_a_webhook_that_hangs_does_not_stall_the_sensor(sensor, webhook, monkeypatch, act):
+    monkeypatch.setattr("dagster_project.automation.webhook.post.__defaults__", (0.5,))
+    webhook.script = [act]
+    sensor.run("rows_add_up")
+    began = time.monotonic()
+    assert "1 message waits" in sensor.tick()
+    assert time.monotonic() - began < 10
+    assert sensor.tick() == "nothing new; 1 checks fail"
     assert len(webhook.got) == 1
+
+
+def test_what_the_webhook_refuses_is_logged_and_does_not_hold_up_what_comes_after(sensor, webhook):
+    webhook.script = [answer(400)]
+    sensor.run("rows_add_up")
+    assert sensor.tick() == "1 check failed; 0 messages wait; 1 message dropped"
+    sensor.run()
+    assert sensor.tick() == "1 check recovered"
+    (content,) = webhook.got
+    assert content["lost_messages"] == 1
+    assert "1 message before this one could not be delivered and is lost" in content["text"]
+
+
+def test_a_tick_that_is_cut_off_before_its_cursor_is_kept_tells_nothing_twice(sensor, webhook):
+    before = sensor.cursor
+    sensor.run("rows_add_up")
+    sensor.tick()
+    sensor.cursor = before
+    sensor.run("rows_add_up", "fare")
+    assert sensor.tick() == "1 check failed"
+    assert [[one["check"] for one in content["failed"]] for content in webhook.got] == [["rows_add_up"], ["fare"]]
+    assert Outbox.load(sensor.instance).messages == []
 
 
 def test_each_notice_is_logged_once_though_it_is_sent_later(sensor, webhook, monkeypatch):
     logged: list[str] = []
-    monkeypatch.setattr(
-        "dagster_project.automation.alerts.line", lambda notice: logged.append(notice.of.check) or "a line"
-    )
-    webhook.status = 503
+    monkeypatch.setattr(alerts, "line", lambda notice: logged.append(notice.of.check) or "a line")
+    webhook.script = [answer(503)] * 3
     sensor.run("rows_add_up")
-    sensor.tick()
-    assert logged.count("rows_add_up") == 1 + 0 + 1, "in the log, and in the message that was not taken"
-    sensor.tick()
-    assert logged.count("rows_add_up") == 3, "in the message alone"
+    for _ in range(4):
+        sensor.tick()
+    assert logged == ["rows_add_up"]
+    assert len(webhook.got) == 1
 
 
 def test_without_a_webhook_the_log_is_told_and_nothing_waits(sensor, monkeypatch):

@@ -48,7 +48,12 @@ def environment(tmp_path, mark):
     }
 
 
-def until(what, seconds=PATIENCE):
+def status(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus | None:
+    run = instance.get_run_by_id(run_id)
+    return run.status if run else None
+
+
+def until(what, seconds: float = PATIENCE):
     end = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < end, "waited in vain"
@@ -90,13 +95,13 @@ def test_a_killed_run_has_failed_and_its_pool_is_free_and_a_living_one_is_left_a
     with dg.DagsterInstance.from_config(str(home)) as instance:
         [run] = instance.get_runs()
         monitor(instance)
-        assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.STARTED
+        assert status(instance, run.run_id) is dg.DagsterRunStatus.STARTED
         assert pool_holders(instance) == {run.run_id}
 
         process.kill()
         process.wait()
         monitor(instance)
-        assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE
+        assert status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE
         failure = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0].message
         assert f"its process {process.pid} is gone" in failure
         time.sleep(2.1)
@@ -151,7 +156,7 @@ def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_
         assert first.wait() == -signal.SIGKILL
         second = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)
         began = time.monotonic()
-        until(lambda: instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE, 120)
+        until(lambda: status(instance, run.run_id) is dg.DagsterRunStatus.FAILURE, 120)
         until(lambda: not pool_holders(instance), began + 120 - time.monotonic())
         second.terminate()
         second.wait(timeout=60)
