@@ -5,11 +5,7 @@ journal's counts, which the run itself wrote down, are held against both.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
@@ -23,6 +19,7 @@ from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.processor import STATE_VARIABLE
+from spark_jobs.keyed.state_source import read_source
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
 
@@ -95,24 +92,8 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) 
 
 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob) -> int:
-    # Tasks that read state look for what only this brings up where no query has run in this process yet.
-    _ = spark.streams
-    reader = spark.read.format("statestore").option("stateVarName", STATE_VARIABLE)
-    with _readable_path(generation.checkpoint) as checkpoint:
-        state = reader.load(str(checkpoint)).select(F.col("value.payload").alias("payload"))
-        return _sum(state, _counting(job.state_events, frames=_states))
-
-
-@contextmanager
-def _readable_path(checkpoint: Path) -> Iterator[Path]:
-    """The checkpoint under a path that Spark's state reader finds: it takes escaped characters, such as %20, for names."""
-    if quote(str(checkpoint)) == str(checkpoint):
-        yield checkpoint
-        return
-    with TemporaryDirectory(prefix="keyfold-") as folder:
-        link = Path(folder) / "checkpoint"
-        link.symlink_to(checkpoint)
-        yield link
+    source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE)
+    return _sum(source.select(F.col("value.payload").alias("payload")), _counting(job.state_events, frames=_states))
 
 
 def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:

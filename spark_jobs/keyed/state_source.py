@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
-_VIEWS: list["TemporaryDirectory[str]"] = []
-"""Frames are lazy: what they read through stays until the process ends, which removes it."""
+_VIEWS: dict[Path, "TemporaryDirectory[str]"] = {}
+"""Frames are lazy: what they read a checkpoint through stays until the process ends, which removes it."""
 
 
 def read_source(spark: SparkSession, checkpoint: Path | str, source: str, **options: object) -> DataFrame:
@@ -41,12 +41,16 @@ def readable_path(checkpoint: Path) -> Path:
     moved = {path: text for path in checkpoint.glob("state/*/_metadata/v2/*") if (text := _corrected(path, checkpoint))}
     if not moved and quote(str(checkpoint)) == str(checkpoint):
         return checkpoint
+    if not moved and checkpoint in _VIEWS:
+        return Path(_VIEWS[checkpoint].name) / "checkpoint"
     folder = TemporaryDirectory(prefix="keyfold-")
-    _VIEWS.append(folder)
     link = Path(folder.name) / "checkpoint"
     if not moved:
         link.symlink_to(checkpoint)
+        _VIEWS[checkpoint] = folder
         return link
+    # Anew each time, for batches that came since: under a name of its own, since frames may read through the one before.
+    _VIEWS[link] = folder
     _link(checkpoint, link, deep={path for one in moved for path in one.parents if path.is_relative_to(checkpoint)})
     for path, text in moved.items():
         corrected = link / path.relative_to(checkpoint)

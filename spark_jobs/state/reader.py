@@ -187,7 +187,7 @@ def read_state(
     wanted = wanted_keys(keys, key, schema)
     groups = wanted.groups(born, schema) if wanted else None
     if blobs is not None and groups is not None:
-        blobs = blobs.where(F.col("key_group").isin(groups))
+        blobs = _of_groups(blobs, groups)
     return StateRows(name, found.name, last, key, schema, session, blobs, wanted)
 
 
@@ -195,6 +195,11 @@ def state_blobs(session: SparkSession, generation: Generation, batch: int) -> Da
     """The blobs of a generation's state after a batch: `key_group`, `payload`."""
     state = read_source(session, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)
     return state.select(F.col("key.key_group").alias("key_group"), F.col("value.payload").alias("payload"))
+
+
+def _of_groups(blobs: DataFrame, groups: list[int]) -> DataFrame:
+    """Blobs of some key groups: Spark leaves the others where they are, before a worker gets any."""
+    return blobs.where(F.col("key_group").isin(groups))
 
 
 def _schema(where: str, generation: Generation, job: KeyedJob | None, blobs: DataFrame | None) -> pa.Schema:
