@@ -53,6 +53,13 @@ class Clock:
             still to come would be behind it.
         processing_time: when this batch was planned; the same again when it is replayed.
         answers: where a step that asks the world outside keeps what it was told, before it uses it.
+
+    Example:
+        >>> noon = datetime(2026, 1, 31, 12)
+        >>> clock = Clock(late_watermark=noon, watermark=noon + timedelta(minutes=5), processing_time=noon)
+        >>> due = pl.DataFrame({"user": ["ann", "bob"], DEADLINE: [noon, noon + timedelta(hours=1)]})
+        >>> due.filter(pl.col(DEADLINE) <= clock.watermark)["user"].to_list()
+        ['ann']
     """
 
     late_watermark: datetime
@@ -70,6 +77,12 @@ class Step:
         output: rows for the job's own table.
         late: events that came after their key had closed, for `late.<job>`.
         side: rows for the job's side outputs, by table name.
+
+    Example:
+        >>> still_open, ended = pl.DataFrame({"user": ["ann"]}), pl.DataFrame({"user": ["bob"], "clicks": [3]})
+        >>> step = Step(state=still_open, output=ended, side={"long_sessions": ended.filter(pl.col("clicks") > 9)})
+        >>> step.side["long_sessions"].height
+        0
     """
 
     state: pl.DataFrame
@@ -92,6 +105,13 @@ class OutputTable:
         key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
         events: how many events its rows stand for that no row of another table does (conservation check).
         description: what people read of it.
+
+    Example:
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> totals = OutputTable("totals", pa.schema([user, ("clicks", pa.int64())]), "upsert", key=("user",))
+        >>> OutputTable("totals", totals.schema, "upsert")
+        Traceback (most recent call last):
+        spark_jobs.errors.KeyfoldError: table totals: an upsert table needs a key and an append table has none
     """
 
     name: str
@@ -150,6 +170,25 @@ class KeyedJob:
         migrations: functions from rows of state of one version to those of the next, by the version they start from.
         private: columns of `events` that show what is private of the stream (`privacy`); no error of the job quotes
             them. Not given: it follows from the stream.
+
+    Example:
+        The last place that each user was seen at, given out when nothing was heard of the user for an hour.
+
+        >>> time = pa.timestamp("us", tz="UTC")
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> seen = pa.schema([user, ("place", pa.string()), ("at", time)])
+        >>> def last_place(state, events, clock):
+        ...     known = pl.concat([state.drop(DEADLINE), events]).sort("at").unique("user", keep="last")
+        ...     known = known.with_columns((pl.col("at") + timedelta(hours=1)).alias(DEADLINE))
+        ...     is_over = known[DEADLINE] <= clock.watermark
+        ...     return Step(state=known.filter(~is_over), output=known.filter(is_over).drop(DEADLINE))
+        >>> job = KeyedJob(
+        ...     name="last_places", stream="sightings", key=("user",), event_time="at",
+        ...     watermark_delay=timedelta(minutes=5), events=seen, state=seen.append(pa.field(DEADLINE, time)),
+        ...     output=seen, step=last_place,
+        ... )
+        >>> [table.name for table in job.tables]
+        ['last_places', 'late.last_places']
     """
 
     name: str

@@ -54,10 +54,18 @@ def per_key(
     Rows of other keys stay as they are. Pure, as the handler must be.
 
     Example:
+        >>> from datetime import UTC, datetime
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> came, seen = pa.schema([user, ("at", pa.timestamp("us", "UTC"))]), pa.schema([user, ("seen", pa.int64())])
         >>> def count(key, state, events, clock):
-        ...     seen = (state[0]["seen"] if state else 0) + len(events)
-        ...     return KeyAnswer(state=[{"seen": seen}], output=[{"seen": seen}])
-        >>> step = per_key(count, key=("user",), event_time="at", events=E, state=S, output=O)
+        ...     total = (state[0]["seen"] if state else 0) + len(events)
+        ...     return KeyAnswer(state=[{"seen": total}], output=[{"seen": total}])
+        >>> step = per_key(count, key=("user",), event_time="at", events=came, state=seen, output=seen)
+        >>> noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> events = pl.DataFrame({"user": ["ann", "bob", "ann"], "at": [noon] * 3})
+        >>> kept = pl.DataFrame({"user": ["ann"], "seen": [5]})
+        >>> step(kept, events, Clock(noon, noon, noon)).output.rows()
+        [('ann', 7), ('bob', 1)]
     """
     tables = {"state": state, "output": output, "late": events, **(side_outputs or {})}
     frames = {name: polars_schema(schema) for name, schema in tables.items()}
