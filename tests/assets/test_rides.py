@@ -253,7 +253,7 @@ def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, 
     monkeypatch.setattr("assets.keyed_asset.run_job", warned)
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
-    assert told(result, "ride_summaries")["warnings"] == "- the clock jumped\n- idle_after is short"
+    assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_after is short"
     assert "WARNING" in (line := next(line for line in capfd.readouterr().err.splitlines() if "clock jumped" in line))
     assert "ride_summaries" in line
 
