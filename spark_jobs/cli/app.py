@@ -68,6 +68,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "spark_jobs.cli.branches:promote_",
         "Make a branch the live generation; the next run goes on from there.",
     ),
+    "erase": LazyCommand(
+        "spark_jobs.cli.state_edit:erase_",
+        "Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history.",
+    ),
     "state": LazyCommand(
         "spark_jobs.cli.state:app",
         "The state of jobs as data: read it, compare it, seed it, move it.",

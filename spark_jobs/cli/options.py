@@ -16,15 +16,11 @@ Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job par
 
 def given_parameters(given: list[str] | None) -> dict[str, str]:
     """The parameters that were given as `name=value`."""
-    return _pairs("--param", given)
+    return given_pairs("--param", given)
 
 
-def given_mapping(given: list[str] | None) -> dict[str, str]:
-    """The columns that were given as `column=expression`."""
-    return _pairs("--map", given)
-
-
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """What was given to an option, each as `name=value`."""
     pairs: dict[str, str] = {}
     for text in given or []:
         name, equals, value = text.partition("=")

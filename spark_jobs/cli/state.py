@@ -4,6 +4,7 @@ import typer
 
 from spark_jobs.cli.state_bootstrap import state_bootstrap
 from spark_jobs.cli.state_diff import diff
+from spark_jobs.cli.state_edit import state_edit
 from spark_jobs.cli.state_move import state_move, state_prune
 from spark_jobs.cli.state_reading import listing, read, stats
 
@@ -20,3 +21,4 @@ app.command("diff")(diff)
 app.command("bootstrap")(state_bootstrap)
 app.command("move")(state_move)
 app.command("prune")(state_prune)
+app.command("edit")(state_edit)

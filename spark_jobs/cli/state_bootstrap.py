@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_mapping, given_parameters
+from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, given_parameters
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.state_jobs import build_live_job
 from spark_jobs.cli.terminal import failures, report, usage_faults
@@ -47,7 +47,9 @@ def state_bootstrap(
 ) -> None:
     """Seed a new generation of a job from a table; the next run goes on from there."""
     with usage_faults():
-        wanted = Bootstrap(source, given_mapping(mapping), parse_time("--watermark", watermark), _version(from_version))
+        wanted = Bootstrap(
+            source, given_pairs("--map", mapping), parse_time("--watermark", watermark), _version(from_version)
+        )
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, given_parameters(param))

@@ -19,6 +19,9 @@ from deltalake import DeltaTable
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.times import from_iso, micros
 
+ERASED = "keyfold.erased"
+"""Of a commit that erased rows for good (`erasing`), where its log entry says which file stands for which: as JSON."""
+
 
 class RowsChangedError(KeyfoldError):
     """Rows of a table that is read by its additions were changed or deleted."""
@@ -101,7 +104,14 @@ def changes_since(table: Path, version: int, time: str) -> Changes:
     newest = latest_version(table, version)
     files: list[DataFile] = []
     for entry in range(version + 1, newest + 1):
-        for action in _log_entry(table, entry):
+        actions = list(_log_entry(table, entry))
+        erased = _erased(actions)
+        if erased is not None:
+            # What is erased is gone from files that are yet to be read, and no news where they have been read.
+            sizes = {unquote(one["add"]["path"]): one["add"]["size"] for one in actions if "add" in one}
+            files = [kept for file in files if (kept := _without_erased(table, time, file, erased, sizes)) is not None]
+            continue
+        for action in actions:
             if (removed := action.get("remove")) and removed.get("dataChange", True):
                 raise RowsChangedError(f"version {entry} of {table} changed or deleted rows")
             added = action.get("add")
@@ -114,6 +124,21 @@ def changes_since(table: Path, version: int, time: str) -> Changes:
                     _data_file(table, time, unquote(added["path"]), added["size"], stats.get("numRecords"), first, last)
                 )
     return Changes(newest, tuple(files))
+
+
+def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
+    """Of an erasure, which file stands for which now (none, where nothing was left); None of any other commit."""
+    told = next((one["commitInfo"].get(ERASED) for one in actions if "commitInfo" in one), None)
+    return None if told is None else json.loads(told)
+
+
+def _without_erased(
+    table: Path, time: str, file: DataFile, erased: dict[str, str | None], sizes: dict[str, int]
+) -> DataFile | None:
+    if file.path not in erased:
+        return file
+    path = erased[file.path]
+    return None if path is None else _data_file(table, time, path, sizes[path], None, None, None)
 
 
 def next_change(table: Path, version: int) -> int:

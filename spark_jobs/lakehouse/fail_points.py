@@ -35,6 +35,8 @@ POINTS = (
     "journal: old records removed",
     "rebuild: one table moved",
     "rebuild: moved",
+    "erasure: files written",
+    "erasure: committed",
     "maintenance: files joined",
     "maintenance: files deleted",
 )

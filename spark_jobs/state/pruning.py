@@ -27,16 +27,23 @@ def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bo
         KeyfoldError: the pointer to the live generation is lost, or a run holds the job; nothing is removed.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
-        live = live_generation(lakehouse, job)
-        folders = sorted(lakehouse.job(job).glob("generation-*"))
-        folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
-        found = []
-        for folder in folders:
-            if live is not None and folder == live.folder:
-                continue
-            files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-            size = sum(one.st_size for one in files if one.st_nlink == 1)
-            found.append(Pruned(folder.relative_to(lakehouse.job(job)).as_posix(), size))
-            if not dry_run:
-                shutil.rmtree(folder)
-        return found
+        return remove_other_generations(lakehouse, job, branches=branches, dry_run=dry_run)
+
+
+def remove_other_generations(
+    lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
+) -> list[Pruned]:
+    """As `prune`, for who holds the job's lock."""
+    live = live_generation(lakehouse, job)
+    folders = sorted(lakehouse.job(job).glob("generation-*"))
+    folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
+    found = []
+    for folder in folders:
+        if live is not None and folder == live.folder:
+            continue
+        files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+        size = sum(one.st_size for one in files if one.st_nlink == 1)
+        found.append(Pruned(folder.relative_to(lakehouse.job(job)).as_posix(), size))
+        if not dry_run:
+            shutil.rmtree(folder)
+    return found

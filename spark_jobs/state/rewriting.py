@@ -4,7 +4,8 @@ What moving and editing have in common. Nothing of the old generation is touched
 whole.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ def rewrite(
     origin: Origin,
     change: ChangeRows,
     change_tables: Callable[[Generation], None] | None = None,
+    events: int | None = None,
 ) -> Rewritten:
     """Make a generation of another one and make it live, in one step; call it under the job's lock.
 
@@ -82,6 +84,7 @@ def rewrite(
         origin: to be written into the new one's record.
         change: what becomes of the state's rows.
         change_tables: called with the new generation once its tables hold the old one's rows, and before it goes live.
+        events: that the new generation's rows and state stand for, where those are others than the old one's.
 
     Raises:
         KeyfoldError: the old generation is not whole, its rows do not fit the new tables, or `change` gives no state of
@@ -101,7 +104,7 @@ def rewrite(
     reached("seed: tables carried")
     beginning = Beginning(
         files=files,
-        events=done.total_events,
+        events=done.total_events if events is None else events,
         version=done.positions.get(f"events.{job.stream}"),
         watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
@@ -127,6 +130,19 @@ def _stage(
         sum(row["rows"] for row in told if not row["path"]),
         tuple(PlannedFile(path=path, rows=rows, bytes=size) for path, rows, size in files),
     )
+
+
+def map_frames(
+    spark: SparkSession, generation: Generation, batch: int, found: Callable[[pl.DataFrame], Mapping[str, int]]
+) -> list[dict[str, int]]:
+    """Have workers call a function with each key group's rows of a state; gives the numbers that it tells."""
+
+    def count(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            for payload in part.column("payload"):
+                yield _told(json.dumps(found(decode(payload.as_buffer()))), 0, 0)
+
+    return [json.loads(row["path"]) for row in map_blobs(spark, generation, batch, count)]
 
 
 def map_blobs(

@@ -1,0 +1,117 @@
+"""Rows taken out of a table for good: out of its files, out of its history, and off the disk.
+
+Each file that holds such rows is written anew without them, one for one, and the commit says which stands for which: so
+whoever reads the table's additions goes on as if those rows had never come.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction, RemoveAction
+
+from spark_jobs.lakehouse.changes import ERASED
+from spark_jobs.lakehouse.commits import NO_HOOKS, statistics_of
+from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import sync_folder
+
+_COUNTED = "keyfold.erased_rows"
+
+
+@dataclass(frozen=True)
+class ErasedRows:
+    """What was taken out of a table.
+
+    Attributes:
+        rows: how many.
+        events: that they stood for, by the expression that was given.
+    """
+
+    rows: int
+    events: int
+
+
+def count_rows_of(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+    """How many rows of a table a condition holds for, without touching them."""
+    found = [_counted(table / path, which, events) for path in _files(DeltaTable(str(table)))]
+    return ErasedRows(sum(one.rows for one in found), sum(one.events for one in found))
+
+
+def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+    """Take the rows that a condition holds for out of a table; its older versions can be read no more after `forget`.
+
+    Call it where nobody else writes to the table.
+
+    Args:
+        table: an existing Delta table.
+        which: the rows.
+        events: how many events rows stand for.
+
+    Raises:
+        OSError: the disk is full or fails; the table is as it was.
+    """
+    delta = DeltaTable(str(table))
+    schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
+    counted = {path: _counted(table / path, which, events) for path in _files(delta)}
+    held = [path for path, one in counted.items() if one.rows]
+    if not held:
+        return ErasedRows(0, 0)
+    now, actions, mapping = time.time_ns() // 1_000_000, [], {}
+    for path in held:
+        left = pl.scan_parquet(table / path).filter(~which.fill_null(False)).collect()
+        new = write_data_file(_in_columns(left, schema), table, schema) if left.height else None
+        mapping[path] = new.path if new else None
+        actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
+        if new:
+            statistics = statistics_of(new.rows, new.first, new.last)
+            actions.append(AddAction(new.path, new.bytes, {}, now, True, statistics))
+    reached("erasure: files written")
+    gone = sum(counted[path].rows for path in held)
+    # As a transaction's number: it is of one commit with the rows that go, and outlives the log entry.
+    told = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
+    properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[told])
+    delta.create_write_transaction(
+        actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
+    )
+    sync_folder(table / "_delta_log")
+    reached("erasure: committed")
+    return ErasedRows(gone, sum(counted[path].events for path in held))
+
+
+def erased_rows(table: Path) -> int:
+    """How many rows were ever erased from a table."""
+    return DeltaTable(str(table)).transaction_version(_COUNTED) or 0
+
+
+def forget(table: Path) -> int:
+    """Delete every data file that a table's newest version does not consist of; gives how many were deleted.
+
+    Call it where nobody reads or writes the table: files that wait for their commit go too.
+    """
+    delta = DeltaTable(str(table))
+    return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
+
+
+def _files(delta: DeltaTable) -> list[str]:
+    return [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
+
+
+def _counted(path: Path, which: pl.Expr, events: pl.Expr | None) -> ErasedRows:
+    rows = pl.scan_parquet(path).filter(which)
+    wanted = [pl.len().alias("rows"), (events if events is not None else pl.lit(0)).cast(pl.Int64).alias("events")]
+    found = rows.select(wanted).collect().row(0)
+    return ErasedRows(int(found[0]), int(found[1] or 0))
+
+
+def _in_columns(frame: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+    """With the columns that came to the table after the file was written, empty."""
+    wanted = pl.from_arrow(schema.empty_table())
+    assert isinstance(wanted, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    lacking = [pl.lit(None, kind).alias(name) for name, kind in wanted.schema.items() if name not in frame.columns]
+    return frame.with_columns(lacking).select(wanted.columns)
