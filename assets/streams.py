@@ -16,6 +16,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.erasing import erased_rows
 from spark_jobs.lakehouse.reading import count_rows
 from spark_jobs.streams import Stream
 
@@ -194,6 +195,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def _rows(table: Path) -> int:
+    """Rows that a table holds, and those that were erased from it for good (`keyfold erase`)."""
     if not DeltaTable.is_deltatable(str(table)):
         raise KeyfoldError(f"{table} is not there yet; materialize the event table first")
-    return count_rows(table)
+    return count_rows(table) + erased_rows(table)
