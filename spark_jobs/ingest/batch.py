@@ -1,6 +1,6 @@
-"""A batch of ingest: its files go to lanes, what lanes could not know of each other is put right, and it is written down.
+"""A batch of ingest: its files go to splits, what splits could not know of each other is put right, and it is written down.
 
-Lanes are consecutive files, so that an earlier lane's rows are the earlier ones, and a data file spans little time where
+Splits are consecutive files, so that an earlier split's rows are the earlier ones, and a data file spans little time where
 files come in order of time.
 """
 
@@ -14,20 +14,20 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ingest.birth import Birth
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
-from spark_jobs.ingest.lane import Lane, LaneResult, WrittenEvents, read_lane
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, write_segment
+from spark_jobs.ingest.split import Split, SplitResult, WrittenEvents, read_split
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.streams import Stream
 from spark_jobs.times import micros
 
-_LANE_BYTES = 8 << 20
-"""A lane of less is not worth a data file of its own."""
+_SPLIT_BYTES = 8 << 20
+"""A split of less is not worth a data file of its own."""
 
-_HERE_BYTES = _LANE_BYTES
-"""Files of less in all, which would be one lane, are read by this process: a Spark job takes a tenth of a second at least,
+_HERE_BYTES = _SPLIT_BYTES
+"""Files of less in all, which would be one split, are read by this process: a Spark job takes a tenth of a second at least,
 in which half of them are read (1,000 rows: 0.08 s here, 0.16 s there; 33,000 rows, 8 MB: 0.20 s and 0.27 s)."""
 
 _ROWS_AT_ONCE = 4_000_000
@@ -58,8 +58,8 @@ def work(
     """
     began = time.monotonic()
     reached("work: before")
-    lanes = [
-        Lane(
+    splits = [
+        Split(
             stream,
             plan.batch,
             plan.planned_at,
@@ -70,11 +70,11 @@ def work(
             segments,
             files,
         )
-        for files in _lanes(plan.files, spark.sparkContext.defaultParallelism)
+        for files in _splits(plan.files, spark.sparkContext.defaultParallelism)
     ]
     if stream.event_id:
         birth.segments.mkdir(exist_ok=True)
-    results = _read(spark, lanes)
+    results = _read(spark, splits)
     reached("work: files written")
     written = [one for result in results for one in result.events]
     counts = IngestCounts()
@@ -105,26 +105,26 @@ def work(
     )
 
 
-def _lanes(files: Sequence[AdmittedFile], parallelism: int) -> list[tuple[tuple[int, AdmittedFile], ...]]:
+def _splits(files: Sequence[AdmittedFile], parallelism: int) -> list[tuple[tuple[int, AdmittedFile], ...]]:
     """Consecutive files, in about as many equal parts as are read at a time."""
     total = sum(file.size for file in files)
-    count = max(1, min(parallelism, len(files), -(-total // _LANE_BYTES)))
-    lanes: list[list[tuple[int, AdmittedFile]]] = [[] for _ in range(count)]
+    count = max(1, min(parallelism, len(files), -(-total // _SPLIT_BYTES)))
+    splits: list[list[tuple[int, AdmittedFile]]] = [[] for _ in range(count)]
     done = 0
     for place, file in enumerate(files):
         # By its middle, so that a file goes where most of it belongs.
         middle = done + file.size / 2
-        lanes[min(int(middle * count / total) if total else 0, count - 1)].append((place, file))
+        splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, file))
         done += file.size
-    return [tuple(lane) for lane in lanes if lane]
+    return [tuple(split) for split in splits if split]
 
 
-def _read(spark: SparkSession, lanes: Sequence[Lane]) -> list[LaneResult]:
-    if sum(file.size for lane in lanes for _, file in lane.files) <= _HERE_BYTES:
-        results = [read_lane(lane) for lane in lanes]
+def _read(spark: SparkSession, splits: Sequence[Split]) -> list[SplitResult]:
+    if sum(file.size for split in splits for _, file in split.files) <= _HERE_BYTES:
+        results = [read_split(split) for split in splits]
     else:
         # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
-        results = spark.sparkContext.parallelize(lanes, len(lanes)).map(read_lane).collect()
+        results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
     faults = [result.fault for result in results if result.fault]
     if faults:
         raise OSError(faults[0])

@@ -62,15 +62,15 @@ def test_within_a_batch_the_earlier_one_stands_in_whatever_order_the_rows_lie(ev
 
 @settings(deadline=None, max_examples=300)
 @given(EVENTS, EVENTS, WINDOW, st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=4))
-def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events, window, batch_cuts, lane_cuts):
+def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events, window, batch_cuts, split_cuts):
     expected = standing(events, window, history)
     kept = np.zeros(len(events), bool)
     known = list(history)
     cuts = sorted({0, *(min(cut, len(events)) for cut in batch_cuts), len(events)})
     for start, end in pairwise(cuts):
-        lanes = sorted({start, *(cut for cut in lane_cuts if start < cut < end), end})
+        splits = sorted({start, *(cut for cut in split_cuts if start < cut < end), end})
         survivors: list[int] = []
-        for begin, stop in pairwise(lanes):
+        for begin, stop in pairwise(splits):
             some, order = ids(events[begin:stop]), np.arange(begin, stop)
             copies = copies_of(some, index(known), window) | same_moment_copies(some, order)
             survivors += order[~copies].tolist()

@@ -1,4 +1,4 @@
-"""A lane: some of a batch's files, read by one worker, which validates their rows and writes them as data files.
+"""A split: some of a batch's files, read by one worker, which validates their rows and writes them as data files.
 
 What it gives back are names and counts. Nothing that it wrote counts before the batch's done record names it.
 """
@@ -27,14 +27,14 @@ from spark_jobs.times import micros
 
 ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20
-"""A lane holds no more than about this in memory before it writes."""
+"""A split holds no more than about this in memory before it writes."""
 
 _LINES = 1 << 40
 """More than a file has lines: a row's place in its batch is its file's place times this, and its line."""
 
 
 @dataclass(frozen=True)
-class Lane:
+class Split:
     """What a worker is given.
 
     Attributes:
@@ -75,7 +75,7 @@ class WrittenEvents:
 
 
 @dataclass
-class LaneResult:
+class SplitResult:
     """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault."""
 
     counts: IngestCounts = field(default_factory=IngestCounts)
@@ -85,18 +85,18 @@ class LaneResult:
     fault: str = ""
 
 
-def read_lane(lane: Lane) -> LaneResult:
-    """Read a lane's files; runs in a Spark worker, or in the driver where there is little to do."""
-    with errors_without_values(f"ingest of {lane.stream.name}", lane.stream.private):
-        return _read_lane(lane)
+def read_split(split: Split) -> SplitResult:
+    """Read a split's files; runs in a Spark worker, or in the driver where there is little to do."""
+    with errors_without_values(f"ingest of {split.stream.name}", split.stream.private):
+        return _read_split(split)
 
 
-def _read_lane(lane: Lane) -> LaneResult:
-    result = LaneResult()
-    kept = _Rows(lane)
+def _read_split(split: Split) -> SplitResult:
+    result = SplitResult()
+    kept = _Rows(split)
     try:
-        for place, file in lane.files:
-            taken = _read(lane, place, file)
+        for place, file in split.files:
+            taken = _read(split, place, file)
             if taken is None:
                 result.deferred.append(file.path)
                 continue
@@ -112,10 +112,10 @@ def _read_lane(lane: Lane) -> LaneResult:
     return result
 
 
-def _read(lane: Lane, place: int, file: AdmittedFile) -> "_Rows | None":
+def _read(split: Split, place: int, file: AdmittedFile) -> "_Rows | None":
     """The rows of a file; None where it is not any more what was planned."""
-    path, taken = lane.landing / file.path, _Rows(lane)
-    refused = file.refused or refusal(lane.landing, file.path)
+    path, taken = split.landing / file.path, _Rows(split)
+    refused = file.refused or refusal(split.landing, file.path)
     if refused:
         taken.reject_file(str(path), refused)
         taken.counts += IngestCounts(files=1)
@@ -123,13 +123,13 @@ def _read(lane: Lane, place: int, file: AdmittedFile) -> "_Rows | None":
     if not _is_as_planned(path, file):
         return None
     try:
-        for rows in parse_file(lane.stream, path, lane.arrived, lane.landing):
+        for rows in parse_file(split.stream, path, split.arrived, split.landing):
             taken.take(rows, place, str(path))
             if taken.is_large:
                 taken.write()
     except UnreadableFileError as error:
         taken.discard()
-        taken = _Rows(lane)
+        taken = _Rows(split)
         taken.reject_file(str(path), str(error))
     except BaseException:
         taken.discard()
@@ -144,11 +144,11 @@ def _read(lane: Lane, place: int, file: AdmittedFile) -> "_Rows | None":
 class _Rows:
     """Rows on their way into data files."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, split: Split) -> None:
         self.counts = IngestCounts()
         self.events: list[WrittenEvents] = []
         self.rejected: list[WrittenFile] = []
-        self._lane = lane
+        self._lane = split
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
         self._rejects: list[tuple[str, Reject | str]] = []
@@ -209,14 +209,14 @@ class _Rows:
             (self._lane.quarantine / file.path).unlink(missing_ok=True)
 
 
-def _write_events(lane: Lane, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
+def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
     """Write accepted rows but for those that are copies already; gives back how many those are."""
-    stream = lane.stream
+    stream = split.stream
     ids = event_ids(stream, frame) if stream.event_id else None
     copies = 0
     if ids is not None:
-        found = copies_of_history(lane.ids, lane.segments, ids, micros(stream.duplicate_window))
-        # Of others it is not known yet what stands: an earlier lane may hold a copy that rules out the nearer one.
+        found = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
+        # Of others it is not known yet what stands: an earlier split may hold a copy that rules out the nearer one.
         found |= same_moment_copies(ids, places)
         if copies := int(found.sum()):
             frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
@@ -227,24 +227,24 @@ def _write_events(lane: Lane, frame: pl.DataFrame, places: Numbers) -> tuple[int
         order = times.arg_sort().to_numpy().astype(np.int64)
         frame, places = frame[order], places[order]
         ids = ids.take(order) if ids is not None else None
-    file = write_data_file(frame, lane.events, stream.schema)
+    file = write_data_file(frame, split.events, stream.schema)
     if ids is None:
         return copies, [WrittenEvents(file)]
     order = ids.sorted_order()
-    segment = write_segment(lane.ids, ids.take(order))
+    segment = write_segment(split.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
-    np.save(lane.ids / name, np.stack([places[order], order]))
+    np.save(split.ids / name, np.stack([places[order], order]))
     return copies, [WrittenEvents(file, segment, name)]
 
 
-def _write_rejects(lane: Lane, rejects: Sequence[tuple[str, Reject | str]]) -> WrittenFile:
+def _write_rejects(split: Split, rejects: Sequence[tuple[str, Reject | str]]) -> WrittenFile:
     rows = [
         (None, file, None, reject) if isinstance(reject, str) else (reject.raw, file, reject.line, reject.reason)
         for file, reject in rejects
     ]
     schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String}
-    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(lane.batch, pl.Int64))
-    return write_data_file(frame, lane.quarantine, QUARANTINE)
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
+    return write_data_file(frame, split.quarantine, QUARANTINE)
 
 
 def _is_as_planned(path: Path, file: AdmittedFile) -> bool:
