@@ -1,0 +1,76 @@
+"""Files, modules, make targets and commands that the pages and docstrings name are there."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.cli.app import COMMANDS
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+ROOMS = ("spark_jobs", "assets", "expectations", "dagster_project", "benchmarks", "tests", "scripts", "docs", ".ci")
+ROOMS_OF_SPARK_JOBS = sorted(path.name for path in (REPOSITORY / "spark_jobs").iterdir() if path.is_dir())
+SOURCES = [path for room in ROOMS[:5] for path in sorted((REPOSITORY / room).rglob("*.py"))]
+PATH = re.compile(rf"(?<![\w/.<-])((?:{'|'.join(ROOMS)})/[\w./-]*\w)(?![\w<…*{{])")
+INSIDE = re.compile(rf"(?<![\w/.<-])((?:{'|'.join(ROOMS_OF_SPARK_JOBS)})/[\w/]+\.py)")
+MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(ROOMS[:6])})(?:\.\w+)+)")
+
+
+def relative(path):
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SOURCES], ids=relative)
+def test_files_that_are_named_are_there(page):
+    named = {found.rstrip(".") for found in PATH.findall(page.read_text(encoding="utf-8"))}
+    # What a reader is told to write is not there yet; a page says so by NAME or <name>, or by the word "your".
+    gone = [name for name in sorted(named) if not (REPOSITORY / name).exists() and not is_for_the_reader(page, name)]
+    gone += [name for name in INSIDE.findall(page.read_text(encoding="utf-8")) if not is_inside(name)]
+    assert not gone
+
+
+def is_inside(name):
+    return any((REPOSITORY / room / name).exists() for room in ("spark_jobs", "dagster_project", "tests/spark_jobs"))
+
+
+def test_the_engine_page_says_what_each_module_of_the_engine_does():
+    page = (REPOSITORY / "docs" / "engine.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| module of `keyed/` |")
+    named = set(
+        re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| `")))
+    )
+    assert named == {path.stem for path in (REPOSITORY / "spark_jobs" / "keyed").glob("*.py")} - {"__init__"}
+
+
+def is_for_the_reader(page, name):
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if name in line]
+    return all("NAME" in line or "your" in line.lower() for line in lines) or page.name == "tutorial.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_modules_that_are_named_are_there(page):
+    gone = []
+    for name in sorted(set(MODULE.findall(page.read_text(encoding="utf-8")))):
+        parts = name.split(".")
+        # The last word may be something that a module has, or a file's ending.
+        if not any(spec_of(".".join(parts[:length])) for length in (len(parts), len(parts) - 1)):
+            gone.append(name)
+    assert not gone or page.name == "tutorial.md"
+
+
+def spec_of(name):
+    try:
+        return find_spec(name)
+    except ModuleNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_make_targets_and_commands_that_are_named_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    assert set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE)) <= targets
+    assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?keyfold ([a-z][\w-]*)", text, re.MULTILINE)) <= set(COMMANDS)
