@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,12 @@ class Pages:
     Attributes:
         url: of the web server, without a slash at its end.
         lakehouse: whose assets the pages show.
+        environment: variables of the servers, for a command that does what a run of theirs would.
     """
 
     url: str
     lakehouse: Lakehouse
+    environment: Mapping[str, str]
 
 
 @contextmanager
@@ -68,7 +70,8 @@ def served_pages(folder: Path) -> Iterator[Pages]:
         url = f"http://127.0.0.1:{port}"
         if not _comes_up(server, url):
             pytest.fail(f"the pages did not come up; they told:\n{told.read_text(encoding='utf-8', errors='replace')}")
-        yield Pages(url, Lakehouse(home))
+        environment["KEYFOLD_DATA_DOCS_URL"] = f"http://127.0.0.1:{docs_port}"
+        yield Pages(url, Lakehouse(home), environment)
     finally:
         _end(server)
 

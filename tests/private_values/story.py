@@ -1,0 +1,171 @@
+"""A process of its own that does all that shows rows: ingest, a job, its checks and pages, a failing step, an alert.
+
+`python -m tests.private_values.story FOLDER yes|no`: whether the stream's person is private. In every row the person's
+name holds `NAME`; rows that are wrong, and values of other columns that are wrong, hold it too.
+"""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pyarrow as pa
+
+from assets.health import drift_check
+from assets.keyed_asset import conservation_check, keyed_assets
+from assets.streams import stream_assets, stream_check
+from dagster_project.automation.alerts import failed_checks
+from dagster_project.suites import suite_checks
+from expectations.suite import Suite
+from spark_jobs.columns import column
+from spark_jobs.jobs.parameters import JobParameters, build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.streams import STREAMS, TIMESTAMP, Rule, Stream
+
+NAME = "Quetzalcoatlus"
+UNLUCKY = 666.0
+"""Of this amount the step makes an error that quotes the person."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("person", pa.string(), nullable=False),
+        pa.field("at", TIMESTAMP, nullable=False),
+        pa.field("amount", pa.float64(), nullable=False),
+    ]
+)
+STATE = pa.schema([pa.field("person", pa.string(), nullable=False), ("total", pa.float64()), ("visits", pa.int64())])
+SUMS = pa.schema(
+    [
+        column("person", pa.string(), "Who came", made_of=("person",), nullable=False),
+        column("total", pa.float64(), "Paid so far", unit="dollars", made_of=("amount",)),
+        pa.field("greeting", pa.string()),
+    ]
+)
+SUITE: Suite = {
+    name: {"type": kind, "kwargs": kwargs, "severity": "warning", "description": f"{name}."}
+    for name, (kind, kwargs) in {
+        "persons_are_known": (
+            "expect_column_values_to_be_in_set",
+            {"column": "person", "value_set": ["nobody"]},
+        ),
+        "the_most_common_is_known": (
+            "expect_column_most_common_value_to_be_in_set",
+            {"column": "greeting", "value_set": ["hello"]},
+        ),
+        "totals_are_small": (
+            "expect_column_values_to_be_between",
+            {"column": "total", "max_value": 0},
+        ),
+        "persons_are_numbers": (
+            "unexpected_rows_expectation",
+            {"unexpected_rows_query": "SELECT * FROM {batch} WHERE CAST(person AS INT) < 0"},
+        ),
+        "nobody_is_called_otherwise": (
+            "unexpected_rows_expectation",
+            {"unexpected_rows_query": "SELECT person AS total FROM {batch}"},
+        ),
+    }.items()
+}
+
+
+def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """The total of each person."""
+    if unlucky := events.filter(pl.col("amount") == UNLUCKY)["person"].to_list():
+        raise ValueError(f"no idea what to do with {unlucky[0]}")
+    came = events.group_by("person").agg(total=pl.col("amount").sum(), visits=pl.len().cast(pl.Int64))
+    sums = pl.concat([state, came]).group_by("person").agg(pl.col("total", "visits").sum())
+    return Step(state=sums, output=sums.select("person", "total", greeting="Dear " + pl.col("person")))
+
+
+def build(parameters: JobParameters) -> KeyedJob:
+    """The job."""
+    return KeyedJob(
+        name="visit_sums",
+        stream="visits",
+        key=("person",),
+        event_time="at",
+        watermark_delay=timedelta(minutes=1),
+        events=SCHEMA,
+        state=STATE,
+        output=SUMS,
+        step=add_up,
+        output_mode="upsert",
+        output_key=("person",),
+        key_groups=2,
+        output_events=pl.lit(0),
+        state_events=pl.col("visits").sum(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+def visit(number: int, amount: Any) -> str:
+    """A line of a landing file."""
+    return json.dumps({"person": f"{NAME} {number}", "at": "2026-01-01T00:00:00Z", "amount": amount}) + "\n"
+
+
+def main() -> None:
+    folder, private = Path(sys.argv[1]), sys.argv[2] == "yes"
+    visits = Stream(
+        name="visits",
+        schema=SCHEMA,
+        event_time="at",
+        event_id=("person", "at"),
+        rules=(Rule("amount is negative", pl.col("amount") < 0),),
+        private=("person",) if private else (),
+    )
+    # As files in their folders would, and without a file in the project's.
+    STREAMS["visits"] = visits
+    template = JobTemplate("visit_sums", "What each person paid.", JobParameters, build)
+    JOBS["visit_sums"] = template
+
+    lakehouse = Lakehouse(folder / "home")
+    landing = lakehouse.landing("visits")
+    landing.mkdir(parents=True)
+    (landing / "good.ndjson").write_text("".join(visit(number, 1.5) for number in range(20)))
+    (landing / "bad.ndjson").write_text(f'{visit(50, -1)}{visit(51, NAME)}not json, {NAME}\n"{NAME}"\n')
+    (landing / "headless.csv").write_text(f"{NAME} 60,2026-01-01T00:00:00Z,3\n")
+
+    landing_asset, ingest = stream_assets(visits, group="visits")
+    (table, _) = build_job(template).tables
+    project: list[Any] = [
+        landing_asset,
+        ingest,
+        keyed_assets(template, group="visits"),
+        stream_check(visits),
+        drift_check(visits),
+        conservation_check(template),
+        suite_checks("visit_sums", table, SUITE),
+    ]
+    spark = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+    (folder / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
+
+        def materialize() -> dg.ExecuteInProcessResult:
+            return dg.materialize(
+                project,
+                instance=instance,
+                resources={"spark": spark, "lakehouse": lakehouse},
+                run_config={"ops": {"ingest_visits": {"config": {"settle_seconds": 0.0}}}},
+                raise_on_error=False,
+            )
+
+        begun = failed_checks(dg.build_sensor_context(instance=instance, cursor=None))
+        assert isinstance(begun, dg.SensorResult)
+        evaluated = {one.check_name: one.passed for one in materialize().get_asset_check_evaluations()}
+        (landing / "unlucky.ndjson").write_text(visit(70, UNLUCKY))
+        failed = materialize()
+        failed_checks(dg.build_sensor_context(instance=instance, cursor=begun.cursor))
+    spark.stop()
+    step = next(event for event in failed.all_node_events if event.is_step_failure)
+    told = {"checks": evaluated, "failed_step": step.step_key}
+    (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
