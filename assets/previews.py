@@ -28,6 +28,11 @@ def preview(path: Path, private: Collection[str] = ()) -> dg.MetadataValue:
     return _shown(masked(_first_rows(path), private))
 
 
+def preview_rows(rows: pl.DataFrame, private: Collection[str] = ()) -> dg.MetadataValue:
+    """At most ten rows of a frame; columns that are private show the mask."""
+    return _shown(masked(readable(rows.head(ROWS)), set(private) & set(rows.columns)))
+
+
 def preview_quarantine(path: Path, stream: Stream) -> dg.MetadataValue:
     """At most ten rows of a stream's quarantine; where the stream has private columns, where each stood and why.
 

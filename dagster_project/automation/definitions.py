@@ -10,10 +10,12 @@ from assets.rooms import find_rooms
 from dagster_project.automation.alerts import failed_checks
 from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.automation.full_scan import full_scan
+from dagster_project.automation.history import history_purge
 from dagster_project.automation.maintenance import maintenance
 from dagster_project.automation.open_state import open_state_job
 from dagster_project.automation.schedules import schedule_of
 from dagster_project.automation.sensors import landing_sensor
+from dagster_project.automation.state_tools import STATE_TOOLS
 from spark_jobs.keyed.contract import JobTemplate
 
 ROOMS = find_rooms()
@@ -72,6 +74,7 @@ JOBS = [
         description="Every stream, every job, every check, in one Spark session.",
     ),
     OPEN_STATE_JOB,
+    *STATE_TOOLS,
 ]
 SENSORS = [
     *(landing_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
@@ -83,4 +86,5 @@ SCHEDULES = [
     *(full_scan(room.group) for room in ROOMS),
     OPEN_STATE_SCHEDULE,
     *(maintenance(room.group, streams=[room.stream] if room.stream else [], jobs=room.jobs)[1] for room in ROOMS),
+    history_purge(),
 ]

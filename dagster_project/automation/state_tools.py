@@ -1,0 +1,340 @@
+"""The state tools as Dagster jobs: a form in the launchpad each, checked before anything starts, confirmed by name.
+
+None of them has a schedule or a sensor. Whoever can start runs can start these, as the command line's user can; what
+they did stands in the run's output, and edits and erasures in `monitoring.edits` too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import dagster as dg
+import polars as pl
+from pydantic import Field, model_validator
+from pyspark.sql import SparkSession
+
+from assets.previews import preview_rows
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import live_generation_name
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.privacy import private_columns
+from spark_jobs.state.audit import Author
+from spark_jobs.state.bootstrap import Bootstrap, ReadFrom, bootstrap
+from spark_jobs.state.comparing import TableDifference
+from spark_jobs.state.editing import Edit, edit_state
+from spark_jobs.state.erasing import Erasure, erase
+from spark_jobs.state.moving import move, plan_change
+from spark_jobs.state.promoting import promote
+from spark_jobs.state.trying import frame_of, redrive, try_job
+from spark_jobs.streams import STREAMS
+from spark_jobs.times import parse_time
+
+_TAGS = {"keyfold/tool": "state"}
+_NAMED: Mapping[str, ReadFrom] = {"live": "live", "latest": "latest", "start": "start"}
+
+
+class OfJob(dg.Config):
+    """What every tool of one job takes."""
+
+    job: str = Field(description=f"One of: {', '.join(JOBS)}.")
+    confirm: str = Field(description="The job's name again: this run changes which generation of it is live.")
+    parameters: dict[str, str] = Field(
+        default_factory=dict, description="The job's parameters that are to differ from the live generation's."
+    )
+
+    @model_validator(mode="after")
+    def _is_confirmed(self) -> Self:
+        if self.job not in JOBS:
+            raise ValueError(f"no job {self.job!r}; jobs there: {', '.join(JOBS)}")
+        if self.confirm != self.job:
+            raise ValueError(f"confirm is {self.confirm!r}: write the job's name, {self.job}, once more")
+        return self
+
+    def keyed_job(self, lakehouse: Lakehouse) -> KeyedJob:
+        """The job, with its live generation's parameters but for those given."""
+        return configured_job(lakehouse, JOBS[self.job], given=self.parameters)
+
+
+class BootstrapConfig(OfJob):
+    """What `state_bootstrap` takes; see `keyfold state bootstrap`."""
+
+    source: str = Field(description="A table's name, or the path of a Delta table or of Parquet, CSV or JSON lines.")
+    mapping: dict[str, str] = Field(
+        default_factory=dict, description="What a column of state is: SQL over the source's columns, by column."
+    )
+    watermark: str | None = Field(
+        default=None, description="ISO 8601 time that the state has reached. Left out: the live generation's."
+    )
+    from_version: str | None = Field(
+        default=None,
+        description="Version of the event table that the state has seen: a number, live, latest or start. Left out: where "
+        "the live generation has read to.",
+    )
+    dry_run: bool = Field(default=True, description="Check, count and show; change nothing.")
+
+    def wanted(self) -> Bootstrap:
+        """The bootstrap."""
+        return Bootstrap(self.source, self.mapping, parse_time("watermark", self.watermark), self._version())
+
+    def _version(self) -> ReadFrom | None:
+        if self.from_version is None or self.from_version in _NAMED:
+            return None if self.from_version is None else _NAMED[self.from_version]
+        if not self.from_version.isdigit():
+            raise KeyfoldError(f"from_version is {self.from_version!r}; give a number, live, latest or start")
+        return int(self.from_version)
+
+
+class MoveConfig(OfJob):
+    """What `state_move` takes; see `keyfold state move`."""
+
+    partitions: int | None = Field(default=None, ge=1, description="Of Spark's state store. Left out: as they are.")
+    dry_run: bool = Field(default=True, description="Say what the change means; change nothing.")
+
+
+class TryConfig(OfJob):
+    """What `state_try` takes; see `keyfold try`."""
+
+    branch: str = Field(description="A name for the branch.")
+
+
+class PromoteConfig(OfJob):
+    """What `state_promote` takes; see `keyfold promote`."""
+
+    branch: str = Field(description="The branch that is to be live.")
+
+
+class RedriveConfig(OfJob):
+    """What `state_redrive` takes; see `keyfold redrive`."""
+
+    branch: str = Field(default="redrive", description="A name for the branch.")
+    since: str | None = Field(default=None, description="Of late events, those from this ISO 8601 time on.")
+    promote: bool = Field(default=False, description="Make the branch live at the end.")
+
+
+class EditConfig(OfJob):
+    """What `state_edit` takes; see `keyfold state edit`."""
+
+    keys: list[str] = Field(min_length=1, description="Keys; of several columns each a JSON object.")
+    corrections: dict[str, str] = Field(
+        default_factory=dict,
+        description="What columns of state are to be: SQL, by column. Left out: the keys' state goes.",
+    )
+    who: str = Field(description="Who does it.")
+    why: str = Field(description="Why; both are written down.")
+    dry_run: bool = Field(default=True, description="Show what would change; change nothing.")
+
+
+class EraseConfig(dg.Config):
+    """What `state_erase` takes; see `keyfold erase`."""
+
+    stream: str = Field(description=f"One of: {', '.join(STREAMS)}.")
+    confirm: str = Field(description="The stream's name again: what is erased is gone.")
+    values: dict[str, list[str]] = Field(description="Whose rows: a column's values, by column.")
+    who: str = Field(description="Who does it.")
+    why: str = Field(description="Why; both are written down.")
+    dry_run: bool = Field(default=True, description="Count what would go; erase nothing.")
+
+    @model_validator(mode="after")
+    def _is_confirmed(self) -> Self:
+        if self.stream not in STREAMS:
+            raise ValueError(f"no stream {self.stream!r}; streams there: {', '.join(STREAMS)}")
+        if self.confirm != self.stream:
+            raise ValueError(f"confirm is {self.confirm!r}: write the stream's name, {self.stream}, once more")
+        return self
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def bootstrap_state(
+    context: dg.OpExecutionContext,
+    config: BootstrapConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Seed a new generation of a job from a table."""
+    job = config.keyed_job(lakehouse)
+    told = bootstrap(spark, lakehouse, job, config.wanted(), dry_run=config.dry_run)
+    context.add_output_metadata(
+        {
+            "generation": told.generation or "unchanged (dry run)",
+            "rows": told.checked.rows,
+            "keys": told.checked.keys,
+            "events": told.checked.events,
+            "timers": dict(told.checked.timers),
+            "left_empty": list(told.checked.left_empty),
+            "watermark": told.watermark.isoformat(),
+            "rows_to_read_next": told.new_rows,
+            "sample": preview_rows(told.sample, _private(job)),
+        }
+    )
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def move_state(
+    context: dg.OpExecutionContext,
+    config: MoveConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Say what a change of a job means, or take its state and tables along into a new generation."""
+    job = config.keyed_job(lakehouse)
+    plan = plan_change(lakehouse, job, config.partitions)
+    told: dict[str, Any] = {
+        "verdict": plan.verdict,
+        "changes": preview_rows(
+            pl.DataFrame(
+                [
+                    {
+                        "setting": one.setting,
+                        "before": str(one.before),
+                        "after": str(one.after),
+                        "means": one.verdict,
+                        "why": one.why,
+                    }
+                    for one in plan.changes
+                ]
+            )
+        ),
+        "state_bytes": plan.state_bytes,
+        "events": plan.events,
+    }
+    if not config.dry_run:
+        moved = move(spark, lakehouse, job, config.partitions)
+        told |= {"generation": moved.generation.name, "state_rows": moved.rows, "table_rows": moved.table_rows}
+    context.add_output_metadata(told)
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def try_changed_job(
+    context: dg.OpExecutionContext,
+    config: TryConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Run a changed job over history into a branch, and tell how its tables differ from the live ones."""
+    job = config.keyed_job(lakehouse)
+    trial = try_job(spark, lakehouse, job, config.branch)
+    context.add_output_metadata({"live": trial.live, "branch": trial.branch, **_differences(job, trial.tables)})
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def promote_branch(
+    context: dg.OpExecutionContext, config: PromoteConfig, lakehouse: dg.ResourceParam[Lakehouse]
+) -> None:
+    """Make a branch the live generation."""
+    context.add_output_metadata({"generation": promote(lakehouse, config.job, config.branch).name})
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def redrive_late_events(
+    context: dg.OpExecutionContext,
+    config: RedriveConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Tell what a job's tables would be had its late events come in time, and make it so where that is asked for."""
+    job = config.keyed_job(lakehouse)
+    found = redrive(spark, lakehouse, job, config.branch, since=parse_time("since", config.since))
+    told: dict[str, Any] = {"late_before": found.late_before, "late_after": found.late_after}
+    if config.promote:
+        told["generation"] = promote(lakehouse, config.job, config.branch).name
+    context.add_output_metadata({**told, **_differences(job, found.trial.tables)})
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def edit_keys(
+    context: dg.OpExecutionContext,
+    config: EditConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Correct or remove the state of named keys, in a new generation."""
+    job = config.keyed_job(lakehouse)
+    edit = Edit(tuple(config.keys), config.corrections, Author(config.who, config.why))
+    edited = edit_state(spark, lakehouse, job, edit, dry_run=config.dry_run)
+    context.add_output_metadata(
+        {
+            "generation": edited.generation or "unchanged (dry run)",
+            "before": preview_rows(edited.rows_before, _private(job)),
+            "after": preview_rows(edited.rows_after, _private(job)),
+        }
+    )
+
+
+@dg.op(out=dg.Out(dg.Nothing), tags=_TAGS)
+def erase_rows_everywhere(
+    context: dg.OpExecutionContext,
+    config: EraseConfig,
+    spark: dg.ResourceParam[SparkSession],
+    lakehouse: dg.ResourceParam[Lakehouse],
+) -> None:
+    """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
+    live = [name for name in JOBS if live_generation_name(lakehouse, name) is not None]
+    jobs = [job for name in live if (job := configured_job(lakehouse, JOBS[name])).stream == config.stream]
+    erasure = Erasure(config.values, Author(config.who, config.why))
+    erased = erase(spark, lakehouse, STREAMS[config.stream], jobs, erasure, dry_run=config.dry_run)
+    context.add_output_metadata(
+        {
+            "rows": erased.rows,
+            "summed_up_and_left": list(erased.sums),
+            "generations": erased.generations,
+            "files_deleted": erased.files_deleted,
+            "look_yourself": list(erased.not_touched),
+        }
+    )
+
+
+@dg.job(description="Seed a new generation of a job from any table; the next run goes on from there.")
+def state_bootstrap() -> None:
+    bootstrap_state()
+
+
+@dg.job(description="What a change of a job means; and a move of its state and tables into a new generation.")
+def state_move() -> None:
+    move_state()
+
+
+@dg.job(description="Run a changed job over history into a branch, and tell how its tables differ from the live ones.")
+def state_try() -> None:
+    try_changed_job()
+
+
+@dg.job(description="Make a branch the live generation of its job.")
+def state_promote() -> None:
+    promote_branch()
+
+
+@dg.job(description="What a job's tables would be had its late events come in time; and make it so.")
+def state_redrive() -> None:
+    redrive_late_events()
+
+
+@dg.job(description="Correct or remove the state of named keys, with who and why.")
+def state_edit() -> None:
+    edit_keys()
+
+
+@dg.job(description="Erase rows of a stream wherever they are kept, with who and why.")
+def state_erase() -> None:
+    erase_rows_everywhere()
+
+
+STATE_TOOLS = [state_bootstrap, state_move, state_try, state_promote, state_redrive, state_edit, state_erase]
+"""Every tool, as a job."""
+
+
+def _private(job: KeyedJob) -> frozenset[str]:
+    return private_columns(job.stream, job.state)
+
+
+def _differences(job: KeyedJob, tables: Sequence[TableDifference]) -> dict[str, dg.MetadataValue]:
+    schemas = {table.name: table.schema for table in job.tables}
+    return {
+        "differences": preview_rows(frame_of(tuple(tables))),
+        **{
+            f"samples of {one.table}": preview_rows(one.samples, private_columns(job.stream, schemas[one.table]))
+            for one in tables
+            if not one.is_none
+        },
+    }
