@@ -1,0 +1,134 @@
+"""The state tools as Dagster jobs: what the launchpad refuses, and what a run does. Without Spark."""
+
+import dagster as dg
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from dagster_project.automation.state_tools import (
+    STATE_TOOLS,
+    state_bootstrap,
+    state_edit,
+    state_erase,
+    state_move,
+    state_promote,
+)
+from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import Replay
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse import create_table
+from spark_jobs.lakehouse.commits import append_files
+from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.streams import SALES
+from tests.spark_jobs.keyed.conftest import without_spark
+from tests.spark_jobs.keyed.toy_jobs import START
+from tests.spark_jobs.state.local_state import state_without_spark
+
+__all__ = ["state_without_spark", "without_spark"]
+
+JOB = "purchase_totals"
+
+
+@pytest.fixture
+def sales(lakehouse):
+    """Purchases of items, one a minute."""
+
+    def sales(*items):
+        table = lakehouse.events("sales")
+        create_table(table, SALES.schema)
+        kinds = polars_schema(SALES.schema)
+        values = {"item": list(items), "quantity": [2] * len(items), SALES.event_time: [START] * len(items)}
+        given = pl.DataFrame({name: value for name, value in values.items() if name in kinds})
+        frame = given.with_columns(pl.lit(None).alias(name) for name in kinds if name not in given.columns)
+        frame = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
+        append_files(table, [write_data_file(frame, table, SALES.schema)], "ingest", DeltaTable(str(table)).version())
+
+    return sales
+
+
+def run(tool, config, spark, lakehouse):
+    node = tool.graph.nodes[0].name
+    return tool.execute_in_process(
+        run_config={"ops": {node: {"config": config}}},
+        resources={"spark": spark, "lakehouse": lakehouse},
+        raise_on_error=False,
+    )
+
+
+def told(result):
+    (event,) = [one for one in result.all_events if one.event_type_value == "STEP_OUTPUT"]
+    return {name: value.value for name, value in event.event_specific_data.metadata.items()}
+
+
+def config_of(tool, config):
+    return dg.validate_run_config(tool, {"ops": {tool.graph.nodes[0].name: {"config": config}}})
+
+
+@pytest.mark.parametrize("tool", STATE_TOOLS, ids=lambda tool: tool.name)
+def test_a_tool_is_not_started_without_its_job_s_name_written_twice(tool, state_without_spark, lakehouse):
+    named = {"stream": "sales"} if tool is state_erase else {"job": JOB}
+    with pytest.raises(dg.DagsterInvalidConfigError, match="confirm"):
+        config_of(tool, named)
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"job": JOB, "confirm": "ride_summaries", "branch": "b"}, "write the job's name, purchase_totals, once more"),
+        ({"job": "nothing", "confirm": "nothing", "branch": "b"}, "no job 'nothing'; jobs there: "),
+    ],
+)
+def test_a_wrong_name_fails_the_run_before_anything_is_touched(state_without_spark, lakehouse, config, why):
+    result = run(state_promote, config, state_without_spark, lakehouse)
+    assert not result.success
+    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    error = failed.step_failure_data.error
+    assert error is not None
+    assert why in error.to_string()
+
+
+def test_a_job_is_seeded_moved_edited_and_its_branch_promoted_from_the_launchpad(
+    state_without_spark, lakehouse, sales, tmp_path
+):
+    spark = state_without_spark
+    sales("Mac", "Watch")
+    seed = tmp_path / "totals.jsonl"
+    seed.write_text('{"item": "Mac", "quantity": 40, "models": ["Air"]}\n')
+    common = {"job": JOB, "confirm": JOB}
+    wanted = {**common, "source": str(seed), "from_version": "start"}
+    shown = told(run(state_bootstrap, wanted, spark, lakehouse))
+    assert (shown["generation"], shown["keys"], shown["rows_to_read_next"]) == ("unchanged (dry run)", 1, 2)
+    assert live_generation(lakehouse, JOB) is None
+    done = told(run(state_bootstrap, {**wanted, "dry_run": False}, spark, lakehouse))
+    assert done["generation"] == "generation-0001"
+    job = configured_job(lakehouse, JOBS[JOB])
+    run_job(spark, lakehouse, job)
+    totals = pl.read_delta(str(lakehouse.table("latest_purchase_totals"))).sort("item")
+    assert totals["quantity"].to_list() == [42, 2]
+
+    grouped = {**common, "parameters": {"key_groups": "9"}}
+    planned = told(run(state_move, grouped, spark, lakehouse))
+    assert (planned["verdict"], "generation" in planned) == ("move", False)
+    moved = told(run(state_move, {**grouped, "dry_run": False}, spark, lakehouse))
+    assert (moved["generation"], moved["state_rows"]) == ("generation-0002", 2)
+
+    run_job(spark, lakehouse, configured_job(lakehouse, JOBS[JOB]), Replay("again"))
+    promoted = told(run(state_promote, {**common, "branch": "again"}, spark, lakehouse))
+    assert promoted["generation"] == "generation-0003"
+    live = live_generation(lakehouse, JOB)
+    assert live is not None
+    assert live.name == "generation-0003"
+
+
+def test_an_edit_asks_for_keys_and_for_who_and_why(state_without_spark, lakehouse, sales):
+    sales("Mac")
+    run_job(state_without_spark, lakehouse, configured_job(lakehouse, JOBS[JOB]))
+    common = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "who": " ", "why": "because"}
+    result = run(state_edit, common, state_without_spark, lakehouse)
+    (failed,) = [one for one in result.all_events if one.is_step_failure]
+    error = failed.step_failure_data.error
+    assert error is not None
+    assert "say who it is done" in error.to_string()
