@@ -72,7 +72,7 @@ def message(notices: Iterable[Notice]) -> dict[str, Any]:
     lines = [line(notice) for notice in (*failed, *recovered)]
     more = [f"and {len(lines) - _LINES} more"] if len(lines) > _LINES else []
     return {
-        "text": "\n".join((head, *lines[:_LINES], *more)),
+        "text": _without_markup("\n".join((head, *lines[:_LINES], *more))),
         "failed": [_content(notice) for notice in failed],
         "recovered": [_content(notice) for notice in recovered],
     }
@@ -86,6 +86,18 @@ def line(notice: Notice) -> str:
         return f"recovered: {of.name} ({where})"
     severity = f"{of.severity}, blocks what is downstream" if of.blocking and of.severity == "ERROR" else of.severity
     return f"failed: {of.name} [{severity}] {of.description or 'no description'} ({where})"
+
+
+def _without_markup(text: str) -> str:
+    """A text that no chat service takes for more: what a check found may be anything that somebody has put into a row.
+
+    Where they know Markdown, a link or an image has its address after `](`; some take what stands in `<>` for links and
+    for calls to everybody.
+    """
+    return text.translate(_BRACKETS).replace("](", "] (")
+
+
+_BRACKETS = str.maketrans("<>", "‹›")
 
 
 def _content(notice: Notice) -> dict[str, Any]:

@@ -62,3 +62,11 @@ def test_many_failures_are_one_message_that_names_twenty_and_holds_all():
         "run": "run-1",
         "job": "rides",
     }
+
+
+def test_what_a_check_found_is_text_in_a_chat_and_as_it_was_in_the_fields():
+    found = "observed <!channel> <http://evil.example|x> ![x](http://evil.example/b.png)"
+    content = message([Notice("failed", replace(ROWS, description=found))])
+    assert "‹!channel›" in content["text"]
+    assert not [part for part in ("<", ">", "](") if part in content["text"]]
+    assert content["failed"][0]["description"] == found
