@@ -8,6 +8,10 @@ from dagster_project.automation.open_state import open_state_assets
 from dagster_project.automation.run_liveness import watched_in_process_executor
 from dagster_project.resources import resources_from
 from dagster_project.suites import SUITES
+from spark_jobs.private_files import keep_files_private
+
+# Loaded by the code server and in every run's process, before either has written anything.
+keep_files_private()
 
 defs = dg.Definitions(
     assets=dg.map_asset_specs(

@@ -41,7 +41,13 @@ def start(folder: Path, name: str, mark: str, port: int, **more) -> subprocess.P
     }
     with (folder / f"{name}.txt").open("wb") as told:
         return subprocess.Popen(
-            [str(SCRIPT)], env=environment, stdout=told, stderr=subprocess.STDOUT, start_new_session=True, **more
+            [str(SCRIPT)],
+            env=environment,
+            stdout=told,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o022,
+            **more,
         )
 
 
@@ -113,4 +119,7 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     assert second.wait(timeout=20) == 0
     assert none_is_left(marks[1], 1), marked(marks[1])
     assert (tmp_path / "dagster" / "dagster.yaml").read_text() == SETTINGS
+    written = [path for folder in ("home", "dagster") for path in (tmp_path / folder).rglob("*")]
+    assert [path for path in written if path.stat().st_mode & 0o077 and path.name != "dagster.yaml"] == []
+    assert any(path.name == "runs.db" for path in written)
     assert "is left as it is" in told["first"].read_text()

@@ -30,6 +30,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.private_files import keep_files_private
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="dagster_project.demo.run", description=__doc__)
     parser.add_argument("--from", dest="folder", type=Path, help="folder of your own ride point files")
     folder: Path | None = parser.parse_args(arguments).folder
+    keep_files_private()
     errors = Console(stderr=True)
     began = time.monotonic()
     try:

@@ -12,10 +12,13 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from platform import node
 
+from spark_jobs.private_files import keep_files_private
+
 LOCK = "daemon.lock"
 
 
 def main() -> None:
+    keep_files_private()
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         sys.exit(f"DAGSTER_HOME is {home or 'not set'}: set it to the folder that Dagster keeps its runs in")

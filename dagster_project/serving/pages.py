@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dagster_project.serving.home import prepare_dagster_home
 from dagster_project.serving.supervisor import Server, supervise
+from spark_jobs.private_files import keep_files_private
 
 _HOST = "127.0.0.1"
 _PROJECT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ _PROJECT = Path(__file__).parents[2]
 
 def main() -> int:
     """Serve until told to stop; 1 where that cannot begin, or where a server has ended by itself."""
+    keep_files_private()
     port = os.environ.get("PORT") or "3000"
     if obstacle := _obstacle("PORT", port):
         print(f"error: {obstacle}", file=sys.stderr)

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.private_files import keep_files_private
 
 
 class LazyCommand(NamedTuple):
@@ -138,3 +139,4 @@ app = typer.Typer(
 @app.callback()
 def keyfold() -> None:
     """Stateful, per-key stream processing: land, ingest, run, look."""
+    keep_files_private()

@@ -28,7 +28,17 @@ def demo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        umask=0o022,
     )
+
+
+def open_to_others(home: Path) -> list[str]:
+    """What somebody else on the machine may read, write or enter."""
+    return [
+        str(path.relative_to(home))
+        for path in home.rglob("*")
+        if path.lstat().st_mode & 0o077 and not path.is_symlink()
+    ]
 
 
 def rows(report: str, job: str) -> tuple[int, int]:
@@ -44,6 +54,7 @@ def test_the_demo_makes_the_tables_and_a_second_one_goes_on(tmp_path):
     assert re.search(r"\d{3} passed, 0 failed", first.stdout)
     assert "make ui" in first.stdout
     assert len(first.stdout.splitlines()) < 40
+    assert open_to_others(tmp_path) == []
     second = demo(tmp_path)
     assert second.returncode == 0, second.stderr
     for job in JOBS:
