@@ -52,6 +52,7 @@ def select_files(
     Raises:
         KeyfoldError: the landing folder cannot be read.
     """
+    # The time first: a file that lands while the folder is listed then counts as younger than it.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
     young = [file for file in listing.files if not file.is_whole(now, settle) and not is_known(file, known)]
@@ -76,6 +77,7 @@ def select_files(
             continue
         if before is None or not before.was_read:
             files.append(admitted)
+        # Copied or touched: other times, the same content. It is noted, so that it is not read for this each run.
         elif admitted.fingerprint == before.fingerprint:
             touched[file.path] = admitted
         else:

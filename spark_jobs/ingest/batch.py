@@ -125,6 +125,7 @@ def _read(spark: SparkSession, splits: Sequence[Split]) -> list[SplitResult]:
     else:
         # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
         results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
+    # A full disk is told and not raised in the worker: Spark would try again, and hide the reason in a stack.
     faults = [result.fault for result in results if result.fault]
     if faults:
         raise OSError(faults[0])
@@ -141,6 +142,7 @@ def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvent
         elif not copies.all():
             kept.append(_rewritten(stream, birth, one, copies))
         if copies.any():
+            # No commit has named it yet, and none will.
             (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
         (birth.segments / one.places).unlink(missing_ok=True)
     return kept, sum(int(copies.sum()) for copies in found)
@@ -151,6 +153,7 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
     places = [np.load(birth.segments / one.places, mmap_mode="r")[0] for one in written]
     found = [np.zeros(len(ids), np.bool_) for ids in opened]
+    # Copies have the same hash, so each range of hashes can be compared for itself.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = np.array([at * (2**64 // ranges) for at in range(ranges)], np.uint64)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]

@@ -132,6 +132,7 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
         | (some.second[1:] != some.second[:-1])
         | (some.time[1:] - some.time[:-1] > window)
     )
+    # A chain: events of one id, each within the window of the next. What stands in one touches no other.
     chain = np.concatenate([[0], np.cumsum(apart)])
     sequence = np.lexsort((order[among], chain))
     rows, chain, time = among[sequence], chain[sequence], some.time[sequence]

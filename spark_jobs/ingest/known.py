@@ -98,6 +98,7 @@ class KnownFiles:
     def keep(self) -> None:
         """Write the table anew if much came since; call it before the journal is compacted."""
         last = self._journal.last_done()
+        # Well before the journal lets go of a record (it keeps a hundred): runs may break off before they come here.
         if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
             self._write({})
 

@@ -217,8 +217,10 @@ class _Run:
         sizes = [sum(file.size for file in plan.files) for plan in plans]
         last = self.journal.last_done()
         segments = self._live_segments(last)
+        # What a failed attempt left: no record names it, so it is no part of the index.
         sweep_segments(self._birth.segments, {segment.name for segment in segments})
         for at, plan in enumerate(plans):
+            # The order is the safety: rows are written, then named in a done record, then the tables take them.
             done = work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments)
             self.journal.write_done(done)
             self._commit(done)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_of
 from spark_jobs.ingest.event_ids import event_ids
 from spark_jobs.lakehouse.files import new_file
+from spark_jobs.lakehouse.reading import data_file_paths
 from spark_jobs.streams import Stream
 
 _FEWEST = 1 << 10
@@ -95,8 +95,9 @@ def rebuild_segments(folder: Path, stream: Stream, events: Path) -> tuple[Segmen
     """Make the index anew from the event table, file by file."""
     columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
     live: list[Segment] = []
-    for uri in DeltaTable(str(events)).file_uris():
-        ids = event_ids(stream, pl.read_parquet(uri, columns=columns))
+    for path in data_file_paths(events):
+        # A file at a time, since a table may be larger than memory; merged on the way, to bound their number.
+        ids = event_ids(stream, pl.read_parquet(path, columns=columns))
         if len(ids):
             live = [*merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])]
     return tuple(live)
@@ -119,6 +120,7 @@ def _merge(folder: Path, segments: Sequence[Segment]) -> Segment:
 def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
     sizes: dict[int, list[Segment]] = {}
     for segment in live:
+        # Larger ones stay as they are: merging them again and again would cost more than it saves in look-ups.
         if segment.rows < _LARGEST // 2:
             sizes.setdefault(max(segment.rows // _FEWEST, 1).bit_length() // 3, []).append(segment)
     for _, alike in sorted(sizes.items()):
@@ -133,4 +135,5 @@ def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
 
 
 def _is_whole(path: Path, rows: int) -> bool:
+    # By its size alone: numbers of fixed width, written in one go and synced before their name was recorded.
     return path.is_file() and path.stat().st_size == _HEADER + rows * _BYTES_A_ROW

@@ -125,6 +125,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> "_Rows | None":
     try:
         for rows in parse_file(split.stream, path, split.arrived, split.landing):
             taken.take(rows, place, str(path))
+            # Written apart from the rows of other files: it may be found broken in its last line, and then none of it counts.
             if taken.is_large:
                 taken.write()
     except UnreadableFileError as error:
@@ -134,6 +135,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> "_Rows | None":
     except BaseException:
         taken.discard()
         raise
+    # And again at the end: a file that was written while it was read is read whole by a later run, or not at all.
     if not _is_as_planned(path, file):
         taken.discard()
         return None
@@ -148,7 +150,7 @@ class _Rows:
         self.counts = IngestCounts()
         self.events: list[WrittenEvents] = []
         self.rejected: list[WrittenFile] = []
-        self._lane = split
+        self._split = split
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
         self._rejects: list[tuple[str, Reject | str]] = []
@@ -188,11 +190,11 @@ class _Rows:
     def write(self) -> None:
         """Write what is in memory."""
         if self._rejects:
-            self.rejected.append(_write_rejects(self._lane, self._rejects))
+            self.rejected.append(_write_rejects(self._split, self._rejects))
         if self._frames:
             frame, places = pl.concat(self._frames), np.concatenate(self._places)
             self._frames, self._places = [], []
-            duplicates, written = _write_events(self._lane, frame, places)
+            duplicates, written = _write_events(self._split, frame, places)
             self.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
             self.events += written
         self._frames, self._places, self._rejects = [], [], []
@@ -201,12 +203,12 @@ class _Rows:
     def discard(self) -> None:
         """Remove what was written."""
         for one in self.events:
-            (self._lane.events / one.file.path).unlink(missing_ok=True)
+            (self._split.events / one.file.path).unlink(missing_ok=True)
             if one.segment is not None:
-                (self._lane.ids / one.segment.name).unlink(missing_ok=True)
-                (self._lane.ids / one.places).unlink(missing_ok=True)
+                (self._split.ids / one.segment.name).unlink(missing_ok=True)
+                (self._split.ids / one.places).unlink(missing_ok=True)
         for file in self.rejected:
-            (self._lane.quarantine / file.path).unlink(missing_ok=True)
+            (self._split.quarantine / file.path).unlink(missing_ok=True)
 
 
 def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:

@@ -41,6 +41,7 @@ def check_tables(
             raise KeyfoldError(
                 f"{where}: its table {name} is gone from {path}; restore it, or {remedy}"
             ) from None  # fmt: skip
+        # A table that was dropped and made again has the same path and the same columns, and another id.
         if str(table.metadata().id) != ids[name]:
             raise KeyfoldError(
                 f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}"

@@ -101,6 +101,7 @@ def silent_event_time(
     if idle_after is None or silence is None or now - silence.arrived_at < idle_after:
         return None
     gone_by = silence.newest + (now - silence.arrived_at)
+    # A day at most: across a restart nothing tells a clock that was set ahead from time that has passed.
     return min(gone_by, max(silence.newest, reached or silence.newest) + LONGEST_TICK)
 
 

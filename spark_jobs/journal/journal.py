@@ -90,10 +90,12 @@ class Journal(Generic[P, D]):
             OSError: the disk is full or fails; the run is not planned then.
         """
         sweep(self.folder)
+        # Of a run whose planning broke off: its first plan was not written, so no work was done by them.
         for stray in self._numbers("plan"):
             if stray >= plans[0].batch:
                 self._path(stray, "plan").unlink()
         reached("plan: before")
+        # Last to first: `pending` begins at the first, so that half a run of plans is none.
         for number, plan in enumerate(reversed(plans)):
             if number:
                 reached("plan: one of several")

@@ -79,6 +79,7 @@ class Batches:
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
+        # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SPLITS)
         splits = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
         inputs = {f"events.{job.stream}": self._lakehouse.events(job.stream)}
@@ -88,11 +89,13 @@ class Batches:
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
         writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
+        # As plans come, until `_NoneLeft` ends it: how many batches a run has is known once its first is planned.
         return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
 
     def _on_trigger(self, rows: DataFrame, batch: int) -> None:
         """Spark has begun a batch. It calls again for one that it had begun before."""
         try:
+            # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
             if batch:
                 forget(self._job, self._generation, batch - 1, _MERGED_KEPT)
             plan = self._journal.plan(batch) or self._next_plan()
@@ -146,6 +149,7 @@ def make_done(
         table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
     }
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
+    # From the record before, not from the tables: a second attempt counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
     is_last = plan.batch == plan.run + plan.batches - 1
     if is_last and any(one.files for one in plan.inputs):

@@ -41,6 +41,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, which its journal {generation.journal.folder} does "
             f"not know: the journal is older than the checkpoint (a restored backup?); {remedy}"
         )
+    # One behind is as a crash leaves it: the done record comes first, Spark's own commit after.
     if finished < done.batch - 1:
         raise KeyfoldError(
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "

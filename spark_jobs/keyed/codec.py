@@ -59,4 +59,5 @@ def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
     ]
     if faults:
         raise ValueError(f"the step's {what} {'; '.join(faults)}")
+    # Only columns of type Null are cast here: one of nothing but None has no type of its own.
     return frame.select(pl.col(name).cast(kind) for name, kind in wanted.items())

@@ -33,6 +33,7 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
         batch: that Spark has finished: its answers from outside.
         kept: for how many batches rows that were merged are kept, for those who look at what a run wrote.
     """
+    # Only now: until Spark has finished the batch it may be worked on again, and must be answered the same.
     shutil.rmtree(generation.answers / f"{batch:09d}", ignore_errors=True)
     old = generation.journal.done(batch - kept)
     if old is None:

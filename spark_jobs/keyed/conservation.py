@@ -66,6 +66,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
     events = lakehouse.events(job.stream)
+    # By the event table's own log, and not by the journal: what is compared must be counted apart.
     later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
     read = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
     origin = generation.origin

@@ -184,6 +184,7 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
     """
     live = live_generation_name(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
+    # The forerunner too: who opened its tables before the switch may still be reading.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
     for folder in folders:
         has_batches = any(folder.glob("journal/*.done.json"))
@@ -241,6 +242,7 @@ def _born(
     events = lakehouse.events(job.stream)
     generation = Generation(folder, {})
     for table in job.tables:
+        # Before the birth record: without one the folder counts for nothing, and is cleared away.
         create_table(generation.table(table.name), table.schema)
     reached("generation: tables made")
     record = {

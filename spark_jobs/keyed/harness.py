@@ -54,6 +54,7 @@ class TestHarness:
         job, late_watermark = self._job, self.watermark
         came = empty(job.events) if events is None else conform(events, job.events, "events")
         newest = came[job.event_time].max()
+        # As a run does it: the watermark moves by what came, and the step sees both, before and after.
         if isinstance(newest, datetime):
             self.advance_to(newest - job.watermark_delay)
         if advance_to is not None:

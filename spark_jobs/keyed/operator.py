@@ -105,6 +105,7 @@ class KeyGroupOperator:
         kept = self._timers.get()
         _, deadline, stale_at, open_before = kept or (0, NEVER, NEVER, 0)
         is_due = deadline <= clock.watermark or stale_at <= clock.processing_time
+        # Its state is not even read: an idle batch of 64 groups costs as much with a million rows as with none.
         if not payloads and not is_due:
             yield Row(table=REPORT, payload=GroupReport(0, 0, deadline, stale_at).pack())
             return

@@ -75,6 +75,7 @@ def per_key(
         touched = pl.concat([came.select(key), _due(kept, schedules, clock).select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
         state_of = _by_key(kept.join(touched, on=key, how="semi"), key)
+        # Sorted here, once: the engine hands events over in no order.
         events_of = _by_key(came.sort(event_time, maintain_order=True), key)
         for values in touched.iter_rows():
             answer = handler(values, state_of.get(values, []), events_of.get(values, []), clock)

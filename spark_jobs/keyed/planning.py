@@ -65,6 +65,7 @@ def plan_run(
     """
     name = f"events.{job.stream}"
     reading, jump = go_on(clock.reading if clock else None, now)
+    # Never back, even where the machine's clock was: what was stale stays stale.
     processing_time = max(clock.processing_time, reading.time) if clock else reading.time
     position = done.positions.get(name) if done else None
     changes = _changes(job, table, position)
@@ -82,6 +83,7 @@ def plan_run(
         )
     clocks = before.through(come, wanted) if come else before.tick(wanted)
     final = clocks[-1]
+    # From the done record alone: a run for which nothing came and nothing is due starts no Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
@@ -142,12 +144,14 @@ class _Time:
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
+            # Up to the slice's end, less what rounds: an event at that very moment is of the next slice.
             until = _moment(one.until)
             newest = _latest(self._newest, until - _MILLISECOND)
             watermark = max(late_watermark, self._behind(until - _MILLISECOND))
             found.append(self._at(late_watermark, watermark, newest))
         newest = _latest(self._newest, max(_moment(file.last) for one in slices for file, _ in one.files))
         if wanted.until is not None:
+            # What lies past the range is read by nobody, and must not move the clock.
             newest = min(newest, wanted.until - _MILLISECOND)
         late_watermark, watermark = watermark, max(watermark, self._behind(newest))
         by = ""

@@ -81,11 +81,11 @@ def units(plan: KeyedPlan, tables: dict[str, Path]) -> list[Unit]:
     return _cut((tables[one.table], file) for one in plan.inputs for file in one.files)
 
 
-def _cut(files: Iterable[tuple[Path, PlannedFile]]) -> list[Unit]:
+def _cut(files: Iterable[tuple[Path, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
     found: list[Unit] = []
     for folder, file in files:
-        for offset in range(0, file.rows, _ROWS_A_UNIT):
-            rows = min(_ROWS_A_UNIT, file.rows - offset)
+        for offset in range(0, file.rows, rows_a_unit):
+            rows = min(rows_a_unit, file.rows - offset)
             found.append(Unit(len(found), folder / file.path, offset, rows, file.whole))
     return found
 
@@ -102,6 +102,7 @@ def read_slices(
     """
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark tells a task numbers alone: batch * SPLITS + split. Events never become rows of the JVM.
         numbers = sorted(number for batch in batches for number in batch.column(0).to_pylist())
         if not numbers:
             return
@@ -147,9 +148,10 @@ def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
 
 def _seeds(job: KeyedJob, files: list[tuple[Path, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
     """A split's share of the state that a generation begins with, a blob a key group."""
-    for unit in _cut(files):
+    # In large units: each costs a blob a key group, and a blob of few rows costs as much as one of many.
+    for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % SPLITS in splits:
-            rows = pl.scan_parquet(unit.path).slice(unit.offset, unit.rows).collect()
+            rows = pl.scan_parquet(unit.path).slice(unit.offset, unit.rows).collect().rechunk()
             yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
 
 
@@ -173,6 +175,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
         rows = scan.slice(unit.offset, unit.rows).select(name for name in names if name in there)
         frame = rows.collect().with_columns(lacking)
+        # The log has times in whole milliseconds: at the ends of a slice rows are looked at one by one.
         if not unit.whole:
             time = pl.col(job.event_time)
             if since is not None:

@@ -140,13 +140,16 @@ def _opened(
             generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
         elif isinstance(mode, FullRefresh):
             generation = new_generation(spark, lakehouse, job)
+        # The first generation goes live at once: there are no tables yet that readers could be spared.
         elif (live := live_generation(lakehouse, job.name)) is None:
             generation = new_generation(spark, lakehouse, job)
             go_live(lakehouse, generation)
         else:
             generation = live
+            # Before anything is written to it: a run that does not fit leaves no trace.
             check_generation(generation, job)
             _check_agreement(lakehouse, job, generation)
+            # A crash may lie between the last done record and its commits; those made already are passed over.
             if (done := generation.journal.last_done()) is not None:
                 commit(spark, job, generation, done)
         done = generation.journal.last_done()

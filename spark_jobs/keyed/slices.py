@@ -56,6 +56,7 @@ def cut(
     """
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
     there.sort(key=lambda file: (file.first, file.last, file.path))
+    # No cut at or behind the late watermark: late events must meet the state that they find in one call.
     cuts = [
         moment for moment in _cuts(there, max_bytes, since, until) if late_watermark is None or moment > late_watermark
     ]
@@ -112,6 +113,7 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
         return np.array([(sizes * np.clip((moment - firsts) / (ends - firsts), 0, 1)).sum() for moment in moments])
 
     start, total = before(np.array([low]))[0], before(np.array([high]))[0] - before(np.array([low]))[0]
+    # No more slices than files, unless they are large: each slice opens each file that it touches.
     parts = int(min(-(-total // max_bytes), max(len(files), total // _SMALLEST)))
     if parts <= 1:
         return []

@@ -42,6 +42,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
         late = pl.concat([late, conform(step.late, job.events, "late events")])
     tables[job.late_table] = late
     state = conform(step.state, job.state, "state")
+    # NULL equals nothing: such a row would stay for ever, and no event could close it.
     lost = [name for name in job.key if state[name].null_count()]
     if lost:
         _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")

@@ -59,6 +59,7 @@ def write_tables(
                     report += GroupReport.unpack(payload.as_py())
                     continue
                 frame = decode(payload.as_buffer())
+                # Joined over key groups: a file a group would be 64 small ones a batch.
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
                 sizes[name] = rows + frame.height, size + int(frame.estimated_size())

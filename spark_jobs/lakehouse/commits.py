@@ -105,6 +105,7 @@ def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[Written
         KeyfoldError: the files do not have as many rows, or another process has replaced some of those; nothing is done.
     """
     delta = DeltaTable(str(table))
+    # Delta's log has paths as URLs: a blank in a partition or a name is %20 there.
     there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
     if not there.issuperset(file.path for file in gone):
         raise KeyfoldError(

@@ -23,6 +23,7 @@ def exclusive(folder: Path, what: str) -> Iterator[None]:
     with open(folder / ".lock", "w", encoding="utf-8") as file:
         for chance in range(_CHANCES):
             try:
+                # The kernel frees it with the process, however that ends: no lock is ever left to be cleared away.
                 flock(file, LOCK_EX | LOCK_NB)
                 break
             except BlockingIOError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
@@ -12,6 +13,12 @@ from spark_jobs.times import ISO_FORMAT
 def count_rows(path: Path) -> int:
     """The number of rows of a Delta table, from its log alone."""
     return DeltaTable(str(path)).count()
+
+
+def data_file_paths(path: Path) -> list[Path]:
+    """The data files that a Delta table consists of now."""
+    # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
+    return [path / unquote(name) for name in DeltaTable(str(path)).get_add_actions()["path"].to_pylist()]
 
 
 def read_batches(path: Path, limit: int | None = None) -> Iterator[pl.DataFrame]:

@@ -394,3 +394,12 @@ def test_a_lost_index_of_files_is_rebuilt_by_the_command_that_its_error_names(ho
     assert len(house.events()) == len(
         {(user, minute) for user, minute in [("bob", 2), *(("ann", m) for m in range(60))]}
     )
+
+
+def test_a_lost_index_of_ids_is_made_anew_and_copies_are_still_found(house):
+    for segment in (house.lakehouse.ingest("clicks") / "ids").iterdir():
+        segment.unlink()
+    house.land(("ann", 1), ("eve", 9))
+    said = " ".join(house.ingest().split())
+    assert "it was made anew from the event table" in said
+    assert "1 accepted, 0 quarantined, 1 duplicates" in said
