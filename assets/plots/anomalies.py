@@ -13,6 +13,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.models import find_model
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import scan_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +31,13 @@ def plot_anomalies(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     The band is what a model predicts that begins with the values shown: the live one knows more, which shows at the
     left edge alone.
     """
-    table = pl.scan_delta(str(lakehouse.table("anomaly_predictions")))
+    table = scan_table(lakehouse.table("anomaly_predictions"))
     emitted = table.select("key", "event_time", "value", "label").top_k(_EMITTED, by="event_time").collect()
     if not emitted.height:
         return {}
     counts = emitted.group_by("key").agg((pl.col("label") == "anomalous").sum().alias("anomalies"))
     key = counts.sort("anomalies", "key", descending=[True, False])["key"][0]
-    metrics = pl.scan_delta(str(lakehouse.events("metrics"))).filter(pl.col("key") == key)
+    metrics = scan_table(lakehouse.events("metrics")).filter(pl.col("key") == key)
     values = metrics.top_k(_VALUES, by="timestamp").collect().sort("timestamp", "value")
     figure, (panel,) = draw(width=9)
     _draw_series(panel, lakehouse, key, values)

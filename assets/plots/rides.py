@@ -7,6 +7,7 @@ import polars as pl
 
 from assets.plots.figure import ALARM, MAIN, QUIET, draw, picture
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import scan_table
 
 _RIDES = 5_000
 _TRACKS = 80
@@ -15,7 +16,7 @@ _POINTS = 20_000
 
 def plot_rides(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Durations of the last 5,000 rides by why they closed, and a map of the last 80."""
-    summaries = pl.scan_delta(str(lakehouse.table("ride_summaries")))
+    summaries = scan_table(lakehouse.table("ride_summaries"))
     last = summaries.select("ride_id", "start_time", "end_time", "ride_duration_in_secs", "reason")
     rides = last.top_k(_RIDES, by="end_time").collect()
     if not rides.height:
@@ -41,7 +42,7 @@ def _durations(rides: pl.DataFrame) -> dg.MetadataValue:
 
 
 def _map(lakehouse: Lakehouse, rides: pl.DataFrame) -> dg.MetadataValue:
-    points = pl.scan_delta(str(lakehouse.events("ride_points"))).select("ride_id", "timestamp", "longitude", "latitude")
+    points = scan_table(lakehouse.events("ride_points")).select("ride_id", "timestamp", "longitude", "latitude")
     start: Any = rides["start_time"].min()
     end: Any = rides["end_time"].max()
     between = pl.col("timestamp").is_between(start, end)

@@ -8,6 +8,7 @@ import polars as pl
 
 from assets.plots.figure import MAIN, QUIET, draw, picture
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import scan_table
 
 _STATIONS = 2
 _SPAN = timedelta(days=5)
@@ -15,18 +16,18 @@ _SPAN = timedelta(days=5)
 
 def plot_averages(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """Temperature of the two stations heard last, over five days: readings and their moving average."""
-    averages = pl.scan_delta(str(lakehouse.table("moving_averages")))
+    averages = scan_table(lakehouse.table("moving_averages"))
     if "temp_avg" not in averages.collect_schema().names():
         return {}
-    latest = pl.read_delta(str(lakehouse.table("latest_moving_averages"))).sort(
-        "end_time", "station_id", descending=True
+    latest = (
+        scan_table(lakehouse.table("latest_moving_averages")).collect().sort("end_time", "station_id", descending=True)
     )
     stations = latest["station_id"].head(_STATIONS).to_list()
     if not stations:
         return {}
     newest: Any = latest["end_time"].max()
     since = newest - _SPAN
-    readings = pl.scan_delta(str(lakehouse.events("weather"))).filter(pl.col("time") >= since)
+    readings = scan_table(lakehouse.events("weather")).filter(pl.col("time") >= since)
     figure, panels = draw(len(stations))
     for station, panel in zip(stations, panels, strict=True):
         is_its = pl.col("station_id") == station

@@ -13,7 +13,7 @@ from assets.metadata import table_key
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.lakehouse.reading import count_rows, scan_table
 from spark_jobs.streams import STREAMS
 
 _REASONS = 3
@@ -135,7 +135,7 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
 
 
 def _quarantine_reasons(lakehouse: Lakehouse) -> str:
-    tables = [pl.scan_delta(str(path)) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
+    tables = [scan_table(path) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
     # What comes after a colon is the row's own value.
     reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
     first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()

@@ -15,7 +15,6 @@ from operator import or_
 
 import polars as pl
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
@@ -27,6 +26,7 @@ from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.erasing import ErasedRows, count_rows_of, erase_rows, forget
+from spark_jobs.lakehouse.reading import data_file_paths
 from spark_jobs.state.audit import Author, digest, write_down
 from spark_jobs.state.editing import origin_after
 from spark_jobs.state.keys import wanted_keys
@@ -193,7 +193,7 @@ def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[str]:
     """Files of the event table that the job has yet to read."""
     events, position = lakehouse.events(job.stream), done.positions.get(f"events.{job.stream}")
     if position is None:
-        return [str(path) for path in DeltaTable(str(events)).file_uris()]
+        return [str(path) for path in data_file_paths(events)]
     return [str(events / file.path) for file in changes_since(events, position, job.event_time).files]
 
 

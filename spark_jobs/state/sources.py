@@ -1,15 +1,33 @@
 """What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines on disk, as a lazy frame."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse, is_table
+from spark_jobs.lakehouse.reading import data_file_paths
 
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Formats by how a file's name ends."""
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Say which source it is that cannot be read; lazy frames find that out wherever they are collected.
+
+    Raises:
+        KeyfoldError: a file of it is damaged, missing, or no file of its kind.
+    """
+    try:
+        yield
+    except (pl.exceptions.PolarsError, DeltaError, OSError) as error:
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        raise KeyfoldError(f"{source} cannot be read: {why[0]}; nothing was changed") from error
 
 
 def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
@@ -42,7 +60,7 @@ def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
 
 def _delta(path: Path) -> pl.LazyFrame:
     delta = DeltaTable(str(path))
-    files = delta.file_uris()
+    files = data_file_paths(path)
     if not files:
         empty = pl.from_arrow(delta.to_pyarrow_table())
         assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
@@ -63,4 +81,5 @@ def _scan(kind: str | None, files: list[Path]) -> pl.LazyFrame:
     if kind == "csv":
         # As text: what is a number, and what only looks like one (007), the columns of the state say.
         return pl.scan_csv(files, infer_schema=False)
-    return pl.scan_ndjson(files, infer_schema_length=10_000)
+    # By all lines: a column that is empty in the first ten thousand has a type too.
+    return pl.scan_ndjson(files, infer_schema_length=None)
