@@ -5,9 +5,9 @@ from typing import Literal
 
 import polars as pl
 
-LineFormat = Literal["jsonl", "keyed-json"]
+from spark_jobs.times import ISO_FORMAT
 
-_ISO = "%Y-%m-%dT%H:%M:%S%.6fZ"
+LineFormat = Literal["jsonl", "keyed-json"]
 
 
 def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.Series:
@@ -59,7 +59,7 @@ def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """A value in a type that JSON has."""
     if isinstance(kind, pl.Datetime):
         utc = value.dt.convert_time_zone("UTC") if kind.time_zone else value
-        return utc.dt.strftime(_ISO)
+        return utc.dt.strftime(ISO_FORMAT)
     if isinstance(kind, pl.Binary):
         return value.bin.encode("base64")
     if isinstance(kind, pl.Decimal | pl.Date | pl.Time):
