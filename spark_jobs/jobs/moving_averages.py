@@ -126,6 +126,10 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
+        # The last reading of an open session, which has its count and its deadline; a station has one such session.
+        one_per_key=pl.col("session_start").is_not_null() & pl.col("deadline").is_not_null(),
+        # None is movable: state has no reading beyond `n_readings - 1`; a shorter `timeout` would cut what it has as one
+        # session; and by another `min_readings` a session would give its row of `TIMEOUT` besides others, or none at all.
         parameters=parameters.model_dump(mode="json"),
     )
 

@@ -93,6 +93,12 @@ class PurchaseTotalsParameters(JobParameters):
     )
 
 
+_FROM_HERE_ON = frozenset({"order"})
+"""Parameters that count from here on: a total is right in whatever order its purchases came, and a purchase that waits
+comes out, once it is due by the new order.
+"""
+
+
 def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     """Make the job of its parameters."""
 
@@ -124,6 +130,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         state_events=pl.col("time").count(),
         one_per_key=pl.col("time").is_null(),
         parameters=parameters.model_dump(mode="json"),
+        movable_parameters=_FROM_HERE_ON,
     )
 
 

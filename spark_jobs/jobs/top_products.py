@@ -171,6 +171,8 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
+        # None is movable: windows that are open were cut by `window`, and with a smaller `k` the ranks of
+        # `latest_top_products` beyond it would stand there for ever.
         parameters=parameters.model_dump(mode="json"),
     )
 

@@ -16,7 +16,8 @@ from spark_jobs.keyed.generations import Generation, Origin, go_live, live_gener
 from spark_jobs.keyed.runner import watermark as watermark_of
 from spark_jobs.keyed.seeding import Beginning, take_in
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
-from spark_jobs.state.sources import open_source
+from spark_jobs.privacy import masked, private_columns
+from spark_jobs.state.sources import open_source, reading
 from spark_jobs.state.staging import Checked, as_state, check_rows, write_rows
 
 ReadFrom = int | Literal["live", "latest", "start"]
@@ -53,7 +54,7 @@ class Bootstrapped:
         version: of the event table from which reading goes on; None reads all of it.
         watermark: event time that the state has reached.
         new_rows: of the event table, for the next run to read.
-        sample: the first rows of state.
+        sample: the first rows of state; what is private is hidden.
     """
 
     job: str
@@ -76,14 +77,15 @@ def bootstrap(
         KeyfoldError: the rows cannot be the job's state (names row and column), nothing says where reading goes on, or
             a run holds the job. Whatever was live is as it was.
     """
-    source = open_source(lakehouse, wanted.source)
-    checked = check_rows(job, source, wanted.mapping)
-    rows = as_state(job, source, wanted.mapping)
+    with reading(wanted.source):
+        source = open_source(lakehouse, wanted.source)
+        checked = check_rows(job, source, wanted.mapping)
+        rows = as_state(job, source, wanted.mapping)
+        sample = masked(rows.head(_SAMPLE).collect(), private_columns(job.stream, job.state))
     live = live_generation(lakehouse, job.name)
     version, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
     skipped = _rows_at(lakehouse, job, version)
     new_rows = _rows_at(lakehouse, job, _latest(lakehouse, job)) - skipped
-    sample = rows.head(_SAMPLE).collect()
     if dry_run:
         return Bootstrapped(job.name, None, checked, version, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):

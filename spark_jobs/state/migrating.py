@@ -18,7 +18,8 @@ _MOVES_FREELY = {
     "hash": "state is cut anew by the new hash",
     "watermark_delay": "what is late is told by it from here on; what was late before stays so",
 }
-_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay")
+_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_after")
+"""By these names jobs take settings of the engine, which every state goes on with."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.checkpoint import finished_batch
-from spark_jobs.keyed.codec import conform, decode
+from spark_jobs.keyed.codec import conform
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, go_live, new_generation
 from spark_jobs.keyed.records import KeyedDone, PlannedFile
@@ -25,7 +25,10 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.carrying import carry_rows
 from spark_jobs.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.state.reader import state_blobs
+from spark_jobs.privacy import describe_error
+from spark_jobs.state.failures import explained
+from spark_jobs.state.places import find_batch
+from spark_jobs.state.reader import decode_group, state_blobs
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
 """From rows of the old state to rows of the new one: of any part of it, in any order."""
@@ -124,7 +127,8 @@ def _stage(
     """Write the changed state as files; gives how many rows it had before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
     # Bounded: a row a written file and one a task.
-    told = map_blobs(spark, old, batch, _writer(job, folder, change))
+    where = _where(old, batch)
+    told = map_blobs(spark, old, batch, _writer(where, job, folder, change))
     files = sorted((row["path"], row["rows"], row["bytes"]) for row in told if row["path"])
     return (
         sum(row["rows"] for row in told if not row["path"]),
@@ -135,12 +139,16 @@ def _stage(
 def map_frames(
     spark: SparkSession, generation: Generation, batch: int, found: Callable[[pl.DataFrame], Mapping[str, int]]
 ) -> list[dict[str, int]]:
-    """Have workers call a function with each key group's rows of a state; gives the numbers that it tells."""
+    """Have workers call a function with each key group's rows of a state; gives the numbers that it tells.
+
+    Raises:
+        KeyfoldError: the state is damaged.
+    """
+    where = _where(generation, batch)
 
     def count(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for part in parts:
-            for payload in part.column("payload"):
-                yield _told(json.dumps(found(decode(payload.as_buffer()))), 0, 0)
+        for rows in _frames(where, parts):
+            yield _told(json.dumps(found(rows)), 0, 0)
 
     return [json.loads(row["path"]) for row in map_blobs(spark, generation, batch, count)]
 
@@ -151,33 +159,60 @@ def map_blobs(
     batch: int,
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
 ) -> list[Any]:
-    """Have workers call a function with the blobs of a state; gives the rows that it tells."""
+    """Have workers call a function with the blobs of a state; gives the rows that it tells.
+
+    Raises:
+        KeyfoldError: the state is damaged, or the function failed.
+    """
+    find_batch(generation, batch)  # its files are looked at
     session = spark.newSession()
-    return state_blobs(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
+    with explained(_where(generation, batch)):
+        return state_blobs(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
+
+
+def _where(generation: Generation, batch: int) -> str:
+    return f"job {generation.record['job']}, {generation.name}, batch {batch}"
+
+
+def _frames(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
+    """The rows of each key group."""
+    for batch in batches:
+        groups = batch.column("key_group").to_pylist()
+        for group, payload in zip(groups, batch.column("payload"), strict=True):
+            yield decode_group(where, group, payload.as_buffer())
 
 
 def _writer(
-    job: KeyedJob, folder: Path, change: ChangeRows
+    where: str, job: KeyedJob, folder: Path, change: ChangeRows
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: blobs of state in, files of changed rows and the count of old ones out."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pl.DataFrame] = []
         before = height = 0
-        for batch in batches:
-            for payload in batch.column("payload"):
-                rows = decode(payload.as_buffer())
-                before += rows.height
-                waiting.append(conform(change(rows), job.state, "changed state"))
-                height += waiting[-1].height
-                if height >= ROWS_A_GROUP:
-                    yield _write(waiting, folder, job)
-                    waiting, height = [], 0
+        for rows in _frames(where, batches):
+            before += rows.height
+            waiting.append(_changed(where, job, change, rows))
+            height += waiting[-1].height
+            if height >= ROWS_A_GROUP:
+                yield _write(waiting, folder, job)
+                waiting, height = [], 0
         if height:
             yield _write(waiting, folder, job)
         yield _told("", before, 0)
 
     return write
+
+
+def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) -> pl.DataFrame:
+    try:
+        return conform(change(rows), job.state, "changed state")
+    # A migration is the job's own code, and may raise anything.
+    except Exception as error:
+        raise KeyfoldError(
+            f"{where}: its rows do not become state of the job as it is now: {describe_error(error, job.private)}; "
+            f"{where.split(', ')[1]} stays live"
+        ) from (None if job.private else error)
 
 
 def _write(waiting: list[pl.DataFrame], folder: Path, job: KeyedJob) -> pa.RecordBatch:

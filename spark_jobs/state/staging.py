@@ -17,6 +17,7 @@ from spark_jobs.keyed.records import PlannedFile
 from spark_jobs.lakehouse.data_files import ROWS_A_GROUP
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.privacy import MASK, masked, private_columns
 
 _FAULTS_SHOWN = 3
 _ROW = "#row"
@@ -92,7 +93,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
         pl.len().alias("rows"),
         # By their hashes: exact but for one chance in a hundred thousand at ten million keys, at a third of the cost.
         hashed.n_unique().alias("keys"),
-        single.sum().alias("single"),
+        hashed.filter(single).len().alias("single"),
         hashed.filter(single).n_unique().alias("single keys"),
         job.state_events.cast(pl.Int64).alias("events"),
         *(pl.col(name).count().alias(f"timers {name}") for name in timers),
@@ -202,7 +203,7 @@ def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
 
 
 def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
-    kinds = polars_schema(job.state)
+    kinds, private = polars_schema(job.state), private_columns(job.stream, job.state)
     told: list[str] = []
     for fault, condition in wrong.items():
         what, _, name = fault.partition(" ")
@@ -212,7 +213,8 @@ def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], count
             rows = ", ".join(str(row) for row in shown[_ROW])
             told.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
         else:
-            rows = ", ".join(f"row {row}: {value!r}" for row, value in shown.iter_rows())
+            values = [(row, MASK if name in private else repr(value)) for row, value in shown.iter_rows()]
+            rows = ", ".join(f"row {row}: {value}" for row, value in values)
             hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
             told.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
     return f"job {job.name}: rows that cannot be state: {'; '.join(told)}; nothing was changed"
@@ -225,6 +227,7 @@ def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
     repeated = (
         numbered.group_by(job.key).agg(pl.col(_ROW)).filter(pl.col(_ROW).list.len() > 1).head(_FAULTS_SHOWN)
     ).collect(engine="streaming")
+    repeated = masked(repeated, private_columns(job.stream, job.state))
     told = "; ".join(
         f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
         for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()

@@ -116,6 +116,24 @@ class AnomalyPredictionParameters(JobParameters):
         return self
 
 
+_FROM_HERE_ON = frozenset(
+    {
+        "learn",
+        "interval",
+        "window",
+        "emit",
+        "min_change",
+        "alarms_per_week",
+        "threshold",
+        "min_events",
+        "forget_after",
+    }
+)
+"""Parameters that count from here on: what a model has learned does not depend on them, only when the next values are
+predicted and learned, what of them is emitted, and when the model retires. Another model has other state.
+"""
+
+
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Make the job of its parameters."""
     model = find_model(parameters.model)
@@ -166,7 +184,9 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         output_events=pl.lit(0),
         state_events=(pl.col("role") == WAITING).sum()
         + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
+        one_per_key=pl.col("role") == LEARNING,
         parameters=parameters.model_dump(mode="json"),
+        movable_parameters=_FROM_HERE_ON,
     )
 
 

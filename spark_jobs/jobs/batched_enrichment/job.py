@@ -36,6 +36,7 @@ from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import RIDE_POINTS, STREAMS, TIMESTAMP, Stream
+from spark_jobs.times import ISO_FORMAT
 
 NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
@@ -78,6 +79,11 @@ class BatchedEnrichmentParameters(JobParameters):
 
 _HOW_TO_CALL = frozenset({"service", "timeout", "max_attempts", "max_in_flight", "first_pause", "max_pause"})
 """Parameters that change no batch."""
+
+_FROM_HERE_ON = frozenset({"max_size", "max_wait", "stale_after"})
+"""Parameters that count from here on: an event that waits goes when it was told to when it came, or with a full batch by
+the new size. In which shard it waits is another matter.
+"""
 
 
 Connect = Callable[[], AbstractContextManager[Call]]
@@ -133,6 +139,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         key_groups=parameters.key_groups,
         parameters=parameters.model_dump(mode="json"),
         free_parameters=_HOW_TO_CALL,
+        movable_parameters=_FROM_HERE_ON,
     )
 
 
@@ -202,7 +209,7 @@ def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
     """The columns as JSON objects; times in ISO 8601 with microseconds, NaN and infinity as null."""
     types = polars_schema(stream.schema)
     values = [
-        pl.col(name).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") if types[name] == pl.Datetime("us", "UTC") else pl.col(name)
+        pl.col(name).dt.strftime(ISO_FORMAT) if types[name] == pl.Datetime("us", "UTC") else pl.col(name)
         for name in columns
     ]
     return pl.struct(values).struct.json_encode()

@@ -111,6 +111,12 @@ class RideSummaryParameters(JobParameters):
     )
 
 
+_FROM_HERE_ON = frozenset({"close", "timeout", "long_ride_threshold", "closed_for"})
+"""Parameters that count from here on: a ride that is open keeps its points and closes by the new rule whenever it is
+looked at, at the latest when it would have closed before; one that has closed stays closed.
+"""
+
+
 def build(parameters: RideSummaryParameters) -> KeyedJob:
     """Make the job of its parameters."""
 
@@ -137,7 +143,10 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
+        # What is known of the points that have passed, or that the ride is closed; points that wait may be any number.
+        one_per_key=pl.col("start_time").is_not_null() | pl.col("closed_at").is_not_null(),
         parameters=parameters.model_dump(mode="json"),
+        movable_parameters=_FROM_HERE_ON,
     )
 
 

@@ -139,6 +139,12 @@ class VehicleTripParameters(JobParameters):
     )
 
 
+_FROM_HERE_ON = frozenset({"moving_speed", "stop_after", "silence"})
+"""Parameters that count from here on: whether a point moves was said when it came; what ends a trip or a stop is asked of
+what is known of it whenever its vehicle is looked at, at the latest when it would have ended before.
+"""
+
+
 def build(parameters: VehicleTripParameters) -> KeyedJob:
     """Make the job of its parameters."""
 
@@ -168,7 +174,10 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
+        # An open trip; beside it there may be a stand, which may be its end.
+        one_per_key=pl.col("end_time").is_not_null() & pl.col("is_moving"),
         parameters=parameters.model_dump(mode="json"),
+        movable_parameters=_FROM_HERE_ON,
     )
 
 

@@ -17,10 +17,12 @@ def blobs(generation, batch):
 
 def map_blobs(_spark, generation, batch, function):
     """In two tasks, as many blobs at a time as there are."""
-    payloads = list(blobs(generation, batch).values())
+    found = list(blobs(generation, batch).items())
     told = []
     for task in range(2):
-        batches = [pa.record_batch([pa.array(payloads[task::2], pa.binary())], names=["payload"])]
+        part = found[task::2]
+        columns = [pa.array([group for group, _ in part]), pa.array([blob for _, blob in part], pa.binary())]
+        batches = [pa.record_batch(columns, names=["key_group", "payload"])]
         for answer in function(batches):
             told += answer.to_pylist()
     return told

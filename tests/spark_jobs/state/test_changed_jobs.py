@@ -1,0 +1,135 @@
+"""What a changed parameter means to each shipped job: free, a move, or a refresh; and that such a move loses nothing."""
+
+import pytest
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.state.moving import move, plan_change
+from tests.spark_jobs.keyed.without_spark import SPARK, without_spark
+from tests.spark_jobs.state.job_histories import END, History, put
+from tests.spark_jobs.state.local_state import state_without_spark
+from tests.spark_jobs.state.test_round_trip import accounted_for
+
+__all__ = ["state_without_spark", "without_spark"]
+
+pytestmark = pytest.mark.usefixtures("state_without_spark")
+
+ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("3m", "move"), "idle_after": ("9h", "move")}
+
+MEANING = {
+    "ride_summaries": {
+        **ENGINE,
+        "close": ("complete", "move"),
+        "timeout": ("7m", "move"),
+        "long_ride_threshold": ("10m", "move"),
+        "closed_for": ("2h", "move"),
+    },
+    "moving_averages": {
+        **ENGINE,
+        "n_readings": (4, "refresh"),
+        "columns": ("temp", "refresh"),
+        "min_readings": (2, "refresh"),
+        "timeout": ("2h", "refresh"),
+    },
+    "anomaly_predictions": {
+        **ENGINE,
+        "model": ("ewma", "refresh"),
+        "learn": ("complete_window", "move"),
+        "interval": ("20m", "move"),
+        "window": ("3h", "move"),
+        "emit": ("all", "move"),
+        "min_change": (0.5, "move"),
+        "alarms_per_week": (1, "move"),
+        "threshold": (0.8, "move"),
+        "min_events": (2, "move"),
+        "forget_after": ("3h", "move"),
+    },
+    "vehicle_trips": {
+        **ENGINE,
+        "moving_speed": (30, "move"),
+        "stop_after": ("1m", "move"),
+        "silence": ("4m", "move"),
+    },
+    "top_products": {**ENGINE, "window": ("2h", "refresh"), "k": (2, "refresh")},
+    "purchase_totals": {**ENGINE, "order": ("event_time", "move")},
+    "event_index": {**ENGINE, "stream": ("sales", "refresh"), "key": ("ride_id,point_idx", "refresh")},
+    "batched_enrichment": {
+        "key_groups": (7, "move"),
+        "watermark_delay": ("3m", "move"),
+        "stream": ("weather", "refresh"),
+        "service": ("demo", "free"),
+        "max_size": (3, "move"),
+        "max_wait": ("1m", "move"),
+        "stale_after": ("1m", "move"),
+        "shards": (2, "refresh"),
+        "timeout": ("1s", "free"),
+        "max_attempts": (2, "free"),
+        "max_in_flight": (2, "free"),
+        "first_pause": ("1s", "free"),
+        "max_pause": ("2s", "free"),
+    },
+}
+"""Of each job: another value of a parameter, and what it means."""
+
+WITH = {("event_index", "stream"): {"key": "item"}}
+"""What a parameter cannot be changed without."""
+
+CHANGES = [(job, name) for job, meant in MEANING.items() for name in meant]
+MOVES = [(job, name) for job, name in CHANGES if MEANING[job][name][1] == "move"]
+
+
+def test_each_parameter_of_each_job_has_a_meaning():
+    assert {job: set(meant) for job, meant in MEANING.items()} == {
+        name: set(template.parameters.model_fields) for name, template in JOBS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def born(tmp_path_factory, request):
+    """Lakehouses in which each job has run over a part of its history."""
+    made = {}
+
+    def born(name):
+        if name not in made:
+            made[name] = Lakehouse(tmp_path_factory.mktemp("born"))
+            history = History(name)
+            put(made[name], history.job().stream, history.parts()[0])
+            run_job(SPARK, made[name], history.job())
+        return made[name]
+
+    return born
+
+
+@pytest.mark.parametrize(("job", "name"), CHANGES)
+def test_a_changed_parameter_is_free_a_move_or_a_refresh(born, job, name):
+    lakehouse = born(job)
+    value, verdict = MEANING[job][name]
+    told = plan_change(lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}))
+    assert told.verdict == verdict
+    assert f"parameter {name}" in {change.setting for change in told.changes}
+    assert plan_change(lakehouse, History(job).job()).changes == ()
+    if verdict == "refresh":
+        with pytest.raises(KeyfoldError, match="--full-refresh"):
+            move(SPARK, lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}))
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to it", "back from it"])
+@pytest.mark.parametrize(("job", "name"), MOVES)
+def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(tmp_path, job, name, back):
+    history, value = History(job), MEANING[job][name][0]
+    usual, other = history.job(), history.job(**{name: value})
+    one, two = (other, usual) if back else (usual, other)
+    lakehouse, parts = Lakehouse(tmp_path), history.parts()
+    for part in parts[:2]:
+        put(lakehouse, one.stream, part)
+        run_job(SPARK, lakehouse, one)
+    move(SPARK, lakehouse, two)
+    for part in parts[2:]:
+        put(lakehouse, two.stream, part)
+        run_job(SPARK, lakehouse, two)
+        assert accounted_for(lakehouse, two) == run_job(SPARK, lakehouse, two).totals.events
+    summary = run_job(SPARK, lakehouse, two, Incremental(advance_to=END))
+    assert accounted_for(lakehouse, two) == summary.totals.events == sum(part.height for part in parts)
