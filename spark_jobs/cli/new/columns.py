@@ -63,7 +63,16 @@ def propose_columns(sample: Sample) -> list[RawColumn]:
             note = f"{odd:,} of its values {'is' if odd == 1 else 'are'} of another type than the others"
             column = RawColumn(**{**vars(column), "notes": (*column.notes, note)})
         proposed.append(column)
-    return proposed
+    marks = sorted({mark for column in proposed for mark in column.marks})
+    return [_without(column, marks) for column in proposed] if marks else proposed
+
+
+def _without(column: RawColumn, marks: Sequence[str]) -> RawColumn:
+    """A column of text as it is where these texts stand for no value: what a stream calls missing is so in all columns."""
+    if column.values.dtype != pl.String:
+        return column
+    is_marked = column.values.str.strip_chars().is_in(list(marks)).fill_null(value=False)
+    return RawColumn(**{**vars(column), "values": column.values.set(is_marked, None)})
 
 
 def _propose(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:

@@ -42,25 +42,28 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
         "first_key": key[0],
     }
     model = "".join(word.capitalize() for word in words(name)) + "Parameters"
+    imports = sorted([f"jobs.{name} import {name.upper()}", "jobs.parameters import build_job"])
+    suite = {"keys": "".join(map(_key_is_there, key)), "row_key": _row_key(key, said["start"])}
+    test = {
+        "imports": "\n".join(f"from spark_jobs.{one}" for one in imports),
+        "event": _event(stream, columns, key),
+        "two_keys": _two_keys(stream.schema.field(key[0]).type),
+    }
     texts = (
         render("job", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
         render("job_room", **said),
-        render(
-            "suite", **said, keys="".join(_key_is_there(column) for column in key), row_key=_row_key(key, said["start"])
-        ),
-        render(
-            "job_test", **said, event=_event(stream, columns, key), two_keys=_two_keys(stream.schema.field(key[0]).type)
-        ),
+        render("suite", **said, **suite),
+        render("job_test", **said, **test),
     )
     return dict(zip(job_paths(name), texts, strict=True))
 
 
-def possible_keys(stream: Stream) -> list[str]:
-    """Columns by which events can be told apart: every event has them, and their values have one text each."""
+def possible_keys(stream: Stream, *, nullable: bool = False) -> list[str]:
+    """Columns by which events can be told apart: their values have one text each, and (but for `nullable`) every event has one."""
     return [
         field.name
         for field in stream.schema
-        if not field.nullable
+        if (nullable or not field.nullable)
         and field.name != stream.event_time
         and (types.is_string(field.type) or types.is_integer(field.type) or types.is_boolean(field.type))
     ]
@@ -73,18 +76,20 @@ def choose_key(stream: Stream, wanted: str | None) -> list[str]:
         KeyfoldError: a column is none that a key can have, or there is none at all.
     """
     possible = possible_keys(stream)
-    told = f"stream {stream.name}: a key is of columns that every event has, other than its time"
-    if not possible:
-        raise KeyfoldError(
-            f"{told}, and it has none: declare one with nullable=False in spark_jobs/streams/{stream.name}.py"
-        )
+    where = "declare it with nullable=False in the stream's module, if every event has it"
     if wanted is not None:
         chosen = [name.strip() for name in wanted.split(",")]
-        if unfit := [name for name in chosen if name not in possible or chosen.count(name) > 1]:
-            raise KeyfoldError(
-                f"{told}, each once: {', '.join(possible)}; {', '.join(dict.fromkeys(unfit))} cannot be of it"
-            )
+        for name in chosen:
+            if name in stream.schema.names and name not in possible and name in possible_keys(stream, nullable=True):
+                raise KeyfoldError(f"stream {stream.name}: {name} may be missing: {where}; or take {_listed(possible)}")
+            if name not in possible or chosen.count(name) > 1:
+                raise KeyfoldError(
+                    f"stream {stream.name}: {name} cannot be of a key, which is of columns that every event has, other than "
+                    f"its time, each once: {_listed(possible)}"
+                )
         return chosen
+    if not possible:
+        raise KeyfoldError(f"stream {stream.name}: no column can be a key, since each may be missing: {where}")
     # What names an event together with its time names what the event is about; what names it alone has one event.
     ids = [name for name in stream.event_id if name in possible]
     if ids and len(stream.event_id) > 1:
@@ -111,6 +116,10 @@ def group_of(root: Path, stream: Stream) -> str:
 def groups(root: Path) -> set[str]:
     """Every group of assets, as the texts in assets/ say."""
     return {room.group for file in (root / "assets").glob("*.py") if (room := _Room.read(file)).group}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 class _Room:

@@ -3,7 +3,7 @@
 import keyword
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT
@@ -29,22 +29,36 @@ def check_name(what: str, name: str) -> None:
         raise KeyfoldError(f"{name!r} cannot name a {what}: the word has a meaning of its own; take another")
 
 
-def column_names(raw: Sequence[str]) -> dict[str, str]:
+def column_names(labels: Mapping[str, str]) -> dict[str, str]:
     """A name in the event table for each raw column: `Start Station` is `start_station`; each once.
 
+    Args:
+        labels: what each raw column is called, by its raw name.
+
     Example:
-        >>> column_names(["InvoiceNo", "Größe (cm)", "2nd", "deadline"])
-        {'InvoiceNo': 'invoice_no', 'Größe (cm)': 'grosse_cm', '2nd': 'column_2nd', 'deadline': 'event_deadline'}
+        >>> column_names({"InvoiceNo": "InvoiceNo", "Größe (cm)": "Größe", "2nd": "2nd", "deadline": "deadline"})
+        {'InvoiceNo': 'invoice_no', 'Größe (cm)': 'grosse', '2nd': 'column_2nd', 'deadline': 'event_deadline'}
     """
     names: dict[str, str] = {}
-    for place, given in enumerate(raw, start=1):
-        name = "_".join(words(given))[:_LONGEST].strip("_") or f"column_{place}"
+    for place, (raw, label) in enumerate(labels.items(), start=1):
+        name = "_".join(words(label))[:_LONGEST].strip("_") or f"column_{place}"
         if not name[0].isalpha():
             name = f"column_{name}"
         if name in _TAKEN_BY_STATE:
             name = f"event_{name}"
-        names[given] = free_name(name, names.values())
+        names[raw] = free_name(name, names.values())
     return names
+
+
+def label_and_unit(raw: str) -> tuple[str, str]:
+    """What a column of numbers is called, and the unit that stands behind it in brackets; empty where there is none.
+
+    Example:
+        >>> label_and_unit("Speed (km/h)")
+        ('Speed', 'km/h')
+    """
+    found = re.fullmatch(r"(.*\w)\s*[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*", raw)
+    return (found[1], found[2]) if found else (raw, "")
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

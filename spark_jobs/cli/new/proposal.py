@@ -10,76 +10,17 @@ import pyarrow as pa
 from pyarrow import types
 
 from spark_jobs.cli.new.columns import RawColumn, propose_columns
-from spark_jobs.cli.new.names import column_names, words
+from spark_jobs.cli.new.names import column_names, label_and_unit, words
+from spark_jobs.cli.new.private import why_private
 from spark_jobs.cli.new.sample import Sample
 from spark_jobs.errors import KeyfoldError
 
 _EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
-_TIMES_OF_SOMETHING_ELSE = frozenset(
-    ["updated", "modified", "ingested", "received", "loaded", "processed", "deleted", "expires", "birth", "end"]
-)
-_ID_WORDS = frozenset(
-    [
-        "id",
-        "ids",
-        "key",
-        "code",
-        "uuid",
-        "guid",
-        "number",
-        "no",
-        "nr",
-        "seq",
-        "sequence",
-        "idx",
-        "index",
-        "name",
-        "symbol",
-        "sku",
-    ]
-)
-_NUMBER_WORDS = frozenset(("idx", "index", "seq", "sequence", "number", "no", "nr", "offset"))
-_PRIVATE_WORDS = frozenset(
-    [
-        "email",
-        "mail",
-        "phone",
-        "mobile",
-        "tel",
-        "telephone",
-        "fax",
-        "card",
-        "pan",
-        "iban",
-        "account",
-        "ssn",
-        "passport",
-        "licence",
-        "license",
-        "firstname",
-        "lastname",
-        "surname",
-        "forename",
-        "fullname",
-        "birth",
-        "birthday",
-        "birthdate",
-        "dob",
-        "address",
-        "street",
-        "zip",
-        "postcode",
-        "password",
-        "secret",
-        "token",
-        "ip",
-        "customer",
-        "patient",
-        "user",
-    ]
-)
-_PRIVATE_NAMES = re.compile(r"(first|last|full|given|family|middle|user|customer|card_?holder)_?name")
-_EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
+_TIMES_OF_SOMETHING_ELSE = re.compile("updated|modified|ingested|received|loaded|processed|deleted|expires|birth|end")
+_NAMES_THINGS = re.compile("ids?|key|code|uuid|guid|number|no|nr|seq|sequence|idx|index|offset|name|symbol|sku")
+_TRIED = 8
+"""Columns that an event id may be of: what is tried grows with their third power."""
+_COUNTS_EVENTS = re.compile("idx|index|seq|sequence|number|no|nr|offset")
 
 
 @dataclass(frozen=True)
@@ -90,11 +31,13 @@ class Column:
         name: its name there.
         source: the raw column.
         nullable: whether an event may lack it.
+        unit: of its values, where its raw name tells one.
     """
 
     name: str
     source: RawColumn
     nullable: bool
+    unit: str = ""
 
     @property
     def kind(self) -> pa.DataType:
@@ -106,7 +49,7 @@ class Column:
     @property
     def is_number(self) -> bool:
         """Whether a unit may belong to it."""
-        return types.is_floating(self.kind) or types.is_integer(self.kind)
+        return is_number(self.kind)
 
 
 @dataclass(frozen=True)
@@ -132,6 +75,11 @@ class Proposal:
     notes: Sequence[str]
 
 
+def is_number(kind: pa.DataType | None) -> bool:
+    """Whether values of a type are numbers."""
+    return kind is not None and (types.is_floating(kind) or types.is_integer(kind))
+
+
 def propose_stream(
     name: str, sample: Sample, event_time: str | None = None, event_id: Sequence[str] | None = None
 ) -> Proposal:
@@ -148,7 +96,8 @@ def propose_stream(
     """
     found = propose_columns(sample)
     readable = {column.raw: column for column in found if column.kind is not None}
-    names = column_names(list(readable))
+    labelled = {raw: label_and_unit(raw) if is_number(column.kind) else (raw, "") for raw, column in readable.items()}
+    names = column_names({raw: label for raw, (label, _) in labelled.items()})
     columns = {names[raw]: column for raw, column in readable.items()}
     time, others = _event_time(columns, event_time)
     notes = [f"{column.raw}: {note}" for column in found for note in column.notes]
@@ -160,7 +109,7 @@ def propose_stream(
     private = _private(columns, notes)
     return Proposal(
         columns=[
-            Column(name, column, nullable=not (name == time or name in ids or _is_always_there(name, column)))
+            Column(name, column, not (name == time or name in ids or _is_id(name, column)), labelled[column.raw][1])
             for name, column in columns.items()
         ],
         event_time=time,
@@ -203,7 +152,7 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
 
 def _rank_as_event_time(name: str, column: RawColumn) -> tuple[bool, bool, int]:
     place = _EVENT_TIMES.index(name) if name in _EVENT_TIMES else len(_EVENT_TIMES)
-    return not column.is_whole, bool(_TIMES_OF_SOMETHING_ELSE & set(words(name))), place
+    return not column.is_whole, _has_word(name, _TIMES_OF_SOMETHING_ELSE), place
 
 
 def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list[str]) -> list[str]:
@@ -214,7 +163,7 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
         notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} the same as another in every column")
     ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
     names_of_events = {"id", "uuid", "guid", "event_id", "message_id", f"{stream}_id", f"{stream.removesuffix('s')}_id"}
-    for chosen in (one for count in (1, 2, 3) for one in combinations([*ids, time], count)):
+    for chosen in (one for count in (1, 2, 3) for one in combinations([*ids[:_TRIED], time], count)):
         # In few rows much is unique that would not be in many, and what is taken for a copy is dropped: a name alone
         # must say that it names events, and others need a time or a number that tells a thing's events apart.
         is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
@@ -225,48 +174,29 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
 
 
 def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
-    return any(name == time or _NUMBER_WORDS & set(words(name)) for name in chosen)
+    return any(name == time or _has_word(name, _COUNTS_EVENTS) for name in chosen)
 
 
 def _is_id(name: str, column: RawColumn) -> bool:
+    """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
     is_text_or_whole = column.kind is not None and (types.is_string(column.kind) or types.is_integer(column.kind))
     if not (is_text_or_whole and column.is_whole):
         return False
     repeats = types.is_string(column.kind) and column.values.n_unique() < len(column.values)
-    return repeats or bool(_ID_WORDS & set(words(name)))
-
-
-def _is_always_there(name: str, column: RawColumn) -> bool:
-    """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
-    return _is_id(name, column)
+    return repeats or _has_word(name, _NAMES_THINGS)
 
 
 def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
     private = []
     for name, column in columns.items():
-        if why := _why_private(name, column):
+        if why := why_private(column.raw, column.values):
             private.append(name)
             notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
     return private
 
 
-def _why_private(name: str, column: RawColumn) -> str:
-    if _PRIVATE_WORDS & set(words(column.raw)) or _PRIVATE_NAMES.search("_".join(words(column.raw))):
-        return "by its name"
-    there = column.values.drop_nulls()
-    if there.dtype == pl.String and len(there):
-        if there.str.contains(_EMAIL).sum() * 2 > len(there):
-            return "since it holds mail addresses"
-        if all(_is_card_number(text) for text in there.head(100).to_list()):
-            return "since it holds numbers of cards"
-    return ""
-
-
-def _is_card_number(text: str) -> bool:
-    """Whether the check digit of a card's number is right (Luhn)."""
-    digits = [int(one) for one in re.sub(r"[ -]", "", text)] if re.fullmatch(r"\d(?:[ -]?\d){12,18}", text) else []
-    total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    return bool(digits) and total % 10 == 0
+def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(word) for word in words(name))
 
 
 def _spoken(column: RawColumn) -> str:

@@ -1,6 +1,7 @@
 """Python as ruff would format it, so that what is written needs no formatter."""
 
 from collections.abc import Sequence
+from unicodedata import east_asian_width
 
 LINE = 120
 
@@ -32,10 +33,15 @@ def bracketed(begin: str, parts: Sequence[str], end: str, indent: int, *, is_tup
     space = " " * indent
     comma = "," if is_tuple and len(parts) == 1 else ""
     line = f"{space}{begin}{', '.join(parts)}{comma}{end}"
-    if len(line) <= LINE:
+    if _width(line) <= LINE:
         return line
     inside = "".join(f"{space}    {part},\n" for part in parts)
     return f"{space}{begin}\n{inside}{space}{end}"
+
+
+def _width(line: str) -> int:
+    """How many columns a line takes, as ruff counts: some characters take two."""
+    return sum(2 if east_asian_width(one) in "WF" else 1 for one in line)
 
 
 def _escaped(one: str, quote: str) -> str:

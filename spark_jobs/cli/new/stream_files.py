@@ -78,7 +78,7 @@ def _column(column: Column, is_event_time: bool) -> str:
     meaning = "Event time: when it happened (UTC)" if is_event_time else title(column.name)
     said = [quoted(column.name), _KINDS[column.kind], quoted(meaning)]
     if column.is_number:
-        said.append('unit=""')
+        said.append(f"unit={quoted(column.unit)}")
     if not column.nullable:
         said.append("nullable=False")
     return call("column", said, 12)

@@ -1,5 +1,6 @@
 """How a column of raw values writes its times: ISO 8601, a count from 1970, or one of the formats that people use."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,26 +15,8 @@ from spark_jobs.streams import TIMESTAMP
 ISO = ""
 """The shape that ingest reads without being told."""
 
-_TIME_WORDS = frozenset(
-    [
-        "time",
-        "timestamp",
-        "ts",
-        "date",
-        "datetime",
-        "at",
-        "when",
-        "epoch",
-        "instant",
-        "created",
-        "updated",
-        "occurred",
-        "start",
-        "started",
-        "end",
-        "ended",
-        "begin",
-    ]
+_SPEAKS_OF_TIME = re.compile(
+    "time|timestamp|ts|date|datetime|at|when|epoch|instant|created|updated|occurred|start|started|end|ended|begin"
 )
 _CLOCKS = ("%H:%M:%S%.f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _DATES = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y-%m-%d", "%Y.%m.%d", "%d %b %Y")
@@ -91,7 +74,7 @@ def find_time_shape(name: str, values: pl.Series, most: int) -> TimeShape | None
             return TimeShape(ISO, times)
         if found := _text_shape(values, needed):
             return found
-    if _TIME_WORDS & set(words(name)):
+    if any(_SPEAKS_OF_TIME.fullmatch(word) for word in words(name)):
         return _digits_shape(values, needed)
     return None
 
