@@ -2,7 +2,8 @@
 
 KEYFOLD_HOME     the lakehouse's folder; `.keyfold` in the working directory where it is not set
 KEYFOLD_ENV      a row of `ENVIRONMENTS`; `local` where it is not set
-KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkSettings.from_environment`
+KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkSettings.from_environment`. What CONF holds
+                 may be secret: Dagster is given the variable's name, and reads it when a run begins
 KEYFOLD_WARM_SPARK  address file of a warm Spark, to attach to where it serves; `make ui` keeps one
 """
 
@@ -14,13 +15,14 @@ from typing import Any, Self
 
 import dagster as dg
 from dagster_pyspark import PySparkResource
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.session.settings import parse_conf
 from spark_jobs.session.warm.client import Attached, attach
 
 ENVIRONMENTS: dict[str, SparkSettings] = {
@@ -31,6 +33,9 @@ ENVIRONMENTS: dict[str, SparkSettings] = {
 }
 
 
+SPARK_CONF_VARIABLE = "KEYFOLD_SPARK_CONF"
+
+
 class SparkResource(PySparkResource):
     """dagster-pyspark's resource with what it lacks: checked settings, Keyfold's own, packages, an end.
 
@@ -39,8 +44,17 @@ class SparkResource(PySparkResource):
     that has one of the same settings keeps it, and with other settings the run fails and says which differ.
     """
 
+    # Pydantic's errors repeat what was given, and that may be a secret.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     spark_config: dict[str, Any] = Field(
-        default_factory=dict, description="Spark settings by their own names, such as spark.driver.memory: 4g"
+        default_factory=dict,
+        description="Spark settings by their own names, such as spark.driver.memory: 4g. Dagster's pages show them: no secrets",
+    )
+    further_config: str = Field(
+        default="",
+        description="Further settings, `name=value` separated by blanks, over those of spark_config. Given as a variable, so "
+        "that Dagster's pages show its name and not what it holds",
     )
     master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
     app_name: str = Field(default="keyfold", description="The application's name in Spark's own pages")
@@ -56,10 +70,11 @@ class SparkResource(PySparkResource):
     _attached: Attached | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, settings: SparkSettings, warm: str = "") -> Self:
-        """The resource of checked settings, with the address file of a warm Spark."""
+    def of(cls, settings: SparkSettings, warm: str = "", further_config: str = "") -> Self:
+        """The resource of checked settings, with the address file of a warm Spark, and the variable of further settings."""
         return cls(
             spark_config=settings.conf,
+            further_config=further_config,
             master=settings.master,
             app_name=settings.app_name,
             packages=list(settings.packages),
@@ -69,14 +84,23 @@ class SparkResource(PySparkResource):
     @property
     def settings(self) -> SparkSettings:
         """The settings, checked."""
-        return SparkSettings(
-            master=self.master, app_name=self.app_name, packages=tuple(self.packages), conf=self.spark_config
-        )
+        text = self.further_config
+        # In the definitions it is a variable still, which Dagster reads when a run begins.
+        return self._settings(parse_conf(text.get_value("") or "" if isinstance(text, dg.EnvVar) else text))
 
     @model_validator(mode="after")
     def _settings_are_valid(self) -> Self:
-        _ = self.settings
+        # Without further_config: at this point Dagster has put the variable's name there. `resources_from` checks it.
+        self._settings({})
         return self
+
+    def _settings(self, further: Mapping[str, str]) -> SparkSettings:
+        return SparkSettings(
+            master=self.master,
+            app_name=self.app_name,
+            packages=tuple(self.packages),
+            conf={**self.spark_config, **further},
+        )
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self._attached = self._attach(context)
@@ -101,7 +125,7 @@ class SparkResource(PySparkResource):
             stopper.join()
 
     def _attach(self, context: dg.InitResourceContext) -> Attached | None:
-        if not self.warm:
+        if not self.warm or SparkContext._active_spark_context is not None:
             return None
         try:
             return attach(Path(self.warm), self.settings)
@@ -136,10 +160,11 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
         master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,
         app_name=base.app_name,
         packages=(*base.packages, *given.packages),
-        conf={**base.conf, **given.conf},
+        conf=base.conf,
     )
+    further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
     return {
-        "spark": SparkResource.of(settings, warm=environment.get("KEYFOLD_WARM_SPARK") or ""),
+        "spark": SparkResource.of(settings, environment.get("KEYFOLD_WARM_SPARK") or "", further),
         "lakehouse": LakehouseResource(home=str(lakehouse_home(environment))),
     }
 

@@ -1,18 +1,25 @@
 """The Java process behind a Spark session: found, checked, started, and kept quiet unless it fails."""
 
+import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.session.redaction import shown, without_secrets
 
 OLDEST_JAVA = 17
 
@@ -42,27 +49,110 @@ def java_version() -> int:
     return version
 
 
-def launch(conf: Mapping[str, str]) -> None:
+@contextmanager
+def launched(conf: Mapping[str, str]) -> Iterator[None]:
     """Start the Java process with the Spark settings, or check that the one there was started with the same.
 
-    What it prints while it starts (the report on every package, warnings about itself) is shown only if it fails.
+    What it prints while it starts (the report on every package, warnings about itself) is shown only if it fails; so is
+    what it prints within the context, in which the session is to be made.
 
     Raises:
-        KeyfoldError: Java is missing or too old, the packages cannot be had, the process ends at once, or it is
-            there already and its memory or packages are others.
+        KeyfoldError: Java is missing or too old, the packages cannot be had, the process ends at once, it is there already
+            and its memory or packages are others, or Spark refuses a setting.
     """
     if SparkContext._gateway is not None:
         _check_launched(conf)
+        with _plain_errors(conf):
+            yield
         return
     java_version()
-    own = SparkConf(loadDefaults=False).setAll([*conf.items(), _logging_options(conf)])
+    # At DEBUG, py4j logs every word that it says to Java: settings, secrets among them.
+    log = logging.getLogger("py4j")
+    log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = _Messages()
-    try:
-        gateway = launch_gateway(own, {"stderr": messages.pipe})
-    except PySparkRuntimeError as error:
-        raise KeyfoldError(_explained(messages.until_the_end())) from error
-    messages.pass_on()
+    with _submitted(dict([*conf.items(), _logging_options(conf)])):
+        try:
+            # Java says of some troubles on stdout what they are; and ours may be read by a program.
+            gateway: Any = launch_gateway(None, {"stdout": messages.pipe, "stderr": messages.pipe})
+        except PySparkRuntimeError:
+            raise KeyfoldError(without_secrets(_explained(messages.until_the_end()), conf)) from None
+    messages.forget()
     SparkContext._ensure_initialized(gateway=gateway)
+    try:
+        with _plain_errors(conf):
+            yield
+    except BaseException:
+        lines = messages.pass_on()
+        if _has_ended(gateway.proc):
+            SparkContext._gateway = SparkContext._jvm = None
+            raise KeyfoldError(without_secrets(_explained(lines), conf)) from None
+        raise
+    for line in messages.pass_on():
+        os.write(2, f"{line}\n".encode())
+
+
+@contextmanager
+def _plain_errors(conf: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise KeyfoldError(f"Spark did not start: {without_secrets(_reason(error), conf)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What Java says, without its stack: the innermost cause names the setting."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    text = str(error)
+    try:
+        while cause is not None:
+            text, cause = str(cause.toString()), cause.getCause()
+    except Py4JError:
+        pass  # Java has ended; what it said first is all there is
+    return text.strip()
+
+
+def _has_ended(process: Any) -> bool:
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+@contextmanager
+def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
+    """Have spark-submit read the settings from a file that is its user's alone: a command line is everybody's to read."""
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    # Mode 0700; of a process that is killed in this moment, `sweep_scratch` finds it by its name.
+    folder = Path(tempfile.mkdtemp(prefix="keyfold-scratch-spark-"))
+    try:
+        file = folder / "spark.properties"
+        file.touch(mode=0o600)
+        file.write_text(
+            "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii"
+        )
+        # A file of our own would take the place of conf/spark-defaults.conf.
+        own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {arguments or 'pyspark-shell'}"
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if arguments is None:
+            os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
+
+
+def _escaped(text: str) -> str:
+    """Text as java.util.Properties reads it, whatever is in it."""
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
+    return "".join(
+        chr(code)
+        if chr(code).isascii() and (chr(code).isalnum() or chr(code) in ".-_/,*@$+()[]{}")
+        else f"\\u{code:04x}"
+        for code in codes
+    )
 
 
 _DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
@@ -70,7 +160,7 @@ _DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
 
 
 class _Messages:
-    """Collects the lines of the process's stderr until it runs, then passes them on to ours."""
+    """Collects the lines that the process prints until it runs, then passes them on to our stderr."""
 
     def __init__(self) -> None:
         read, self.pipe = os.pipe()
@@ -85,11 +175,17 @@ class _Messages:
         self._thread.join(timeout=10)
         return self._lines or []
 
-    def pass_on(self) -> None:
-        """Forget the lines so far, and write every further one to this process's stderr."""
+    def forget(self) -> None:
+        """Forget the lines so far, of a process that runs."""
         os.close(self.pipe)
         with self._lock:
-            self._lines = None
+            self._lines = []
+
+    def pass_on(self) -> list[str]:
+        """The lines since; every further one is written to this process's stderr."""
+        with self._lock:
+            lines, self._lines = self._lines or [], None
+        return lines
 
     def _read(self, read: int) -> None:
         after_chatter = False
@@ -122,7 +218,8 @@ def _check_launched(conf: Mapping[str, str]) -> None:
         there = SparkContext.getSystemProperty(name)
         if there != conf.get(name, there):
             raise KeyfoldError(
-                f"this process's Spark was started with {name}={there} and cannot change to {conf[name]}: "
+                f"this process's Spark was started with {name}={shown(name, there)} and cannot change to "
+                f"{shown(name, conf[name])}: "
                 "start a new process"
             )
 
@@ -141,5 +238,6 @@ def _explained(lines: list[str]) -> str:
             "on the network: check the coordinates and the connection; where Maven is installed, `make setup` fetches "
             "them with it (KEYFOLD_SPARK_PACKAGES names further ones)"
         )
-    last = "\n".join(line for line in lines[-15:] if line.strip()) or "it printed nothing"
+    told = [line for line in lines if line.strip() and not line.startswith("\tat ")]
+    last = "\n".join(told[-15:]) or "it printed nothing"
     return f"Spark's Java process ended before it was ready. Its last words:\n{last}"

@@ -10,6 +10,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.session.redaction import SENSITIVE, secret_java_options
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -62,11 +63,14 @@ _DEFAULTS = {
     "spark.executor.syncLogLevel.enabled": "true",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",
+    "spark.redaction.regex": SENSITIVE,
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark asks every column for its size after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.databricks.delta.snapshotPartitions": "2",
+    # Hadoop sets the modes of checkpoints and state by itself, whatever the process's umask is.
+    "spark.hadoop.fs.permissions.umask-mode": "077",
 }
 
 # A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
@@ -92,7 +96,8 @@ _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 class SparkSettings(BaseModel):
     """Where Spark runs and with what; unknown fields and misspelt values are refused at load."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Pydantic's errors repeat what was given, and that may be a secret.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     master: str = Field(default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
     app_name: str = Field(default="keyfold", min_length=1)
@@ -116,12 +121,14 @@ class SparkSettings(BaseModel):
         if packages := environment.get("KEYFOLD_SPARK_PACKAGES"):
             given["packages"] = tuple(package.strip() for package in packages.split(",") if package.strip())
         if conf := environment.get("KEYFOLD_SPARK_CONF"):
-            given["conf"] = {name: value for name, _, value in (pair.partition("=") for pair in shlex.split(conf))}
+            given["conf"] = parse_conf(conf)
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            told = "; ".join(f"KEYFOLD_SPARK_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
-            raise KeyfoldError(told.replace("Value error, ", "")) from error
+            told = "; ".join(
+                f"KEYFOLD_SPARK_{str(e['loc'][0] if e['loc'] else 'conf').upper()}: {e['msg']}" for e in error.errors()
+            )
+            raise KeyfoldError(told.replace("Value error, ", "")) from None
 
     @field_validator("master")
     @classmethod
@@ -146,11 +153,16 @@ class SparkSettings(BaseModel):
     @classmethod
     def _names_are_spark_s(cls, conf: dict[str, str]) -> dict[str, str]:
         own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
-        for name in conf:
+        for name, value in conf.items():
             if not name.startswith("spark."):
                 raise ValueError(f"{name!r} is no Spark setting: their names begin with 'spark.'")
             if name in own_fields:
                 raise ValueError(f"{name} has a field of its own: {own_fields[name]}")
+            if name.endswith("JavaOptions") and (secrets := secret_java_options(value)):
+                raise ValueError(
+                    f"{name} holds {', '.join(secrets)}, and every user of the machine sees a program's options: write "
+                    "them to a file of your own (mode 0600), and give @/path/of/that/file in their place"
+                )
         return conf
 
     @model_validator(mode="after")
@@ -169,6 +181,25 @@ class SparkSettings(BaseModel):
     def all_packages(self) -> tuple[str, ...]:
         """Every package that Spark resolves, Delta's first."""
         return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
+
+
+def parse_conf(text: str) -> dict[str, str]:
+    """Settings separated by blanks, as in `spark.driver.memory=4g "spark.app.note=two words"`.
+
+    Raises:
+        KeyfoldError: a part is no setting. The message repeats none, since half a secret would be such a part.
+    """
+    try:
+        pairs = [part.partition("=") for part in shlex.split(text)]
+    except ValueError as error:
+        raise KeyfoldError(f"KEYFOLD_SPARK_CONF: {error}; give name=value, and quote a value that has blanks") from None
+    for place, (_, equals, _) in enumerate(pairs, 1):
+        if not equals:
+            raise KeyfoldError(
+                f"KEYFOLD_SPARK_CONF: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
+                "blanks"
+            )
+    return {name: value for name, _, value in pairs}
 
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:

@@ -8,12 +8,15 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 import spark_jobs
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.session.gateway import launch
+from spark_jobs.session.gateway import launched
+from spark_jobs.session.redaction import shown
+from spark_jobs.session.scratch import scratch_of_java
 from spark_jobs.session.settings import SparkSettings, spark_conf
 
 _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
@@ -26,7 +29,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python` is set.
 
     Raises:
-        KeyfoldError: Java is missing or too old, packages cannot be had, or a session with other settings runs.
+        KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, or a session with
+            other settings runs.
     """
     settings = settings or SparkSettings()
     conf = spark_conf(settings)
@@ -38,11 +42,12 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
-    launch(conf)
-    builder = SparkSession.builder.appName(settings.app_name)
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with scratch_of_java(conf), launched(conf):
+        builder = SparkSession.builder.appName(settings.app_name)
+        for name, value in conf.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        _read_settings(session)
     if not settings.is_local:
         session.sparkContext.addPyFile(_zipped_package())
     return session
@@ -55,7 +60,7 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
         KeyfoldError: some differ; says which.
     """
     others = {
-        name: f"{there.get(name, 'not set')} runs, {value} is wanted"
+        name: f"{shown(name, there.get(name, 'not set'))} runs, {shown(name, value)} is wanted"
         for name, value in conf.items()
         if name not in _REWRITTEN_BY_SPARK and there.get(name) != value
     }
@@ -64,6 +69,16 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
             "a Spark session with other settings runs already; stop it first, or use another process: "
             + json.dumps(others)
         )
+
+
+def _read_settings(session: SparkSession) -> None:
+    """Have Spark read the settings of its SQL, which it else does when a job first needs them."""
+    java: Any = session._jsparkSession
+    try:
+        java.sessionState()
+    except Exception:
+        session.stop()
+        raise
 
 
 def _zipped_package() -> str:

@@ -171,8 +171,10 @@ def test_a_wrong_spark_setting_is_refused_when_it_is_loaded(settings, message):
         SparkResource(**settings)
 
 
-def test_the_environment_chooses_the_session():
-    spark = resources_from({"KEYFOLD_ENV": "ci", "KEYFOLD_SPARK_CONF": "spark.ui.enabled=true"})["spark"]
+def test_the_environment_chooses_the_session(monkeypatch):
+    monkeypatch.setenv("KEYFOLD_ENV", "ci")
+    monkeypatch.setenv("KEYFOLD_SPARK_CONF", "spark.ui.enabled=true")
+    spark = resources_from()["spark"]
     assert isinstance(spark, SparkResource)
     assert spark.settings.master == ENVIRONMENTS["ci"].master == "local[2]"
     assert spark.settings.conf == {"spark.driver.memory": "1g", "spark.ui.enabled": "true"}
@@ -184,6 +186,7 @@ def test_the_environment_chooses_the_session():
         ({"KEYFOLD_ENV": "moon"}, "environments there: local, ci, cluster"),
         ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is no Spark master"),
+        ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),
     ],
 )
 def test_an_environment_that_is_not_there_is_refused(environment, message):

@@ -1,17 +1,20 @@
 """The side that stays: starts Spark, warms it up, and keeps it for runs to attach to."""
 
-import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.warm.address import read, write
+from spark_jobs.session.warm.address import WarmAddress, held, write
+
+_LOOK_SECONDS = 1.0
 
 
 def serve(
@@ -32,18 +35,23 @@ def serve(
         stop: ends it.
 
     Raises:
-        KeyfoldError: another warm Spark already serves there.
+        KeyfoldError: another warm Spark serves there, the address cannot be written, or Java has ended by itself.
     """
-    if read(address) is not None:
-        raise KeyfoldError(f"{address} names a warm Spark that runs already; stop it first")
-    spark = build_session(settings)
-    try:
-        warm_up(spark)
-        gateway: Any = SparkContext._gateway
-        parameters = gateway.gateway_parameters
-        write(address, {"pid": os.getpid(), "port": parameters.port, "secret": parameters.auth_token})
-        ready()
-        stop.wait()
-    finally:
-        address.unlink(missing_ok=True)
-        spark.stop()
+    with held(address):
+        spark = build_session(settings)
+        try:
+            warm_up(spark)
+            gateway: Any = SparkContext._gateway
+            parameters = gateway.gateway_parameters
+            write(address, WarmAddress(parameters.port, parameters.auth_token))
+            ready()
+            while not stop.wait(_LOOK_SECONDS):
+                if gateway.proc.poll() is not None:
+                    raise KeyfoldError(
+                        "the warm Spark's Java process has ended; runs start Spark of their own until it is back"
+                    )
+        finally:
+            # Before Spark goes: nobody is to attach to one that is going.
+            address.unlink(missing_ok=True)
+            with suppress(Py4JError, OSError):  # where Java has ended, so has Spark
+                spark.stop()

@@ -32,9 +32,6 @@ RUN = textwrap.dedent("""
     address, home, shuffle_partitions = sys.argv[1:]
     settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": shuffle_partitions})
     attached = attach(Path(address), settings)
-    if attached is None:
-        print(json.dumps(None))
-        sys.exit()
     lakehouse, job = Lakehouse(Path(home)), build_job(RIDE_SUMMARIES)
     ingest(attached.session, lakehouse, RIDE_POINTS)
     summary = run_job(attached.session, lakehouse, job)
@@ -116,8 +113,96 @@ def test_a_run_with_other_settings_is_told_which(address, tmp_path):
     assert "7 is wanted" in errors
 
 
-def test_where_nothing_serves_there_is_nothing_to_attach_to(tmp_path):
-    assert outcome(start(tmp_path / "nowhere.json", tmp_path)) is None
-    gone = tmp_path / "gone.json"
-    gone.write_text(json.dumps({"pid": 2**22 + 1, "port": 1, "secret": "x"}))
-    assert outcome(start(gone, tmp_path)) is None
+SERVE = textwrap.dedent("""
+    import signal, sys, threading
+    from pathlib import Path
+    from spark_jobs.errors import KeyfoldError
+    from spark_jobs.session import SparkSettings
+    from spark_jobs.session.warm.server import serve
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    settings = SparkSettings(master="local[1]", conf={"spark.sql.shuffle.partitions": "2"})
+    try:
+        serve(settings, Path(sys.argv[1]), warm_up=lambda _: None, ready=lambda: print("ready", flush=True), stop=stop)
+    except KeyfoldError as error:
+        sys.exit(f"told: {error}")
+""")
+
+ATTACH = textwrap.dedent("""
+    import json, os, sys
+    from pathlib import Path
+    from pyspark import SparkContext
+    from spark_jobs.errors import KeyfoldError
+    from spark_jobs.session import SparkSettings
+    from spark_jobs.session.warm.client import attach
+
+    settings = SparkSettings(master="local[1]", conf={"spark.sql.shuffle.partitions": sys.argv[2]})
+    told = ""
+    try:
+        attached = attach(Path(sys.argv[1]), settings)
+        assert attached.session.range(3).count() == 3
+        attached.detach()
+    except KeyfoldError as error:
+        told = str(error)
+    left = [name for name in os.environ if name.startswith("PYSPARK_GATEWAY")]
+    clean = not left and SparkContext._gateway is None and SparkContext._active_spark_context is None
+    print(json.dumps({"told": told, "clean": clean}))
+""")
+
+
+def try_to_attach(address: Path, shuffle_partitions: int = 2) -> str:
+    """What an attempt is told, empty where it succeeded; either way it ends soon and leaves nothing behind."""
+    command = [sys.executable, "-c", ATTACH, str(address), str(shuffle_partitions)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["clean"]
+    return found["told"]
+
+
+def java_of(server: subprocess.Popen[str]) -> int:
+    children = subprocess.run(["pgrep", "-P", str(server.pid), "java"], capture_output=True, text=True, check=True)
+    return int(children.stdout.split()[0])
+
+
+def test_a_warm_spark_that_hangs_or_dies_is_told_in_seconds_and_leaves_the_run_free_to_start_its_own(tmp_path):
+    address = tmp_path / "warm-spark.json"
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(address)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            assert try_to_attach(address) == ""
+            assert "spark.sql.shuffle.partitions" in try_to_attach(address, shuffle_partitions=7)
+
+            second = subprocess.run(
+                [sys.executable, "-c", SERVE, str(address)], capture_output=True, text=True, check=False, timeout=60
+            )
+            assert "belongs to a warm Spark that runs already" in second.stderr
+
+            java = java_of(server)
+            os.kill(java, signal.SIGSTOP)
+            assert "does not answer within 3 s" in try_to_attach(address)
+            os.kill(java, signal.SIGCONT)
+            assert try_to_attach(address) == ""
+
+            os.kill(java, signal.SIGKILL)
+            _, errors = server.communicate(timeout=60)
+            assert "told: the warm Spark's Java process has ended" in errors
+        finally:
+            server.kill()
+    assert "no warm Spark serves" in try_to_attach(address)
+
+
+def test_a_warm_spark_that_was_killed_leaves_an_address_that_nobody_falls_for(tmp_path):
+    address = tmp_path / "warm-spark.json"
+    with subprocess.Popen([sys.executable, "-c", SERVE, str(address)], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+        finally:
+            server.kill()
+    assert address.exists()
+    assert "has ended" in try_to_attach(address)

@@ -1,0 +1,77 @@
+"""Secrets of Spark's settings and Dagster: its pages and its records have the variable's name, and never what it holds."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = textwrap.dedent("""
+    import json, os
+    import dagster as dg
+    from dagster._core.remote_representation.external_data import RepositorySnap
+    from dagster._serdes import serialize_value
+    from pyspark.sql import SparkSession
+    from dagster_project.resources import resources_from
+    from spark_jobs.session import SparkSettings, build_session
+
+    @dg.asset
+    def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[SparkSession]) -> dg.MaterializeResult:
+        key = spark._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+        context.log.info(f"settings: {sorted(name for name, _ in spark.sparkContext.getConf().getAll())}")
+        return dg.MaterializeResult(metadata={"letters": len(key)})
+
+    resources = {"spark": resources_from()["spark"]}
+    definitions = dg.Definitions(assets=[uses], resources=resources, jobs=[dg.define_asset_job("all_of_it", [uses])])
+    shown = serialize_value(RepositorySnap.from_def(definitions.get_repository_def()))
+    job = definitions.resolve_job_def("all_of_it")
+    with dg.DagsterInstance.get() as instance:
+        # Another session is there, so that the first run fails, and its error is recorded.
+        other = build_session(SparkSettings(master="local[1]"))
+        refused = job.execute_in_process(instance=instance, raise_on_error=False)
+        other.stop()
+        ran = job.execute_in_process(instance=instance, raise_on_error=False)
+        (error,) = [
+            event.event_specific_data.error.to_string()
+            for event in refused.all_events
+            if event.event_type_value == "PIPELINE_FAILURE" and event.event_specific_data.error
+        ] or [""]
+        letters = ran.asset_materializations_for_node("uses")[0].metadata["letters"].value if ran.success else None
+    print(json.dumps({"shown": shown, "refused": refused.success, "error": error, "letters": letters}))
+""")
+
+
+@pytest.mark.long
+def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_of_dagster(tmp_path):
+    secret = "planted-in-this-test"  # noqa: S105
+    home = tmp_path / "dagster"
+    home.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if "SPARK" not in name},
+            "DAGSTER_HOME": str(home),
+            "KEYFOLD_SPARK_MASTER": "local[1]",
+            "KEYFOLD_SPARK_CONF": f"spark.hadoop.fs.s3a.secret.key={secret}",
+            # There is none: what is said of that is recorded too.
+            "KEYFOLD_WARM_SPARK": str(tmp_path / "warm-spark.json"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout.splitlines()[-1])
+    assert told["letters"] == len(secret), run.stderr
+    assert not told["refused"]
+    assert "spark.hadoop.fs.s3a.secret.key" in told["error"]
+    assert "(hidden) is wanted" in told["error"]
+    assert '{\\"env\\": \\"KEYFOLD_SPARK_CONF\\"}' in told["shown"]
+    records = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    assert b"starting Spark anew: no warm Spark serves at" in records, "the records are where they are looked for"
+    for where in (records, run.stdout.encode(), run.stderr.encode()):
+        assert secret.encode() not in where
