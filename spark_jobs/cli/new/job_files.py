@@ -189,7 +189,8 @@ def _row_key(key: Sequence[str], start: str) -> str:
 def _event(stream: Stream, columns: Sequence[str], key: Sequence[str]) -> str:
     """What the events of the test have in common: all but the first key column and the time."""
     fields = [stream.schema.field(name) for name in columns if name not in (key[0], stream.event_time)]
-    return "\n".join(f"    {quoted(field.name)}: {literal(_example(field.type))}," for field in fields)
+    lines = "".join(f"    {quoted(field.name)}: {literal(_example(field.type))},\n" for field in fields)
+    return f"{{\n{lines}}}" if lines else "{}"
 
 
 def _example(kind: pa.DataType) -> object:
