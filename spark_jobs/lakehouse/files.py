@@ -8,12 +8,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from spark_jobs.errors import KeyfoldError
+
 _ASIDE = ".aside-"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a small JSON object."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Read a small JSON object.
+
+    Raises:
+        KeyfoldError: it is none; the disk has failed, or somebody has edited it.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise KeyfoldError(f"{path} is damaged ({error}); restore it from a backup") from error
+    if not isinstance(found, dict):
+        raise KeyfoldError(f"{path} is damaged (it holds no object); restore it from a backup")
+    return found
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

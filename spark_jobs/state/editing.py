@@ -13,10 +13,11 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, live_generation
 from spark_jobs.keyed.operator import count
 from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.privacy import describe_error
 from spark_jobs.state.audit import Author, write_down
 from spark_jobs.state.keys import Key, WantedKeys, wanted_keys
 from spark_jobs.state.reader import read_state
-from spark_jobs.state.rewriting import ChangeRows, last_batch, rewrite
+from spark_jobs.state.rewriting import ChangeRows, filled, last_batch, rewrite
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,13 @@ def edit_state(
         before = rows_of(spark, lakehouse, job, edit.keys)
         if not before.height:
             raise KeyfoldError(f"job {job.name}: none of these keys has state in {live.name}")
-        after = change(before)
+        try:
+            after = filled(change(before), job.state)
+        except (pl.exceptions.PolarsError, ValueError) as error:
+            raise KeyfoldError(
+                f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
+                "was changed"
+            ) from None
         if dry_run:
             return Edited(job.name, None, before, after, done.open_events)
         gone = count(before, job.state_events) - count(after, job.state_events)

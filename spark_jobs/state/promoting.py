@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.agreement import check_tables
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
@@ -18,7 +19,7 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     The next run goes on from what the branch has read, with the parameters that it was made with.
 
     Raises:
-        KeyfoldError: there is no such branch, it does not reach over all of history, it was cut off, the event table is
+        KeyfoldError: there is no such branch, it does not reach over all of history, it was cut off or is damaged, the event table is
             another one by now, or a run holds the job; what is live stays so.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
@@ -59,6 +60,10 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     done = generation.journal.last_done()
     if done is None or generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"branch {branch} of job {job} was cut off; make it anew: `keyfold try {job} {branch}`")
+    ids = generation.record["table_ids"]
+    tables, where = {name: generation.table(name) for name in ids}, f"branch {branch} of job {job}"
+    remedy = f"make the branch anew: `keyfold try {job} {branch}`"
+    check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     for name, born in generation.record["input_ids"].items():
         if table_id(lakehouse.events(name.removeprefix("events."))) != born:
             raise KeyfoldError(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.agreement import check_tables
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.codec import conform
 from spark_jobs.keyed.contract import KeyedJob
@@ -56,7 +57,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     """The batch that a generation stands at.
 
     Raises:
-        KeyfoldError: it has none, or its last run was cut off.
+        KeyfoldError: it has none, its last run was cut off, or a table of it is gone or of another time.
     """
     done = generation.journal.last_done()
     where = f"job {job.name}, {generation.name}"
@@ -64,6 +65,11 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
         raise KeyfoldError(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
     if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
+    # A table that is gone would stay behind without a word.
+    ids = generation.record["table_ids"]
+    tables = {name: generation.table(name) for name in ids}
+    remedy = f"start over: `keyfold run {job.name} --full-refresh`"
+    check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     return done
 
 
@@ -206,13 +212,24 @@ def _writer(
 
 def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) -> pl.DataFrame:
     try:
-        return conform(change(rows), job.state, "changed state")
+        return filled(conform(change(rows), job.state, "changed state"), job.state)
     # A migration is the job's own code, and may raise anything.
     except Exception as error:
         raise KeyfoldError(
             f"{where}: its rows do not become state of the job as it is now: {describe_error(error, job.private)}; "
             f"{where.split(', ')[1]} stays live"
         ) from (None if job.private else error)
+
+
+def filled(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+    """The rows, seen to have a value wherever they must.
+
+    Raises:
+        ValueError: a column that may not be empty is, in some row; the message names it.
+    """
+    if empty := [field.name for field in schema if not field.nullable and rows[field.name].null_count()]:
+        raise ValueError(f"{', '.join(empty)} is empty in some rows, and may not be")
+    return rows
 
 
 def _write(waiting: list[pl.DataFrame], folder: Path, job: KeyedJob) -> pa.RecordBatch:
