@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from assets.columns import column_schema
 from assets.metadata import BATCH, GENERATION, table_key, table_metadata
-from assets.plots.open_state import plot_open_keys
+from assets.plots.open_state import plot_open_keys, plot_state
 from assets.previews import preview
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
@@ -19,6 +19,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.privacy import private_columns
 from spark_jobs.state.open_keys import OPEN, open_schema, write_open_keys
 from spark_jobs.state.reader import read_state
+from spark_jobs.state.statistics import StateStatistics, state_statistics
 
 OPEN_STATE = "open_state"
 """The asset group; not `GROUP`: this module is none of the groups that are found by that."""
@@ -71,11 +72,31 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
                 **({BATCH: dg.MetadataValue.int(rows.batch)} if rows.batch is not None else {}),
                 "watermark": dg.MetadataValue.timestamp(reached) if reached else dg.MetadataValue.null(),
                 "open_keys": dg.MetadataValue.int(written.rows),
+                **_statistics(context, state_statistics(lakehouse, rows)),
                 **_plot(context, path, name),
             }
         )
 
     return read_open_keys
+
+
+def _statistics(context: dg.AssetExecutionContext, told: StateStatistics) -> Mapping[str, dg.MetadataValue]:
+    numbers = {
+        "state_rows": dg.MetadataValue.int(told.rows),
+        "state_keys": dg.MetadataValue.int(told.keys),
+        "state_bytes": dg.MetadataValue.int(told.bytes),
+        "skew_over_key_groups": dg.MetadataValue.float(told.skew),
+        **{
+            f"next_{kind}": dg.MetadataValue.timestamp(timers.first)
+            for kind, timers in told.timers.items()
+            if timers.first is not None
+        },
+    }
+    try:
+        return {**numbers, **plot_state(told)}
+    except Exception:  # as below
+        context.log.warning("the plot could not be drawn", exc_info=True)
+        return numbers
 
 
 def _plot(context: dg.AssetExecutionContext, table: Path, job: str) -> Mapping[str, dg.MetadataValue]:

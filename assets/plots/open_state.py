@@ -9,6 +9,8 @@ import dagster as dg
 import polars as pl
 
 from assets.plots.figure import MAIN, SECOND, draw, picture
+from spark_jobs.lakehouse.reading import scan_table
+from spark_jobs.state.statistics import StateStatistics
 
 _KEYS = 200_000
 _BINS = 40
@@ -17,7 +19,7 @@ _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 
 def plot_open_keys(table: Path, job: str) -> Mapping[str, dg.MetadataValue]:
     """Age of open keys and time to their deadlines, counted from the newest time in any state; no key is named."""
-    scan = pl.scan_delta(str(table))
+    scan = scan_table(table)
     there = scan.collect_schema().names()
     wanted = [name for name in ("open_since", "latest", "deadline") if name in there]
     if "latest" not in wanted:
@@ -43,6 +45,22 @@ def plot_open_keys(table: Path, job: str) -> Mapping[str, dg.MetadataValue]:
             panel.set_xlabel(unit)
         panel.set_title(f"{title}: {values.len():,} keys")
     return {"open_keys_by_age": picture(figure, f"Age of open keys of {job}, and time to their deadlines")}
+
+
+def plot_state(told: StateStatistics) -> Mapping[str, dg.MetadataValue]:
+    """How state grew over the last batches, and how evenly it lies over key groups."""
+    if not told.growth:
+        return {}
+    batches = [one.batch for one in told.growth]
+    figure, (events, sizes, groups) = draw(3, height=2.4)
+    events.plot(batches, [one.open_events for one in told.growth], color=MAIN)
+    events.set_title("open events by batch")
+    kept = [one for one in told.growth if one.bytes is not None]
+    sizes.plot([one.batch for one in kept], [(one.bytes or 0) / 1e6 for one in kept], color=SECOND)
+    sizes.set_title("MB of state by batch")
+    groups.bar([str(one["key_group"]) for one in told.largest], [one["rows"] for one in told.largest], color=MAIN)
+    groups.set_title(f"rows of the largest key groups (of {told.groups_used:,})")
+    return {"state_over_batches": picture(figure, f"Growth of the state of {told.job}, and its largest key groups")}
 
 
 def _unit(seconds: pl.Series) -> tuple[str, int]:

@@ -61,6 +61,9 @@ def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_o
     assert (found["deadline"] > done.watermark).all()
     assert {"preview", "open_keys_by_age", "keyfold/generation", "keyfold/batch", "watermark"} <= metadata.keys()
     assert metadata["open_keys_by_age"].startswith("![Age of open keys of ride_summaries")
+    assert metadata["state_keys"] >= found.height
+    assert metadata["next_deadline"] == found["deadline"].min().timestamp()
+    assert metadata["state_over_batches"].startswith("![Growth of the state of ride_summaries")
 
 
 def test_asked_again_it_replaces_its_rows(spark, ran):
