@@ -7,6 +7,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -28,7 +29,7 @@ def marks():
         kill_all(mark)
 
 
-def start(folder: Path, name: str, mark: str, port: int, **more) -> subprocess.Popen[bytes]:
+def start(folder: Path, name: str, mark: str, port: int, **more: Any) -> subprocess.Popen[Any]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),

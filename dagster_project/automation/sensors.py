@@ -1,29 +1,19 @@
 """Sensors on sources of new data: whatever is new starts one run.
 
 A source is polled with the cursor of the last tick and decides, by itself and without side effects, whether there is
-anything to run on. Files are such a source (`FileSource`); a topic's offsets fit as well, with one offset a partition
-as the cursor.
-
-What was read is the business of ingest, whose journal says so: a file that it does not know is new, whatever a clock or a
-cursor says. The cursor remembers what was asked for, so that a run that fails is asked for again, and not for ever.
+anything to run on (`new_data`). Files are such a source (`FileSource`); a topic's offsets fit as well, with one offset a
+partition as the cursor.
 """
 
-import getpass
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from datetime import timedelta
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Protocol
 
 import dagster as dg
 
 from assets.streams import landing_key
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import KnownFile, is_known, is_unfinished, known_files
-from spark_jobs.ingest.sources.files import SETTLE, LandedFile, Listing, list_files
+from dagster_project.automation.new_data import FileSource, Source
+from spark_jobs.ingest import is_unfinished, known_files
+from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import Stream
 
@@ -34,211 +24,6 @@ _UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-_NAMES_SHOWN = 10
-_MINUTE = 60_000_000_000
-_AGAIN_AFTER = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE)
-"""After a run that read nothing, until the next one. A disk that was full for a moment costs a minute; what a person
-has to mend is not tried all night."""
-
-_TRIES = len(_AGAIN_AFTER) + 1
-_MOST_SEEN = 1_000
-"""A cursor is a row of a database: it stays small."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a tick found.
-
-    Attributes:
-        cursor: to go on from.
-        new: how much is new, in the source's own unit; a run starts where it is not 0.
-        attempt: which one it is since something was read.
-        reason: why no run starts, for people.
-        warnings: what is wrong with a part of the source while the rest goes on.
-        metadata: of what is new, for the external asset that stands for the source.
-    """
-
-    cursor: str | None
-    new: int = 0
-    attempt: int = 1
-    reason: str = ""
-    warnings: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Source(Protocol):
-    """Where new data comes from."""
-
-    def poll(self, cursor: str | None) -> Decision:
-        """Decide what to do; changes nothing, so that a tick that fails can be had again.
-
-        Args:
-            cursor: of the last decision, None before the first. Keep it small: it is a database row.
-
-        Raises:
-            KeyfoldError: somebody has set a cursor that is none.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """Files in a landing folder.
-
-    Attributes:
-        folder: the landing folder, which need not be there yet.
-        settle: how long a file must have stayed as it is to count as whole.
-        done_marker: whether a file counts as whole by its marker instead.
-        known: gives the files that ingest has read, by their paths.
-        unfinished: tells whether a run of ingest broke off.
-    """
-
-    folder: Path
-    settle: timedelta = SETTLE
-    done_marker: bool = False
-    known: Callable[[], Mapping[str, KnownFile]] = dict
-    unfinished: Callable[[], bool] = bool
-
-    def poll(self, cursor: str | None) -> Decision:
-        """List the folder and decide."""
-        now = time.time_ns()
-        try:
-            found = list_files(self.folder, done_marker=self.done_marker)
-        except FileNotFoundError:
-            return Decision(cursor, reason=f"the landing folder {self.folder} is not there yet")
-        except OSError as error:
-            return Decision(
-                cursor,
-                reason=f"the landing folder {self.folder} cannot be read ({error.strerror}); it must be a folder that "
-                f"{getpass.getuser()}, who runs Dagster, may list and enter",
-            )
-        return decide(
-            found,
-            self.known() if found.files else {},
-            cursor,
-            now,
-            folder=self.folder,
-            settle=self.settle,
-            unfinished=self.unfinished(),
-        )
-
-
-def decide(
-    found: Listing,
-    known: Mapping[str, KnownFile],
-    cursor: str | None,
-    now: int,
-    *,
-    folder: Path,
-    settle: timedelta = SETTLE,
-    unfinished: bool = False,
-) -> Decision:
-    """Whether to ask for a run: there are whole files that ingest has not read, or it broke off.
-
-    Where a run has read nothing, it is asked for again after one, 5, 15, 60 and 240 minutes, whatever else has come
-    meanwhile; after that only where something else has come, every 240 minutes at most. Files that have changed since
-    they were read are asked for once, by themselves: the run says what is to be done about them.
-
-    Args:
-        found: all that is in the folder.
-        known: the files that ingest has read.
-        cursor: of the last decision, None at first.
-        now: nanoseconds since 1970, before the folder was listed.
-        folder: for the texts.
-        settle: how long a file without a marker must have stayed as it is.
-        unfinished: whether a run of ingest broke off.
-
-    Raises:
-        KeyfoldError: the cursor is none of this sensor's.
-    """
-    before = _Asked.read(cursor)
-    others = [file for file in found.files if not is_known(file, known)]
-    changed = [file for file in others if file.path in known and known[file.path].was_read]
-    unread = [file for file in others if file not in changed] if changed else others
-    new = [file for file in unread if file.is_whole(now, settle) or before.has_seen(file)]
-    ahead = [file for file in unread if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
-    seen = {file.path: _shape(file) for file in ahead}
-    warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
-    if new or unfinished:
-        digest = _digest(new, str(unfinished))
-        # What tells is whether anything was read, not which files there are: where some land all the time, a fault
-        # that no run gets over would else start runs as often as a tick comes.
-        tries = before.tries + 1 if len(known) == before.known else 1
-        if held_back := _held_back(new, before, now, digest) if tries > 1 else None:
-            return Decision(replace(before, seen=seen).text(), reason=held_back, warnings=warnings)
-        asked = _Asked(digest, tries, now, _digest(changed), seen, len(known))
-    elif changed and _digest(changed) != before.changed:
-        asked = _Asked("", 0, now, _digest(changed), seen)
-    else:
-        reason = _nothing(folder, found, len(unread), len(changed))
-        return Decision(replace(before, seen=seen).text(), reason=reason, warnings=warnings)
-    files = new or changed
-    newest = max((file.changed_at for file in files), default=now)
-    return Decision(
-        asked.text(),
-        new=len(files) or 1,
-        attempt=max(asked.tries, 1),
-        warnings=warnings,
-        metadata={
-            "dagster/uri": folder.as_uri(),
-            "new_files": len(new),
-            "new_bytes": sum(file.size for file in new),
-            "files_not_whole": len(unread) - len(new),
-            "files_changed": len(changed),
-            "newest": dg.MetadataValue.timestamp(newest / 1e9),
-            "first_names": dg.MetadataValue.json([file.path for file in files[:_NAMES_SHOWN]]),
-        },
-    )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What the cursor holds: what was asked for last, and what lies ahead of the clock.
-
-    Attributes:
-        files: a digest of the files that a run was asked for last.
-        tries: how often one was asked for since something was read.
-        at: when last, nanoseconds since 1970.
-        changed: a digest of the files that had changed since they were read.
-        seen: files whose change time lies ahead of this machine's clock, by path: one that is the same a tick later is
-            whole, since waiting for the clock to get there may take for ever.
-        known: how many files were known to be read when it was asked for last.
-    """
-
-    files: str = ""
-    tries: int = 0
-    at: int = 0
-    changed: str = ""
-    seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    known: int = -1
-
-    @classmethod
-    def read(cls, cursor: str | None) -> "_Asked":
-        try:
-            content = json.loads(cursor or "{}")
-            return cls() if isinstance(content, int) else cls(**content)  # an older sensor kept one number
-        except (ValueError, TypeError):
-            raise KeyfoldError(
-                f"the sensor's cursor {cursor!r} is none that it wrote; reset it to nothing: files that were read are "
-                "not read again"
-            ) from None
-
-    def text(self) -> str:
-        return json.dumps(vars(self), separators=(",", ":"))
-
-    def has_seen(self, file: LandedFile) -> bool:
-        return file.marked is not False and self.seen.get(file.path) == _shape(file)
-
-
-def _shape(file: LandedFile) -> list[int]:
-    return [file.size, file.modified_at, file.changed_at]
-
-
-def _digest(files: Sequence[LandedFile], more: str = "") -> str:
-    content = blake2b(more.encode(), digest_size=8)
-    for file in files:
-        content.update(f"{file.path}\0{_shape(file)}".encode())
-    return content.hexdigest()
 
 
 def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
@@ -307,35 +92,3 @@ def unfinished_run(instance: dg.DagsterInstance, job: str) -> str | None:
     """The id of a run of a job that waits or runs, None where there is none."""
     records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1)
     return records[0].dagster_run.run_id if records else None
-
-
-def _held_back(new: Sequence[LandedFile], asked: _Asked, now: int, digest: str) -> str | None:
-    """Why no further attempt starts now, None where one may."""
-    is_last = asked.tries >= _TRIES
-    ends = asked.at + _AGAIN_AFTER[min(asked.tries, len(_AGAIN_AFTER)) - 1]
-    # A clock that has gone back holds nothing up.
-    waits = asked.at <= now < ends
-    if not waits and not (is_last and digest == asked.files):
-        return None
-    files = "1 file is" if len(new) == 1 else f"{len(new)} files are"
-    what = f"{files} new" if new else "a run left something undone"
-    times = "1 run" if asked.tries == 1 else f"{asked.tries} runs"
-    told = f"{what}, and {times} read nothing: look why the last one failed"
-    minutes = -(-(ends - now) // _MINUTE)
-    if not is_last:
-        return f"{told}; attempt {asked.tries + 1} of {_TRIES} in {minutes} min"
-    what_to_do = "mend it and start the job by hand, or reset this sensor's cursor: none starts by itself any more"
-    later = f" but for what comes yet, in {minutes} min" if waits else " but for what comes yet"
-    return f"{told}; {what_to_do},{later}"
-
-
-def _nothing(folder: Path, found: Listing, not_whole: int, changed: int) -> str:
-    if not found.files:
-        return f"no files in {folder}"
-    told = []
-    if not_whole:
-        is_marked = any(file.marked is False for file in found.files)
-        told.append(f"{not_whole} {'without their done-marker' if is_marked else 'still being written'}")
-    if changed:
-        told.append(f"{changed} changed since they were read: see the last run of ingest")
-    return f"no new files in {folder}" + (f" ({'; '.join(told)})" if told else "")

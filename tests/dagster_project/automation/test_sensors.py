@@ -12,7 +12,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_project.automation.sensors import Decision, FileSource, Source, decide, landing_sensor, new_data_sensor
+from dagster_project.automation.new_data import Decision, FileSource, Source, decide
+from dagster_project.automation.sensors import landing_sensor, new_data_sensor
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import KnownFile, ingest
 from spark_jobs.ingest.sources.files import LandedFile, Listing

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,7 @@ except KeyboardInterrupt:
 PROGRAM = """
 import sys
 from pathlib import Path
+from typing import Any
 from dagster_project.serving.supervisor import Server, supervise
 folder = Path(sys.argv[1])
 servers = [
@@ -61,7 +63,7 @@ def mark():
     kill_all(mark)
 
 
-def started(folder: Path, mark: str, **more) -> subprocess.Popen[bytes]:
+def started(folder: Path, mark: str, **more: Any) -> subprocess.Popen[Any]:
     (folder / "stubborn.py").write_text(STUBBORN)
     (folder / "orderly.py").write_text(ORDERLY)
     process = subprocess.Popen(
