@@ -10,7 +10,7 @@ import typer
 
 from spark_jobs.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
 from spark_jobs.cli.new.names import check_name
-from spark_jobs.cli.new.proposal import Proposal, propose_stream
+from spark_jobs.cli.new.proposal import Proposal, propose_stream, spoken
 from spark_jobs.cli.new.sample import Sample, read_sample
 from spark_jobs.cli.new.stream_files import stream_files, stream_paths
 from spark_jobs.cli.new.writing import check_free, project_root, write_files
@@ -157,7 +157,7 @@ def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
     width = max(len(column.name) for column in proposal.columns)
     lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first of more' if sample.is_cut else ''}"]
     for column in proposal.columns:
-        kind = "time" if column.source.is_time else str(column.kind).replace("double", "number")
+        kind = spoken(column.source)
         shape = f", written as {column.source.time}" if column.source.time else ""
         source = f", from {column.source.raw!r}" if column.source.raw != column.name else ""
         lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', always there'}{shape}{source}")

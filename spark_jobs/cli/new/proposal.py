@@ -141,7 +141,7 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
             )
         return name, []
     if not times:
-        told = ", ".join(f"{name} ({_spoken(column)})" for name, column in columns.items())
+        told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
         raise KeyfoldError(
             f"no column of the sample is a time, and events are ordered by theirs. Its columns: {told}. ISO 8601, dates "
             "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known"
@@ -199,8 +199,9 @@ def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words(name))
 
 
-def _spoken(column: RawColumn) -> str:
-    if column.kind is None:
-        return "nothing that ingest reads"
-    names = {pa.string(): "text", pa.int64(): "whole numbers", pa.float64(): "numbers", pa.bool_(): "truth values"}
-    return names.get(column.kind, str(column.kind))
+def spoken(column: RawColumn) -> str:
+    """What people call the values of a column."""
+    if column.is_time:
+        return "time"
+    names = {pa.string(): "text", pa.int64(): "whole numbers", pa.float64(): "numbers", pa.bool_(): "true or false"}
+    return "nothing that ingest reads" if column.kind is None else names.get(column.kind, "texts")
