@@ -8,7 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dagster_project.automation.history import keep_days, purge
+from dagster_project.automation.history import keep_days
+from dagster_project.automation.purging import purge
 from dagster_project.definitions import defs as project
 from spark_jobs.errors import KeyfoldError
 
