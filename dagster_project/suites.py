@@ -23,6 +23,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import OutputTable
 from spark_jobs.keyed.written_rows import files_written
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.frames import table_frame
 from spark_jobs.privacy import private_columns
 
 _TABLES = [
@@ -52,7 +53,7 @@ def read_table(job: str, table: OutputTable) -> Read:
         spark: SparkSession = context.resources.spark
         lakehouse: Lakehouse = context.resources.lakehouse
         path = lakehouse.table(name)
-        whole = spark.read.format("delta").load(str(path))
+        whole = table_frame(spark, path)
         if scope is Scope.FULL:
             return whole
         made = written_batches(last_materialization(context.instance, table_key(name)))

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation
+from spark_jobs.lakehouse.frames import table_frame
 
 _SAMPLES = 5
 _OLD, _NEW = "old", "new"
@@ -108,7 +109,7 @@ def compare_tables(
 
 
 def _read(spark: SparkSession, path: Path) -> DataFrame | None:
-    return spark.read.format("delta").load(str(path)) if path.exists() else None
+    return table_frame(spark, path) if path.exists() else None
 
 
 def _none_of(rows: DataFrame | None) -> DataFrame | None:

@@ -13,6 +13,7 @@ from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.run_mode import Replay
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.lakehouse import Lakehouse, read_json
+from spark_jobs.lakehouse.frames import table_frame
 from spark_jobs.state.comparing import TableDifference, compare_outputs
 
 
@@ -116,7 +117,7 @@ def _branch(lakehouse: Lakehouse, job: KeyedJob, branch: str) -> Generation:
 
 
 def _late(spark: SparkSession, job: KeyedJob, generation: Generation, since: datetime | None) -> int:
-    rows = spark.read.format("delta").load(str(generation.table(job.late_table)))
+    rows = table_frame(spark, generation.table(job.late_table))
     return (rows if since is None else rows.where(F.col(job.event_time) >= F.lit(since))).count()
 
 
