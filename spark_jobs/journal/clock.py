@@ -52,6 +52,8 @@ def read_clock() -> Reading:
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
         started = boot.read_text(encoding="ascii").strip()
+        # It counts while the machine sleeps, as the clock does; the monotonic one does not, and each sleep would be a
+        # jump.
         uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, AttributeError):
         started, uptime = "", time.monotonic()
@@ -115,6 +117,7 @@ def too_short(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str
     gaps = sorted(later - earlier for earlier, later in pairwise(arrivals))
     if idle_after is None or len(gaps) < _FEWEST_GAPS:
         return None
+    # The median: a weekend without deliveries is not the usual gap.
     usual = gaps[len(gaps) // 2]
     if usual <= idle_after:
         return None

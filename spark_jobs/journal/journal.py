@@ -128,6 +128,7 @@ class Journal(Generic[P, D]):
     def compact(self) -> None:
         """Keep the records of the last batches, and a line of those before: a journal does not grow with its age."""
         dones = self._numbers("done")
+        # A hundred at once: each time the whole history is written anew.
         if len(dones) < 2 * KEPT:
             return
         old = dones[:-KEPT]
@@ -152,6 +153,7 @@ class Journal(Generic[P, D]):
         numbers = sorted({*self._numbers("plan"), *self._numbers("done")})
         found = [self._describe(batch) for batch in numbers[-last:]]
         if len(found) < last:
+            # A crash in `compact` leaves batches both here and there.
             known = {one.batch for one in found}
             past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
             found = [*(one for one in past if one.batch not in known), *found]

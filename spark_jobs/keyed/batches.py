@@ -76,6 +76,7 @@ class Batches:
         # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
         spark = self._spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])
+        # One batch a plan: Spark would add one without input, of which no plan says what time it is.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
@@ -85,6 +86,8 @@ class Batches:
         inputs = {f"events.{job.stream}": self._lakehouse.events(job.stream)}
         blobs = splits.mapInArrow(read_slices(job, self._journal.folder, inputs), BLOBS)
         processor = KeyGroupProcessor(job, generation.answers)
+        # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
+        # were cut.
         emitted = blobs.groupBy("key_group").transformWithState(processor, EMITTED, "Append", "None")
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
@@ -103,6 +106,7 @@ class Batches:
                 raise _NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
             self._work_on(plan, rows, batch)
         except BaseException as error:
+            # Kept here, since it comes back from Java as a text.
             self._raised = error
             raise
 
@@ -131,6 +135,7 @@ class Batches:
         if self._on_batch is None:
             return
         now, ready = time.monotonic(), plan.rows_before + plan.rows
+        # Per run: a batch that an earlier run left has that run's totals, and says nothing of this one's pace.
         began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
         left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
         number = plan.batch - plan.run + 1
@@ -152,6 +157,7 @@ def make_done(
     # From the record before, not from the tables: a second attempt counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
     is_last = plan.batch == plan.run + plan.batches - 1
+    # One a run, not one a batch: what counts is the gap between deliveries, however many slices they are cut into.
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
     return KeyedDone(
@@ -161,6 +167,8 @@ def make_done(
         seconds=seconds,
         tables=tables,
         last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
+        # Slices share files: these are read once the run's last slice is. Before that, planning anew would lose the
+        # rest.
         positions={one.table: one.version for one in plan.inputs} if is_last else (before.positions if before else {}),
         watermark=plan.clock.watermark,
         newest=plan.newest,

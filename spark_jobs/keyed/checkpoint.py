@@ -60,6 +60,7 @@ def _follow_move(checkpoint: Path) -> None:
             if here == text:
                 break  # the newest is of this place, and so are all before it
             write_durably(entry, here.encode())
+            # Hadoop compares a file with the checksum beside it, and would call the mended one damaged.
             entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
@@ -70,6 +71,7 @@ def _remove_empty(checkpoint: Path, done: int, where: str, remedy: str) -> None:
             entry = checkpoint / log / str(number)
             if entry.stat().st_size:
                 continue
+            # Spark goes on from earlier ones and does not write them again.
             if number < done:
                 raise KeyfoldError(f"{where}: {entry} of its checkpoint is empty; {remedy}")
             entry.unlink()

@@ -1,8 +1,4 @@
-"""Tables as blobs: Polars frames to bytes and back, held to their schemas.
-
-Parquet with LZ4: of the layouts measured the cheapest to write and to read back together, a quarter smaller than Arrow
-IPC, and a format that other programs, and later versions of this one, can read. Blobs lie in state for years.
-"""
+"""Tables as blobs: Polars frames to bytes and back, held to their schemas."""
 
 import io
 from functools import cache
@@ -14,6 +10,8 @@ import pyarrow as pa
 def encode(frame: pl.DataFrame) -> bytes:
     """Encode a frame as a blob."""
     buffer = io.BytesIO()
+    # Of the layouts measured the cheapest to write and read back together, a quarter smaller than Arrow IPC, and one
+    # that other programs read: blobs lie in state for years. No statistics, since a blob is read whole.
     frame.write_parquet(buffer, compression="lz4", statistics=False)
     return buffer.getvalue()
 

@@ -1,7 +1,6 @@
 """Which key group a key belongs to: a hash that is the same for ever, on every machine and in every version.
 
-xxHash64 (Collet, https://xxhash.com) with seed 0 of the key's columns as text, each ended by a unit separator. Polars' own
-hash differs from version to version, and state lies where its keys' hash says.
+xxHash64 (Collet, https://xxhash.com) with seed 0 of the key's columns as text| each parted from version to version, and state lies where its keys' hash says.
 """
 
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ HASH = "xxhash64/text/1"
 def key_hash(columns: tuple[str, ...]) -> pl.Expr:
     """The hash of the columns' values, 64 bits; see `check_hashable` for what they may be."""
     texts = [_text(column) for column in columns]
+    # With a separator: ("a", "bc") and ("ab", "c") are two keys.
     text = texts[0] if len(texts) == 1 else pl.concat_str(texts, separator="\x1f")
     return _xxhash64(text)
 
@@ -63,4 +63,5 @@ def _text(column: str) -> pl.Expr:
 
 
 def _xxhash64(text: pl.Expr) -> pl.Expr:
+    # Not Polars' own hash, which differs from version to version: state lies where its key's hash says.
     return cast(Any, text).nchash.xxhash64()

@@ -92,6 +92,7 @@ class KeyGroupOperator:
             else:
                 (seeds if row.sequence <= SEED else blobs).append((row.sequence, row.payload))
         if seeds:
+            # Seeds count down from `SEED`.
             seeds.sort(key=lambda blob: -blob[0])
             yield self._begin(group, pl.concat([decode(payload) for _, payload in seeds], rechunk=True))
             return
@@ -109,6 +110,8 @@ class KeyGroupOperator:
         if not payloads and not is_due:
             yield Row(table=REPORT, payload=GroupReport(0, 0, deadline, stale_at).pack())
             return
+        # Both are written together: without timers there is no state, and Spark warns of each look at what is not
+        # there.
         stored = self._state.get() if kept else None
         state = decode(stored[0]) if stored else no_state(job)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
@@ -121,6 +124,7 @@ class KeyGroupOperator:
         yield Row(table=REPORT, payload=GroupReport(came, open_now - open_before, *timers).pack())
         if called.state.height:
             self._keep(group, called.state, timers, open_now)
+        # Only where there is something: each call of Spark's state is a round trip to Java.
         elif kept:
             self._state.clear()
             self._timers.clear()

@@ -72,6 +72,7 @@ def per_key(
     schedules = [column for column in (DEADLINE, STALE_AT) if column in state.names]
 
     def step(kept: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
+        # In one order each time: a batch that is worked on again writes the same rows.
         touched = pl.concat([came.select(key), _due(kept, schedules, clock).select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
         state_of = _by_key(kept.join(touched, on=key, how="semi"), key)
@@ -97,6 +98,7 @@ def per_key(
 
 def _due(kept: pl.DataFrame, schedules: list[str], clock: Clock) -> pl.DataFrame:
     now = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
+    # Begins with false: a job without timers has no column to ask.
     return kept.filter(pl.any_horizontal(pl.lit(value=False), *(pl.col(name) <= now[name] for name in schedules)))
 
 

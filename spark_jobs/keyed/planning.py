@@ -178,6 +178,7 @@ class _Time:
     def _behind(self, event_time: datetime) -> datetime:
         """The watermark that an event time leads to."""
         delay = self._job.watermark_delay
+        # No date lies before the year 1: subtracting would fail for the earliest events.
         return event_time - delay if event_time - BEGINNING > delay else BEGINNING
 
     def _at(self, late_watermark: datetime, watermark: datetime, newest: datetime, by: str = "") -> _Instant:
@@ -201,6 +202,7 @@ def _plans(
     plans: list[KeyedPlan] = []
     rows_before = 0
     bounds = [wanted.since, *(_moment(one.until) for one in slices[:-1]), wanted.until]
+    # Files count as whole by their spans in whole milliseconds; a bound in between cuts through such a file unseen.
     is_exact = all(bound is None or micros(bound) % 1000 == 0 for bound in (wanted.since, wanted.until))
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
         files = tuple(

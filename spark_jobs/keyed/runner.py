@@ -99,6 +99,7 @@ def run_job(
     with _opened(spark, lakehouse, job, mode, options) as run:
         run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
         if isinstance(mode, FullRefresh):
+            # Only now: until all is read, readers keep the tables that they have.
             go_live(lakehouse, run.generation)
         return run.summary()
 
@@ -186,6 +187,7 @@ class _Run:
         self._journal = generation.journal
         self._began = time.monotonic()
         self._before = before
+        # A dictionary, for each text once and in order: a continuous run plans every few seconds.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
 
@@ -197,6 +199,7 @@ class _Run:
             nonlocal planned
             if planned is None:
                 planned = self._plan(wanted)
+                # Only the first: the journal has the others, and each batch looks there before it asks.
                 return planned.plans[0] if planned.plans else None
             return None
 

@@ -52,9 +52,11 @@ def take_in(
     """
     before = beginning.clock
     reading, _ = go_on(before.reading if before else None, read_clock())
+    # Never back, though the state may come from another machine: what was stale there stays stale.
     processing_time = max(before.processing_time, reading.time) if before else reading.time
     plan = _plan(job, beginning, reading, processing_time)
     generation.journal.write_plans([plan])
+    # The one plan stands in the journal, where batches look first.
     Batches(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)

@@ -129,6 +129,7 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
             moment = moments[near[int(np.argmin(across))]]
         else:
             moment = _where(before, low, high, wanted + start)
+        # Two shares may come to one boundary.
         if moment > (cuts[-1] if cuts else low):
             cuts.append(int(moment))
     return cuts

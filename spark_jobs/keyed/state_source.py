@@ -55,6 +55,7 @@ def readable_path(checkpoint: Path) -> Path:
     for path, text in moved.items():
         corrected = link / path.relative_to(checkpoint)
         corrected.unlink()
+        # Hadoop compares a file with the checksum beside it.
         corrected.with_name(f".{corrected.name}.crc").unlink(missing_ok=True)
         corrected.write_text(text.replace(f'"file:{checkpoint}/', f'"file:{link}/'), encoding="utf-8")
     return link

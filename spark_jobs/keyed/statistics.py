@@ -30,10 +30,7 @@ RUN_STATISTICS = pa.schema(
 
 
 def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
-    """Add the batches that are new to `monitoring.run_statistics`; gives their number.
-
-    Each job's newest batch is kept with the commit, so that one that is told twice is there once.
-    """
+    """Add the batches that are new to `monitoring.run_statistics`; gives their number."""
     table = lakehouse.monitoring("run_statistics")
     with exclusive(table.parent, "monitoring"):
         create_table(table, RUN_STATISTICS)
@@ -62,5 +59,6 @@ def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
         },
         schema_overrides={"written_at": pl.Datetime("us", "UTC")},
     )
+    # The newest batch is kept with the commit, so that one that is told twice is there once.
     append_files(table, [write_data_file(rows, table, RUN_STATISTICS)], generation.identity, records[-1].batch)
     return len(records)

@@ -58,6 +58,7 @@ def route_late(
     behind = events[job.event_time] <= clock.late_watermark
     if not behind.any():
         return events, events.clear()
+    # Row by row beside the events, in their order: the mask below goes by position.
     is_open = events.select(job.key).join(
         state.select(job.key).unique().with_columns(is_open=pl.lit(value=True)),
         on=job.key,

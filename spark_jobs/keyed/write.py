@@ -63,6 +63,7 @@ def write_tables(
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
                 sizes[name] = rows + frame.height, size + int(frame.estimated_size())
+                # Written on the way: what a task emits may be more than a worker should hold.
                 if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
                     yield _row(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
                     sizes[name] = 0, 0
@@ -91,6 +92,7 @@ def put_together(rows: Sequence[Row]) -> BatchResult:
 
 
 def _write(table: OutputTable, folder: Path, frames: list[pl.DataFrame]) -> WrittenFile:
+    # Aside, where Delta looks at nothing: rows of an upsert are merged, and no commit names their file.
     staged = STAGED if table.mode == "upsert" else ""
     return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
 

@@ -41,6 +41,7 @@ def files_written(
         if done is None:
             return None
         files = [live.table(table) / file.path for file in done.tables.get(table, ())]
+        # All or none: to look at a part of the rows would say something of a batch that is not so.
         if not all(file.exists() for file in files):
             return None
         if files:

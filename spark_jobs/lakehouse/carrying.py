@@ -37,6 +37,7 @@ def carry_rows(source: Path, target: Path) -> int:
     for at, quoted in enumerate(columns["path"]):
         path = unquote(quoted)
         (target / path).parent.mkdir(parents=True, exist_ok=True)
+        # A second name and no copy: deleted in one table, the file lives on in the other.
         os.link(source / path, target / path)
         spans = {end: _spans(columns, end, at) for end in ("min", "max")}
         count = int(columns["num_records"][at])
@@ -44,6 +45,7 @@ def carry_rows(source: Path, target: Path) -> int:
         actions.append(AddAction(path, columns["size_bytes"][at], {}, now, True, statistics))
         rows += count
     for folder in {(target / unquote(path)).parent for path in columns["path"]}:
+        # Before the commit that names the files: after a power cut it must find them.
         sync_folder(folder)
     if actions:
         into.create_write_transaction(actions, mode="append", schema=into.schema())

@@ -78,6 +78,7 @@ def snapshot(table: Path, time: str) -> Changes:
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
     count = len(columns["path"])
     firsts, lasts = (columns.get(f"{end}.{time}", [None] * count) for end in ("min", "max"))
+    # The log gives them in no order; the path decides where several came with one commit.
     order = sorted(range(count), key=lambda at: (columns["modification_time"][at], columns["path"][at]))
     files = [
         _data_file(

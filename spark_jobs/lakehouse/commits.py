@@ -146,6 +146,7 @@ def _merge_by_spark(
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     finally:
         for name in settings:
+            # The session is others' too: their next write would pass for this batch, and be skipped.
             spark.conf.unset(name)
 
 

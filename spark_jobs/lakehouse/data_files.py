@@ -50,6 +50,7 @@ def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder:
     Raises:
         OSError: the disk is full or fails.
     """
+    # A new name each time: a second attempt must not write over a file that a done record names.
     path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
     full = table / path
     frame = frame.select(schema.names)

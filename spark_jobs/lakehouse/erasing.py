@@ -64,6 +64,7 @@ def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> Er
         return ErasedRows(0, 0)
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
     for path in held:
+        # A condition of NULL holds for no row: what cannot be told to be wanted out stays.
         left = pl.scan_parquet(table / path).filter(~which.fill_null(False)).collect()
         new = write_data_file(_in_columns(left, schema), table, schema) if left.height else None
         mapping[path] = new.path if new else None

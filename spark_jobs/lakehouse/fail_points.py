@@ -51,6 +51,7 @@ def _kill(point: str) -> None:
     if point == wanted:
         _reached[point] += 1
         if _reached[point] == int(count):
+            # Not an exception: as with a power cut, nothing may tidy up.
             os.kill(os.getpid(), signal.SIGKILL)
 
 

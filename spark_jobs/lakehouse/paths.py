@@ -32,6 +32,8 @@ class Lakehouse:
             raise KeyfoldError(
                 f"the lakehouse home {self.home} is a URL; Keyfold needs a folder, on a shared mount for a cluster"
             )
+        # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one begins
+        # at.
         object.__setattr__(self, "home", Path(self.home).expanduser().resolve())
 
     def landing(self, stream: str) -> Path:

@@ -40,6 +40,7 @@ def java_version() -> int:
     if java is None or not os.path.exists(java):
         raise KeyfoldError(f"Spark needs Java, and {where} has none: {remedy}")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    # Up to Java 8 it calls itself 1.8; and it tells its version on stderr.
     found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
     if told.returncode != 0 or found is None:
         raise KeyfoldError(f"{java}, from {where}, does not run ({told.stderr.strip()[:200]}): {remedy}")
@@ -84,6 +85,7 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     except BaseException:
         lines = messages.pass_on()
         if _has_ended(gateway.proc):
+            # Else the next session of this process would be asked of a Java that is gone.
             SparkContext._gateway = SparkContext._jvm = None
             raise KeyfoldError(without_secrets(_explained(lines), conf)) from None
         raise

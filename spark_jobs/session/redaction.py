@@ -46,6 +46,7 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
         'login (hidden) failed'
     """
     secrets = {value for name, value in settings.items() if len(value) >= _SHORTEST and is_secret(name, value)}
+    # The longest first: one secret may be part of another, and its rest would stay.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text

@@ -61,10 +61,13 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.executor.syncLogLevel.enabled": "true",
+    # Spark starts a worker a core: threads of Polars would only compete with them.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": SENSITIVE,
+    # 200 by default, frozen into a stateful query at its first run; each partition of state costs its own commit.
     "spark.sql.shuffle.partitions": "4",
+    # 10,000 by default; measured, larger batches to and from the workers paid off.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark asks every column for its size after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
@@ -81,9 +84,11 @@ _JAVA_FOR_SHORT_RUNS = (
 )
 
 _LOCAL_DEFAULTS = {
+    # Nobody else on the network is to reach the driver's ports.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": _JAVA_FOR_SHORT_RUNS,
+    # Else Spark makes a folder spark-warehouse wherever a command is started.
     "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
 }
 
