@@ -1,6 +1,6 @@
 """Which key group a key belongs to: a hash that is the same for ever, on every machine and in every version.
 
-xxHash64 (Collet, https://xxhash.com) with seed 0 of the key's columns as text| each parted from version to version, and state lies where its keys' hash says.
+xxHash64 (Collet, https://xxhash.com) with seed 0 of the key's columns as text, parted by a unit separator.
 """
 
 from dataclasses import dataclass
