@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from spark_jobs.cli.app import app
-from spark_jobs.cli.new import commands
+from spark_jobs.cli.new import commands, sample
 from spark_jobs.cli.new.job_files import choose_key, group_of, job_files
 from spark_jobs.cli.new.proposal import Proposal, propose_stream
 from spark_jobs.cli.new.sample import read_sample
@@ -232,6 +232,13 @@ def test_lines_that_are_no_rows_are_left_out_and_told_and_the_others_speak(tmp_p
     assert "ingest would accept 20 of these rows and reject 2" in told
     assert "line 12: the row has 3 fields, the header 2" in told
     assert "line 13: at is not an ISO 8601 time: never" in told
+
+
+def test_of_a_large_file_the_first_rows_are_looked_at_and_that_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "MAX_ROWS", 3)
+    for path in (csv_of(tmp_path, at=times(5)), json_of(tmp_path, *({"at": time} for time in times(5)))):
+        told = invoke(monkeypatch, tmp_path, "stream", "trips", "--from", str(path), "--dry-run").stdout
+        assert f"{path.name}: 3 rows, the first of more" in told
 
 
 def test_json_keeps_its_types_and_says_what_differs(tmp_path):
@@ -467,14 +474,14 @@ def test_a_stream_without_a_group_of_assets_has_no_place_for_a_job(tmp_path):
 @pytest.mark.long
 def test_what_is_written_passes_every_check_of_the_project_and_its_own_tests(tmp_path):
     project = copy_project(tmp_path / "project")
-    sample = json_of(
+    rows = json_of(
         tmp_path,
         *(
             {"bike_id": row % 2, "Epoch": 1767225600000 + row, "on": True, "e-mail": "a@b.c", "charge (%)": 0.5}
             for row in range(6)
         ),
     )
-    run(project, "keyfold", "new", "stream", "bikes", "--from", str(sample))
+    run(project, "keyfold", "new", "stream", "bikes", "--from", str(rows))
     run(project, "keyfold", "new", "job", "bike_hours", "--stream", "bikes", "--key", "bike_id")
     run(project, "keyfold", "new", "job", "reading_hours", "--stream", "weather")
     written = [
