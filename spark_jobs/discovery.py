@@ -1,7 +1,9 @@
 """What a package declares: its modules are found, so that a file that is put there is enough."""
 
+import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -40,7 +42,9 @@ def import_modules(package: str, *, within: str | None = None, skip: frozenset[s
     causes: list[Exception] = []
     for name, file in _files(package, within, skip):
         try:
-            found.append(import_module(name))
+            # A module that prints as it is imported would else print into a command's JSON.
+            with redirect_stdout(sys.stderr):
+                found.append(import_module(name))
         except Exception as error:  # whatever a module that people write may raise
             broken.append(_reason(file, error))
             causes.append(error)

@@ -1,5 +1,6 @@
 """What the command line has of a terminal: summaries, errors as one message, progress, signals."""
 
+import errno
 import json
 import signal
 import sys
@@ -19,6 +20,9 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.progress import Progress
 from spark_jobs.times import to_iso
 
+_OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""What a person can put right: read-only, another user's, full, broken."""
+
 
 def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
     """Print a summary as one line of JSON, or the text that says it to people."""
@@ -34,8 +38,15 @@ def failures() -> Iterator[None]:
     try:
         yield
     except KeyfoldError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        told = str(error)
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise  # a fault of ours, whose traceback is wanted
+        told = f"{error.filename or 'the disk'}: {error.strerror}"
+    else:
+        return
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(1)
 
 
 @contextmanager

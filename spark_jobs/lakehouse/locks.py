@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
+from typing import TextIO
 
 from spark_jobs.errors import KeyfoldError
 
@@ -17,10 +18,9 @@ def exclusive(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder's lock, so that two runs never share a journal; a killed run's lock is freed with it.
 
     Raises:
-        KeyfoldError: another run holds it.
+        KeyfoldError: another run holds it, or nothing can be written there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w", encoding="utf-8") as file:
+    with _opened(folder) as file:
         for chance in range(_CHANCES):
             try:
                 # The kernel frees it with the process, however that ends: no lock is ever left to be cleared away.
@@ -32,6 +32,18 @@ def exclusive(folder: Path, what: str) -> Iterator[None]:
                 # Perhaps nobody runs, and somebody only looks whether one does (`is_held`): that takes no time.
                 time.sleep(_PAUSE_SECONDS)
         yield
+
+
+def _opened(folder: Path) -> TextIO:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return open(folder / ".lock", "w", encoding="utf-8")
+    except OSError as error:
+        # The first thing that a run writes: a home that is read-only, or another user's, is noticed here.
+        raise KeyfoldError(
+            f"{error.filename or folder} cannot be written: {error.strerror}; the home (--home, KEYFOLD_HOME) must be a folder "
+            "that this user may write to"
+        ) from None
 
 
 def is_held(folder: Path) -> bool:

@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -29,8 +30,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python` is set.
 
     Raises:
-        KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, or a session with
-            other settings runs.
+        KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, a session with other
+            settings runs, or Python prints something when it starts.
     """
     settings = settings or SparkSettings()
     conf = spark_conf(settings)
@@ -42,7 +43,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
-    with scratch_of_java(conf), launched(conf):
+    with _python_that_starts() as python, scratch_of_java(conf), launched(conf):
+        _check_silent(python)
         builder = SparkSession.builder.appName(settings.app_name)
         for name, value in conf.items():
             builder = builder.config(name, value)
@@ -68,6 +70,24 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
         raise KeyfoldError(
             "a Spark session with other settings runs already; stop it first, or use another process: "
             + json.dumps(others)
+        )
+
+
+def _python_that_starts() -> subprocess.Popen[bytes]:
+    """A Python that starts and ends, while Java takes its seconds to start."""
+    return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+
+def _check_silent(python: subprocess.Popen[bytes]) -> None:
+    """See that Python starts without a word.
+
+    Spark's workers tell Java their port by their first four bytes on stdout: what a sitecustomize or a .pth file prints
+    would be taken for it, and every job would fail with "Bad data in pyspark.daemon's standard output".
+    """
+    if printed := python.communicate()[0].decode(errors="replace").strip():
+        raise KeyfoldError(
+            f"Python prints {printed[:200]!r} when it starts, and what Spark's workers print first is for Java: have "
+            "sitecustomize, usercustomize or the .pth file that does so write to stderr"
         )
 
 

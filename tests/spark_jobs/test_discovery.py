@@ -100,3 +100,9 @@ def test_every_module_that_cannot_be_imported_is_told_with_its_file_line_and_rea
     assert "lost.py cannot be imported: ModuleNotFoundError: No module named 'no_such_module'" in told
     assert "job.py cannot be imported: ValueError: broken folder" in told
     assert "good.py" not in told
+
+
+def test_a_module_that_prints_as_it_is_imported_does_not_print_into_a_command_s_json(package, capfd):
+    assert names(package({"chatty": "print('chatty is here')\n" + kind("chatty")})) == ["chatty"]
+    out, errors = capfd.readouterr()
+    assert (out, errors) == ("", "chatty is here\n")

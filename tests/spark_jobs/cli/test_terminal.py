@@ -1,12 +1,17 @@
 """What the command line shows while it works: a bar with how much is done of all and how long is left; and warnings."""
 
+import errno
 import io
+import os
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 
-from spark_jobs.cli.terminal import progress_of, warn
+from spark_jobs.cli.terminal import failures, progress_of, warn
 from spark_jobs.journal.progress import Progress
+from spark_jobs.lakehouse import exclusive
 
 
 class Terminal(io.StringIO):
@@ -45,3 +50,23 @@ def test_warnings_are_a_line_each_as_they_are(errors):
     shown = errors(io.StringIO())
     warn(["files [1, 2] span all", "the clock jumped"])
     assert shown.getvalue().splitlines() == ["warning: files [1, 2] span all", "warning: the clock jumped"]
+
+
+@pytest.mark.parametrize("home", ["/proc/home", "/sys/home"])
+def test_a_place_that_cannot_be_written_to_is_told_in_one_line(errors, home):
+    shown = errors(io.StringIO())
+    with pytest.raises(typer.Exit) as raised, failures(), exclusive(Path(home), "job rides"):
+        pass
+    assert raised.value.exit_code == 1
+    assert shown.getvalue().startswith(f"error: {home}")
+    assert "must be a folder that this user may write to" in shown.getvalue()
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.EROFS, "Read-only file system"), (errno.ENOSPC, "No space left")])
+def test_a_fault_of_the_disk_is_told_in_one_line_and_any_other_keeps_its_traceback(errors, number, told):
+    shown = errors(io.StringIO())
+    with pytest.raises(typer.Exit), failures():
+        raise OSError(number, os.strerror(number), "/data/rides")
+    assert shown.getvalue().startswith(f"error: /data/rides: {told}")
+    with pytest.raises(FileNotFoundError), failures():
+        raise FileNotFoundError(errno.ENOENT, "gone", "/data/rides")

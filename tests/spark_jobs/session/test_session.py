@@ -131,6 +131,68 @@ def test_a_package_that_does_not_exist_is_named(tmp_path):
     assert errors == ""
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (("spark.sql.shuffle.partitions", "many"), "value 'many' in the config \"spark.sql.shuffle.partitions\""),
+        (("spark.log.level", "NOISE"), "Valid values are"),
+        (("spark.serializer", "no.such.Class"), "ClassNotFoundException: no.such.Class"),
+        (("spark.driver.memory", "banana"), "Invalid maximum heap size: -Xmxbanana"),
+        (("spark.driver.memory", "1k"), "Too small maximum heap"),
+        (("spark.local.dir", "/proc/nowhere"), "Failed to create any local dir"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path, setting, reason):
+    told, errors = run_python(
+        tmp_path,
+        f"""tell["why"] = refused(SparkSettings(master="local[1]", conf=dict([{setting!r}])))""",
+    )
+    assert reason in told["why"]
+    assert "\tat " not in told["why"] + errors
+    assert errors == ""
+
+
+def test_a_setting_that_spark_refuses_leaves_the_process_able_to_start_with_a_right_one(tmp_path):
+    told, _ = run_python(
+        tmp_path,
+        """
+        tell["ended"] = refused(SparkSettings(master="local[1]", conf={"spark.local.dir": "/proc/nowhere"}))
+        tell["wrong"] = refused(SparkSettings(master="local[1]", conf={"spark.sql.shuffle.partitions": "many"}))
+        session = build_session(SparkSettings(master="local[1]"))
+        tell["right"] = session.range(3).count()
+        """,
+    )
+    assert "many" in told["wrong"]
+    assert "/proc/nowhere" in told["ended"]
+    assert told["right"] == 3
+
+
+def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak_to_java(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
+    told, _ = run_python(
+        tmp_path, """tell["why"] = refused(SparkSettings(master="local[1]"))""", PYTHONPATH=str(tmp_path)
+    )
+    assert "Python prints 'welcome to this machine' when it starts" in told["why"]
+    assert "write to stderr" in told["why"]
+
+
+def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(tmp_path):
+    (tmp_path / "chatty.py").write_text(
+        "print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n"
+    )
+    told, _ = run_python(
+        tmp_path,
+        """
+        import chatty  # pickled by name: the worker imports it anew
+        session = build_session(SparkSettings(master="local[1]"))
+        tell["rows"] = session.range(1000).mapInArrow(chatty.doubled, "id long").count()
+        """,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert told["rows"] == 1000
+
+
 def test_errors_of_spark_stay_visible(tmp_path):
     _, errors = run_python(
         tmp_path,
@@ -178,7 +240,7 @@ def a_java(folder: Path, says: str, code: int = 0) -> Path:
     return java
 
 
-def run_python(folder: Path, body: str) -> tuple[dict, str]:
+def run_python(folder: Path, body: str, **more: str) -> tuple[dict, str]:
     """Run lines in a process of its own, outside the repository; returns what they put in `tell`, and stderr."""
     lines = body.strip("\n").splitlines()
     indent = len(lines[0]) - len(lines[0].lstrip())
@@ -197,7 +259,7 @@ def run_python(folder: Path, body: str) -> tuple[dict, str]:
             "print(json.dumps(tell))",
         ]
     )
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name} | more
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
