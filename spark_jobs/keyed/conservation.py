@@ -1,11 +1,13 @@
 """Conservation: every event a job has read is in an output, in open state, or late; each counted by another way.
 
 What was read is counted in the event table's log, what came of it in the job's own tables and in the state store; the
-journal's counts, which the run itself wrote down, are held against both.
+journal's counts, which the run itself wrote down, are held against both. Where an event belongs to several keys, each of
+its copies counts: in the event table as its list says, without making any, so that one that is lost on the way shows.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -22,15 +24,18 @@ from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.keyed.state_source import read_source
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
+from spark_jobs.lakehouse.frames import table_frame
+from spark_jobs.lakehouse.reading import count_rows, data_file_paths, scan_files
 
 
 @dataclass(frozen=True)
 class Conservation:
-    """Where the events of a generation are; all numbers are events.
+    """Where the events of a generation are; all numbers are events, each as often as the job takes it (`keys_of`).
 
     Attributes:
-        events_read: rows of the event table up to where the job has read, by the table's log; of a generation that
-            began with state, those since, and what that state stood for.
+        events_read: rows of the event table up to where the job has read, by the table's log; of a job whose events
+            belong to several keys the copies of those rows, by the lists in the table; of a generation that began with
+            state, those since, and what that state stood for.
         in_outputs: that the rows of the job's tables stand for.
         open_events: that the state store holds.
         late: in the late table.
@@ -68,7 +73,11 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     events = lakehouse.events(job.stream)
     # By the event table's own log, and not by the journal: what is compared must be counted apart.
     later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
-    read = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
+    read = events_in_table(events, job, later.version)
+    if job.keys_of is None:
+        read -= sum(file.rows for file in later.files)
+    else:
+        read -= _copies(events, job, [events / file.path for file in later.files])
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
@@ -82,14 +91,25 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     )
 
 
+def events_in_table(table: Path, job: KeyedJob, version: int) -> int:
+    """How many events a job takes the rows of its event table for, at a version: by the log, or the lists of keys."""
+    if job.keys_of is None:
+        return DeltaTable(str(table), version=version).count()
+    return _copies(table, job, data_file_paths(table, version))
+
+
+def _copies(table: Path, job: KeyedJob, files: list[Path]) -> int:
+    return int(scan_files(table, files).select(job.copies).collect().item() or 0)
+
+
 def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) -> int:
     """How many events a table's rows stand for."""
-    path = str(generation.table(table.name))
+    path = generation.table(table.name)
     if table.events.meta.eq(pl.lit(0)):
         return 0
     if table.events.meta.eq(pl.len()):
-        return DeltaTable(path).count()
-    return _sum(spark.read.format("delta").load(path), _counting(table.events, frames=_frames))
+        return count_rows(path)
+    return _sum(table_frame(spark, path), _counting(table.events, frames=_frames))
 
 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob) -> int:

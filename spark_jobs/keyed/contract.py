@@ -17,6 +17,8 @@ What the engine promises:
 - **No batch shows in a result.** A run takes its events in order of event time, slice by slice; what is late was late
   when the run began.
 - **Order.** Events of a call come in no order; a step that needs one sorts.
+- **Several keys.** Of a job with `keys_of` an event is what is here called an event once for each of its keys: each copy
+  reaches one step, is late or not by its own key's state, and is counted.
 """
 
 import re
@@ -31,6 +33,7 @@ from pydantic import BaseModel
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.answers import Answers, AnswersInMemory
+from spark_jobs.keyed.copies import KeysOf
 from spark_jobs.keyed.hashing import PartOf, check_hashable
 from spark_jobs.privacy import private_columns
 
@@ -139,6 +142,7 @@ class KeyedJob:
         stream: the stream whose event table it reads.
         key: columns whose values belong together; never NULL.
         derived: columns of `events` that the event table does not have, each as an expression over those that it has.
+        keys_of: a column of the key that an event may have several values of: it comes once for each (`copies`).
         event_time: the event's time, a UTC timestamp column of the event table.
         watermark_delay: how far behind the newest event time the watermark stays.
         events: columns of the event table that the step needs (and that `late.<job>` shows).
@@ -201,6 +205,7 @@ class KeyedJob:
     output: pa.Schema
     step: StepFunction
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
+    keys_of: KeysOf | None = None
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     event_count: pl.Expr = field(default_factory=pl.len)
     step_decides_late: bool = False
@@ -233,6 +238,11 @@ class KeyedJob:
             raise KeyfoldError(
                 f"{where}: event_time {self.event_time} is derived; it must be a column of the event table"
             )
+        if self.keys_of is not None and (self.keys_of.column not in self.key or self.keys_of.column in self.derived):
+            raise KeyfoldError(
+                f"{where}: keys_of is of {self.keys_of.column}; it must be of a column of the key, "
+                f"{', '.join(self.key)}, that is not derived"
+            )
         if not 1 <= self.key_groups <= 32_768:
             raise KeyfoldError(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
         if self.watermark_delay < timedelta(0):
@@ -256,6 +266,16 @@ class KeyedJob:
         )
         late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
         return (own, *self.side_outputs, late)
+
+    @property
+    def copies(self) -> pl.Expr:
+        """How many events the job takes rows of its event table for: their number, or that of their copies."""
+        return pl.len() if self.keys_of is None else self.keys_of.count
+
+    @property
+    def made_columns(self) -> frozenset[str]:
+        """Columns of `events` that the event table does not have."""
+        return frozenset(self.derived) | ({self.keys_of.column} if self.keys_of is not None else set())
 
     @property
     def late_table(self) -> str:

@@ -225,6 +225,7 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         "event_time": job.event_time,
         "watermark_delay": job.watermark_delay.total_seconds(),
         "derived": {name: str(how) for name, how in job.derived.items()},
+        "keys_of": None if job.keys_of is None else str(job.keys_of),
         "combines": job.combine is not None,
         "step_decides_late": job.step_decides_late,
         "schema_version": job.schema_version,

@@ -6,8 +6,9 @@ import polars as pl
 
 from spark_jobs.journal.clock import BEGINNING
 from spark_jobs.keyed.answers import Answers, AnswersInMemory
-from spark_jobs.keyed.codec import conform, empty
+from spark_jobs.keyed.codec import conform, empty, polars_schema
 from spark_jobs.keyed.contract import Clock, KeyedJob
+from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.keyed.step_call import Called, call_step
 from spark_jobs.times import EPOCH
 
@@ -47,12 +48,13 @@ class TestHarness:
         """Play one batch; None is one without events, in which only what is due happens.
 
         Args:
-            events: in the job's event columns.
+            events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
+                that column, as they lie in the event table: each comes once for each of its keys then.
             processing_time: of the batch.
             advance_to: event time that the batch reaches, if its events do not.
         """
         job, late_watermark = self._job, self.watermark
-        came = empty(job.events) if events is None else conform(events, job.events, "events")
+        came = empty(job.events) if events is None else conform(in_copies(job, events), job.events, "events")
         newest = came[job.event_time].max()
         # As a run does it: the watermark moves by what came, and the step sees both, before and after.
         if isinstance(newest, datetime):
@@ -69,3 +71,14 @@ class TestHarness:
     def advance_to(self, moment: datetime) -> None:
         """Take event time as having reached a moment; what comes behind it is late. It never goes back."""
         self.watermark = max(self.watermark, moment.astimezone(UTC))
+
+
+def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
+    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    if job.keys_of is None or job.keys_of.column in events.columns:
+        return events
+    lacking = [name for name in job.derived if name not in events.columns]
+    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
+    events = events.with_columns(derived[name].alias(name) for name in lacking)
+    kinds = polars_schema(job.events)
+    return job.keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())

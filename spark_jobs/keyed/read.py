@@ -159,12 +159,18 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
     """Make the function that reads a unit's rows of a slice, in the columns of the job's events."""
     wanted = polars_schema(job.events)
     derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
-    stored = {name: kind for name, kind in wanted.items() if name not in derived}
+    stored = {name: kind for name, kind in wanted.items() if name not in job.made_columns}
     made_of = {
         root
         for name, how in job.derived.items()
         for root in (how.columns if isinstance(how, PartOf) else derived[name].meta.root_names())
     }
+    keys_of = job.keys_of
+    if keys_of is not None:
+        made_of.update(keys_of.values.meta.root_names())
+        told = f", or say in `keys_of` which key an event without a {keys_of.column} is of (`otherwise`)"
+    else:
+        told = ""
     names = [*stored, *sorted(made_of - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, job.event_time]))
 
@@ -184,6 +190,8 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
                 frame = frame.filter(time < until)
         if derived:
             frame = frame.with_columns(**derived)
+        if keys_of is not None:
+            frame = keys_of.copies_of(frame)
         frame = frame.select(
             pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
         )
@@ -191,7 +199,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
         if lost:
             raise KeyfoldError(
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
-                "see that whoever wrote them fills it, then run again"
+                f"see that whoever wrote them fills it{told}; then run again"
             )
         return frame
 

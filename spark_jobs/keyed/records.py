@@ -13,7 +13,7 @@ class Counts:
     """What came in and went out: events and rows, of one batch or of all of a generation.
 
     Attributes:
-        events: that reached a step.
+        events: that reached a step, each as often as the job takes it (`keys_of`).
         rows: written, by table, the late table too.
         open_events: by how much open state grew; over a whole generation, what is open.
     """

@@ -1,6 +1,6 @@
 """Reads of Delta tables without a JVM: counts and previews."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,22 +15,27 @@ def count_rows(path: Path) -> int:
     return DeltaTable(str(path)).count()
 
 
-def data_file_paths(path: Path) -> list[Path]:
-    """The data files that a Delta table consists of now."""
+def data_file_paths(path: Path, version: int | None = None) -> list[Path]:
+    """The data files that a Delta table consists of now, or did at a version."""
     # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
-    return [path / unquote(name) for name in DeltaTable(str(path)).get_add_actions()["path"].to_pylist()]
+    return [path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()]
 
 
 def scan_table(path: Path) -> pl.LazyFrame:
     """The rows of a Delta table, of which a query reads what it needs."""
+    return scan_files(path, data_file_paths(path))
+
+
+def scan_files(path: Path, files: Sequence[Path]) -> pl.LazyFrame:
+    """The rows of some of a Delta table's files, in the table's columns."""
     # Not Polars' own `scan_delta`: it does not find the files of a table whose path has a blank, or any other character
     # that a URL escapes.
-    files, empty = data_file_paths(path), pl.from_arrow(DeltaTable(str(path)).to_pyarrow_dataset().schema.empty_table())
+    empty = pl.from_arrow(DeltaTable(str(path)).to_pyarrow_dataset().schema.empty_table())
     assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     if not files:
         return empty.lazy()
     return pl.scan_parquet(
-        files,
+        list(files),
         schema=empty.schema,
         glob=False,
         # A file that is older than a column lacks it.

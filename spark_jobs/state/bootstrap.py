@@ -11,14 +11,15 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.keyed.conservation import events_in_table
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, go_live, live_generation, new_generation
 from spark_jobs.keyed.runner import watermark as watermark_of
 from spark_jobs.keyed.seeding import Beginning, take_in
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
-from spark_jobs.privacy import masked, private_columns
+from spark_jobs.privacy import masked
 from spark_jobs.state.sources import open_source, reading
-from spark_jobs.state.staging import Checked, as_state, check_rows, write_rows
+from spark_jobs.state.staging import Checked, as_state, check_rows, private_in_state, write_rows
 
 ReadFrom = int | Literal["live", "latest", "start"]
 """Which version of the event table the state stands at; `live`: where the live generation has read to."""
@@ -53,7 +54,7 @@ class Bootstrapped:
         checked: the rows and what they are.
         version: of the event table from which reading goes on; None reads all of it.
         watermark: event time that the state has reached.
-        new_rows: of the event table, for the next run to read.
+        new_rows: of the event table, for the next run to read; a row of several keys counts once for each.
         sample: the first rows of state; what is private is hidden.
     """
 
@@ -81,11 +82,11 @@ def bootstrap(
         source = open_source(lakehouse, wanted.source)
         checked = check_rows(job, source, wanted.mapping)
         rows = as_state(job, source, wanted.mapping)
-        sample = masked(rows.head(_SAMPLE).collect(), private_columns(job.stream, job.state))
+        sample = masked(rows.head(_SAMPLE).collect(), private_in_state(job))
     live = live_generation(lakehouse, job.name)
     version, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
-    skipped = _rows_at(lakehouse, job, version)
-    new_rows = _rows_at(lakehouse, job, _latest(lakehouse, job)) - skipped
+    skipped = _events_at(lakehouse, job, version)
+    new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
     if dry_run:
         return Bootstrapped(job.name, None, checked, version, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
@@ -139,8 +140,6 @@ def _latest(lakehouse: Lakehouse, job: KeyedJob) -> int:
     return DeltaTable(str(lakehouse.events(job.stream))).version()
 
 
-def _rows_at(lakehouse: Lakehouse, job: KeyedJob, version: int | None) -> int:
-    """Rows of the event table at a version; none before its first."""
-    if version is None:
-        return 0
-    return DeltaTable(str(lakehouse.events(job.stream)), version=version).count()
+def _events_at(lakehouse: Lakehouse, job: KeyedJob, version: int | None) -> int:
+    """Events that the event table has for a job at a version; none before its first."""
+    return 0 if version is None else events_in_table(lakehouse.events(job.stream), job, version)

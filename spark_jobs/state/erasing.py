@@ -159,7 +159,7 @@ def _of_job(
             rows[table.name] = there.rows
             events += there.events
     unread = _unread(lakehouse, job, done)
-    read = count_rows_of(lakehouse.events(job.stream), which).rows - _held(lakehouse, job, unread, which)
+    read = count_rows_of(lakehouse.events(job.stream), which, job.copies).events - _held(job, unread, which)
     is_there = in_state.rows or any(rows.get(table.name) for table in job.tables)
     if dry_run or not (is_there or events != read):
         return live
@@ -197,9 +197,9 @@ def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[str]:
     return [str(events / file.path) for file in changes_since(events, position, job.event_time).files]
 
 
-def _held(lakehouse: Lakehouse, job: KeyedJob, files: list[str], which: pl.Expr) -> int:
-    """Rows of these files, of the event table."""
-    return sum(pl.scan_parquet(file).filter(which).select(pl.len()).collect().item() for file in files)
+def _held(job: KeyedJob, files: list[str], which: pl.Expr) -> int:
+    """Events of the job in these files, of the event table."""
+    return sum(int(pl.scan_parquet(file).filter(which).select(job.copies).collect().item() or 0) for file in files)
 
 
 def _condition(stream: Stream, values: Mapping[str, Sequence[str]]) -> pl.Expr:

@@ -31,7 +31,7 @@ def open_schema(job: KeyedJob) -> pa.Schema:
     key = pa.schema([job.events.field(name) for name in job.key])
     # A derived column is made of what its declaration says; the others are the stream's own.
     fields = [
-        job.events.field(name) if name in job.derived else passed_on(key)[at] for at, name in enumerate(key.names)
+        job.events.field(name) if name in job.made_columns else passed_on(key)[at] for at, name in enumerate(key.names)
     ]
     waiting = "Events that no row of an output table stands for yet"
     fields.append(column("open_events", pa.int64(), waiting, made_of=made_of))
