@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob
@@ -31,6 +31,59 @@ Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timed
 """A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds."""
 
 
+class WindowShape(NamedTuple):
+    """Windows of event time: how long one is, and how long after its start the next begins."""
+
+    length: timedelta
+    every: timedelta
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether an event is in several."""
+        return self.every < self.length
+
+    def __str__(self) -> str:
+        return f"{_text(self.length)} every {_text(self.every)}" if self.overlaps else _text(self.length)
+
+
+def _text(duration: timedelta) -> str:
+    """A duration as it may be given: in the largest unit of which it is a whole number."""
+    for unit, name in (("d", "days"), ("h", "hours"), ("m", "minutes")):
+        if duration % timedelta(**{name: 1}) == timedelta(0):
+            return f"{duration // timedelta(**{name: 1})}{unit}"
+    return f"{duration / timedelta(seconds=1):f}".rstrip("0").rstrip(".") + "s"
+
+
+def _parse_window(value: Any) -> Any:
+    if isinstance(value, WindowShape):
+        return value
+    if isinstance(value, timedelta):
+        value = _text(value)
+    how = "write a length, `1h`, or a length and how often a window begins, `1h every 15m`"
+    lengths = [_parse_duration(part) for part in re.split(r"\s+every\s+", value)] if isinstance(value, str) else []
+    if len(lengths) not in (1, 2) or not all(isinstance(one, timedelta) for one in lengths):
+        raise ValueError(how)
+    length, every = lengths[0], lengths[-1]
+    if not every:
+        raise ValueError(f"a window has a length, and one begins after some time; {how}")
+    if every > length:
+        raise ValueError(
+            f"windows of {_text(length)} that begin every {_text(every)} leave gaps, whose events would be in none; let them "
+            f"begin every {_text(length)} at most"
+        )
+    if length // every > _MOST_WINDOWS:
+        raise ValueError(
+            f"each event would be in {length // every:,} windows, a row in each; it may be in {_MOST_WINDOWS} at most"
+        )
+    return WindowShape(length, every)
+
+
+_MOST_WINDOWS = 1000
+
+Window = Annotated[WindowShape, BeforeValidator(_parse_window), PlainSerializer(str, return_type=str)]
+"""Windows of event time, aligned to 1970 UTC: `1h`, one after the other, or `1h every 15m`, which overlap."""
+
+
 def _parse_names(value: Any) -> Any:
     return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
@@ -52,6 +105,6 @@ def build_job(
     except ValidationError as error:
         known = ", ".join(template.parameters.model_fields)
         faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg']}" for fault in error.errors()
+            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors()
         )
         raise KeyfoldError(f"job {template.name}: {faults} (parameters: {known})") from None

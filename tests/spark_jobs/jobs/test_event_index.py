@@ -2,10 +2,12 @@
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +15,15 @@ from hypothesis import strategies as st
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.periods import period_starts
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
+from spark_jobs.times import EPOCH
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
+HOUR, HALF = timedelta(hours=1), timedelta(minutes=30)
 
 
 def index_job(**parameters):
@@ -49,7 +54,12 @@ def indexes(harness, *columns):
 
 
 def play_points(job, batches, end: datetime | None = LONG_PAST_ALL):
-    return play(job, [points_frame(batch) for batch in batches], end)
+    return play(job, [in_windows(job, points_frame(batch)) for batch in batches], end)
+
+
+def in_windows(job, events):
+    """Events with the column that the job derives of their one window, if it does."""
+    return events.with_columns(**job.derived)
 
 
 def test_events_of_a_key_are_numbered_from_nought_in_order_of_time():
@@ -229,3 +239,210 @@ def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whateve
         table = harness.written["event_index"]
         assert table.height == 209_029
         assert table.sort("item", "event_index").equals(expected.sort("item", "event_index"))
+
+
+def starts_of(time, length, every):
+    """The starts of the windows that a time is in, by counting up from long before."""
+    start = time - (time - EPOCH) % every
+    return [start - n * every for n in range(200) if start - n * every + length > time]
+
+
+@given(
+    st.integers(-(10**15), 10**15),
+    st.integers(1, 50),
+    st.integers(1, 50),
+    st.sampled_from([timedelta(seconds=1), timedelta(minutes=7), timedelta(microseconds=1)]),
+)
+def test_the_windows_of_a_time_are_those_that_hold_it(moment, length, every, unit):
+    length, every = max(length, every) * unit, every * unit
+    time = EPOCH + timedelta(microseconds=moment)
+    found = pl.select(period_starts(pl.lit(time).cast(pl.Datetime("us", "UTC")), length, every)).item().to_list()
+    assert found == sorted(starts_of(time, length, every))
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [("1h", "1h"), (" 60m ", "1h"), ("1h every 15m", "1h every 15m"), ("90m  every 0.5h", "90m every 30m"),
+     ("1d every 1d", "1d"), ("1.5s", "1.5s"), (timedelta(minutes=5), "5m")],
+)  # fmt: skip
+def test_a_window_is_written_down_as_it_may_be_given_again(window, told):
+    parameters = index_job(window=window).parameters
+    assert parameters["window"] == told
+    assert index_job(**parameters).parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        (
+            "an hour",
+            "window='an hour': write a length, `1h`, or a length and how often a window begins, `1h every 15m`",
+        ),
+        ("1h every", "write a length"),
+        ("1h every 15m every 5m", "write a length"),
+        (60, "window=60: write a length"),
+        ("0s", "a window has a length"),
+        ("1h every 0s", "begins after some time"),
+        ("15m every 1h", "windows of 15m that begin every 1h leave gaps.* begin every 15m at most"),
+        ("1d every 1s", r"in 86,400 windows, a row in each; it may be in 1000 at most"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_with_what_can(window, told):
+    with pytest.raises(KeyfoldError, match=told):
+        index_job(window=window)
+
+
+def test_without_a_window_a_job_is_what_it_was_before_there_were_any():
+    assert "window" not in index_job().parameters
+    assert index_job().state.names == [*RIDE_POINTS.schema.names, "next_index", "deadline"]
+    assert index_job().output.names == [*RIDE_POINTS.schema.names, "event_index"]
+
+
+def test_numbers_start_at_nought_in_each_window():
+    points = [point("a", 0, 1), point("a", 1, 59), point("a", 2, 60), point("b", 0, 61), point("a", 3, 62)]
+    harness = play_points(index_job(window="1h"), [points])
+    assert sorted(indexes(harness, "ride_id", "point_idx", "window_start", "window_end")) == [
+        ("a", 0, NOON, NOON + HOUR, 0),
+        ("a", 1, NOON, NOON + HOUR, 1),
+        ("a", 2, NOON + HOUR, NOON + 2 * HOUR, 0),
+        ("a", 3, NOON + HOUR, NOON + 2 * HOUR, 1),
+        ("b", 0, NOON + HOUR, NOON + 2 * HOUR, 0),
+    ]
+
+
+def test_an_event_in_several_windows_has_a_row_and_a_number_in_each():
+    points = [point("a", 0, 10), point("a", 1, 50)]
+    harness = play_points(index_job(window="1h every 30m"), [points])
+    assert sorted(indexes(harness, "window_start", "point_idx")) == [
+        (NOON - HALF, 0, 0),
+        (NOON, 0, 0),
+        (NOON, 1, 1),
+        (NOON + HALF, 1, 0),
+    ]
+
+
+def test_a_counter_leaves_state_when_the_watermark_has_reached_the_end_of_its_window():
+    def kept(until):
+        state = play_points(index_job(window="1h"), [[point("a", 0, 1), point("a", 1, 2)]], end=until).state
+        return state.select("ride_id", "window_start", "next_index", "deadline").rows()
+
+    assert kept(NOON + HOUR - timedelta(microseconds=1)) == [("a", NOON, 2, NOON + HOUR)]
+    assert kept(NOON + HOUR) == []
+
+
+def test_what_comes_when_its_window_is_over_is_late_and_in_a_window_that_is_open_takes_the_next_number():
+    batches = [[point("a", 0, 50), point("a", 1, 85)], [point("a", 2, 20), point("b", 0, 55)]]
+    harness = play_points(index_job(window="1h every 30m"), batches)
+    late = harness.written["late.event_index"].select("ride_id", "point_idx", "window_start").rows()
+    # The watermark was at 13:15: the windows from 11:30 and from 12:00 were over, and that from 12:30 was not.
+    assert sorted(late) == [("a", 2, NOON - HALF), ("a", 2, NOON), ("b", 0, NOON)]
+    assert sorted(indexes(harness, "ride_id", "point_idx", "window_start")) == [
+        ("a", 0, NOON, 0),
+        ("a", 0, NOON + HALF, 0),
+        ("a", 1, NOON + HALF, 1),
+        ("a", 1, NOON + HOUR, 0),
+        ("b", 0, NOON + HALF, 0),
+    ]
+
+
+def test_a_stream_with_a_column_of_a_window_s_name_is_refused_where_there_are_windows(monkeypatch):
+    schema = SALES.schema.append(pa.field("window_end", pa.string()))
+    monkeypatch.setitem(STREAMS, "sales", replace(SALES, schema=schema))
+    assert sales_index().output.names[-1] == "event_index"
+    with pytest.raises(KeyfoldError, match="has a column window_end, a name that the job needs"):
+        sales_index(window="1h")
+
+
+class WindowedCounters:
+    """Windows, counters and lateness in plain Python, one sale at a time."""
+
+    def __init__(self, length, every, delay):
+        self.length, self.every, self.delay = length, every, delay
+        self.watermark = datetime(1, 1, 1, tzinfo=UTC)
+        self.waiting, self.late, self.rows, self.counters = [], [], [], defaultdict(int)
+
+    def batch(self, sales):
+        for one in sales:
+            for start in starts_of(one["time"], self.length, self.every):
+                (self.late if start + self.length <= self.watermark else self.waiting).append((start, one))
+        self.number(max([self.watermark, *(one["time"] - self.delay for one in sales)]))
+
+    def number(self, watermark):
+        self.watermark = watermark
+        for start, one in sorted(self.waiting, key=lambda pair: (pair[0], order(pair[1]))):
+            if one["time"] <= watermark:
+                self.rows.append((start, *order(one), self.counters[one["item"], start]))
+                self.counters[one["item"], start] += 1
+        self.waiting = [(start, one) for start, one in self.waiting if one["time"] > watermark]
+        self.counters = defaultdict(
+            int, {key: count for key, count in self.counters.items() if key[1] + self.length > watermark}
+        )
+
+
+def found_in_windows(harness):
+    return sorted(
+        (row["window_start"], *order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts()
+    )
+
+
+WINDOWS = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (30, 1)])
+
+
+@settings(deadline=None, max_examples=120)
+@given(sales_in_batches(), WINDOWS, st.integers(0, 20))
+def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay):
+    length, every = (timedelta(minutes=minutes) for minutes in window)
+    delay = timedelta(minutes=delay) + timedelta(seconds=1)
+    job = sales_index(watermark_delay=delay, window=f"{window[0]}m every {window[1]}m")
+    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches])
+    expected = WindowedCounters(length, every, delay)
+    for batch in batches:
+        expected.batch(batch)
+    counters = harness.state.filter(pl.col("next_index").is_not_null())
+    assert {
+        (item, start): count for item, start, count in counters.select("item", "window_start", "next_index").rows()
+    } == dict(expected.counters)
+    harness.batch(advance_to=LONG_PAST_ALL)
+    expected.number(LONG_PAST_ALL)
+    assert found_in_windows(harness) == sorted(expected.rows)
+    late = harness.written["late.event_index"].to_dicts()
+    assert sorted((row["window_start"], *order(row)) for row in late) == sorted(
+        (start, *order(one)) for start, one in expected.late
+    )
+    assert harness.state.is_empty()
+
+
+@settings(deadline=None, max_examples=80)
+@given(sales_in_batches(), WINDOWS, st.integers(1, 20), CUTS)
+def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, window, delay, cuts):
+    job = sales_index(watermark_delay=timedelta(minutes=delay), window=f"{window[0]}m every {window[1]}m")
+    runs = [in_windows(job, sales_frame(batch)) for batch in batches]
+    assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
+
+
+@settings(deadline=None, max_examples=60)
+@given(sales_in_batches(), WINDOWS)
+def test_in_windows_every_order_and_split_within_the_delay_gives_the_same_numbers(batches, window):
+    job = sales_index(watermark_delay="1h", window=f"{window[0]}m every {window[1]}m")
+    harness = play(job, [in_windows(job, sales_frame(batch)) for batch in batches], LONG_PAST_ALL)
+    at_once = play(job, [in_windows(job, sales_frame(list(chain(*batches))))], LONG_PAST_ALL)
+    assert_same(job, harness, at_once)
+    assert harness.written["late.event_index"].is_empty()
+
+
+def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(shared_data):
+    database = retail(shared_data)
+    job = sales_index(window="1h every 20m")
+    expected = database.sql(
+        "SELECT *, window_start + INTERVAL 1 HOUR AS window_end, row_number() OVER (PARTITION BY item, window_start "
+        "ORDER BY time, quantity, models NULLS FIRST, price, invoice, customer NULLS FIRST, country) - 1 AS event_index "
+        "FROM (SELECT *, unnest([time_bucket(INTERVAL 20 MINUTE, time) - n * INTERVAL 20 MINUTE for n in range(3)]) "
+        "AS window_start FROM sales)"
+    ).pl().cast(pl.Schema(polars_schema(job.output))).select(job.output.names)  # fmt: skip
+    days = retail_days(database)
+    harness = play(job, [*days[:1], pl.concat(days[1:])], datetime(2011, 12, 31, tzinfo=UTC))
+    table = harness.written["event_index"]
+    assert table.height == 3 * 209_029
+    order_of = ["item", "window_start", "event_index"]
+    assert table.sort(order_of).equals(expected.sort(order_of))
+    assert harness.state.is_empty()
