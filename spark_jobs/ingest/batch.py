@@ -144,6 +144,7 @@ def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvent
         if copies.any():
             # No commit has named it yet, and none will.
             (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
+        # Places are of one batch: the index of ids needs them no more.
         (birth.segments / one.places).unlink(missing_ok=True)
     return kept, sum(int(copies.sum()) for copies in found)
 

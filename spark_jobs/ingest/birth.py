@@ -148,11 +148,13 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
             f"this one does not read; once, {remedy}"
         )
     for name, path in tables.items():
+        # Rows without a record would be read a second time: an empty table is what a killed beginning leaves.
         if is_table(path) and DeltaTable(str(path)).count():
             raise KeyfoldError(
                 f"{where}: the table {name} in {path} has rows, but which files they came from is not known: {folder} "
                 f"holds no record; restore that folder, or {remedy}"
             )
+    # The tables first: the record, written last, names their ids; what breaks off before it begins anew.
     create_table(tables["events"], stream.schema)
     create_table(tables["quarantine"], QUARANTINE)
     write_json(

@@ -67,6 +67,7 @@ def _columns(file: Path) -> frozenset[str]:
         return frozenset(pq.read_schema(file).names)
     is_csv = found == "csv"
     with open_text(file) as source:
+        # Bounded: a file may be one line of gigabytes.
         lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
     if is_csv:
         return frozenset(name.strip() for name in next(csv.reader([lines[0].decode("utf-8-sig")]), []))

@@ -43,6 +43,7 @@ class Ids:
     def sorted_order(self) -> Numbers:
         """The positions in order of first, second, time."""
         order = np.argsort(self.first, kind="stable")
+        # Few ids share their first hash: sorting all rows by all three would cost more for nothing.
         tied = _tied(self.first[order])
         if tied.any():
             among = order[tied]
@@ -61,6 +62,7 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
     found = np.zeros(len(ids), np.bool_)
     if not len(standing):
         return found
+    # By the first hash alone, which finds nearly all there is in one look; the second decides among what is left.
     left = np.searchsorted(standing.first, ids.first, "left")
     known = np.flatnonzero(standing.first[np.minimum(left, len(standing) - 1)] == ids.first)
     right = np.searchsorted(standing.first, ids.first[known], "right")
@@ -136,6 +138,7 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
     chain = np.concatenate([[0], np.cumsum(apart)])
     sequence = np.lexsort((order[among], chain))
     rows, chain, time = among[sequence], chain[sequence], some.time[sequence]
+    # In each round every chain's earliest row stands and rules out those near it: columns at once, however many ids.
     for _ in range(_ROUNDS):
         linked = _tied(chain)
         rows, chain, time = rows[linked], chain[linked], time[linked]
@@ -160,6 +163,7 @@ def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
         if link != before:
             standing, before = [], link
         place = bisect_left(standing, moment)
+        # The two neighbours are enough: `standing` is in order.
         found[at] = any(abs(other - moment) <= window for other in standing[max(place - 1, 0) : place + 1])
         if not found[at]:
             insort(standing, moment)

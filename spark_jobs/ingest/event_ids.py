@@ -37,6 +37,7 @@ def _encoded(stream: Stream, events: pl.DataFrame) -> pl.Expr:
     numbers, texts = [], []
     for name in stream.event_id:
         column, dtype = pl.col(name), events.schema[name]
+        # As JSON, which tells ["a", "b"] from ["a, b"].
         if dtype.is_nested():
             column, dtype = pl.struct(name).struct.json_encode(), pl.String()
         if dtype == pl.String:

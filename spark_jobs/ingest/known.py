@@ -118,6 +118,7 @@ class KnownFiles:
         whole.write_parquet(content, compression="zstd")
         sweep(self._folder) if self._folder.is_dir() else None
         write_durably(self._folder / f"known-{last.batch:09d}.parquet", content.getvalue())
+        # Only now: until the new table is durable, the old one and the journal are what is known.
         for number in self._numbers():
             if number < last.batch:
                 (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
@@ -141,6 +142,7 @@ class KnownFiles:
                     f"{batch} in {self._journal.folder} are gone; restore the whole folder "
                     f"{self._folder.parent}, or {self._remedy}"
                 )
+            # They changed while they were read: a later run takes them, as files that nobody knows.
             deferred = set(done.deferred)
             found.append((plan, [file for file in plan.files if file.path not in deferred]))
         return found

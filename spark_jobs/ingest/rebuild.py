@@ -58,6 +58,7 @@ def rebuild(
                 write_json(record, _begun(lakehouse, stream, landing))
             begun = read_json(record)
             aside = lakehouse.home / begun["aside"]
+            # Written down before anything is read: a second attempt must not move the new tables aside.
             if not begun["is_moved"]:
                 _move_aside(lakehouse, stream.name, aside)
                 begun["is_moved"] = True
@@ -67,6 +68,7 @@ def rebuild(
                 ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
                 for source in sources
             ]
+            # Last: until then every run of ingest is refused, which would else go on from half the files.
             record.unlink()
         except OSError as error:
             raise KeyfoldError(

@@ -149,6 +149,7 @@ def ingest_under_lock(
     try:
         run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), on_batch)
         run.begin()
+        # First what a killed run had planned: its files would else be found new, and be planned twice.
         run.do(run.journal.pending())
         source = source_name(lakehouse, landing)
         admission = select_files(
@@ -233,6 +234,7 @@ class _Run:
 
     def tidy_up(self) -> None:
         """Keep what is known of files in few records, and the journal short."""
+        # In this order: the journal lets go of records that the table must have by then.
         self.known.keep()
         self.journal.compact()
 

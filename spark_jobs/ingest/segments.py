@@ -57,6 +57,7 @@ def write_segment(folder: Path, ids: Ids) -> Segment:
 
 def open_segment(folder: Path, segment: Segment) -> Ids:
     """A segment's ids; they stay on disk until they are looked at."""
+    # Mapped: however large the index, a batch touches the pages that its searches meet.
     rows = np.load(folder / segment.name, mmap_mode="r")
     return Ids(rows[0], rows[1], rows[2].view(np.int64))
 

@@ -255,6 +255,7 @@ def _is_as_planned(path: Path, file: AdmittedFile) -> bool:
         found = os.stat(path)
         if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (file.size, file.modified_at, file.changed_at):
             return True
+        # Copied or touched: other times, the same content.
         return found.st_size == file.size and fingerprint(path) == file.fingerprint
     except FileNotFoundError:
         return False

@@ -149,6 +149,7 @@ def _committed_at(table: Path, reader: Reader) -> datetime:
     try:
         for line in log.read_text(encoding="utf-8").splitlines():
             if info := json.loads(line).get("commitInfo"):
+                # Where a table has it, it never goes back; the clock's own time may.
                 milliseconds = info.get("inCommitTimestamp") or info["timestamp"]
                 return datetime.fromtimestamp(milliseconds / 1000, UTC)
         return datetime.fromtimestamp(log.stat().st_mtime, UTC)

@@ -57,6 +57,7 @@ def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Ser
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
     """The cast where every value goes, by Arrow's own kernels; None where one does not."""
+    # Floats may hold NaN and infinities, and times years that no calendar has: those are looked at one by one.
     if column.type == target and not types.is_floating(target) and target != TIMESTAMP:
         return column
     if column.type == target == pa.float64():
@@ -100,6 +101,7 @@ def _as_texts(given: pl.Series) -> pl.Series:
     texts = pl.List(pl.String)
     if given.dtype == texts:
         return given
+    # A text alone is a list of one: producers leave the brackets out where there is one value.
     alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 

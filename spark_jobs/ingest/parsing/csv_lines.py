@@ -37,6 +37,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
     for chunk, is_last in _with_last(text):
         data = rest + chunk
         rest = b""
+        # Without a quote a line is a row: the chunk goes to Arrow as it is, and is never split in Python.
         if header is not None and b'"' not in data:
             count = data.count(b"\n") + (not data.endswith(b"\n"))
             table = _read(header, schema, data, count)
@@ -92,6 +93,7 @@ def _header(lines: Sequence[str], schema: pa.Schema) -> tuple[int, list[str] | N
             twice = sorted({name for name in names if name in schema.names and names.count(name) > 1})
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
+            # Foreign columns may share a name: each gets one of its own, with NUL, which no column of a schema has.
             return position + used, [name if name in schema.names else f"\0{at}" for at, name in enumerate(names)]
     return len(lines), None
 
@@ -178,6 +180,7 @@ def _read(header: list[str], schema: pa.Schema, text: bytes, count: int) -> pa.T
     try:
         table = pc.read_csv(
             pa.BufferReader(text),
+            # One block, no threads: the text is cut into chunks already, and Spark starts a worker a core.
             read_options=pc.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=header),
             parse_options=pc.ParseOptions(newlines_in_values=False),
             convert_options=pc.ConvertOptions(

@@ -38,6 +38,7 @@ def parse_file(stream: Stream, path: Path, arrived: datetime, landing: Path | No
     try:
         for rows in _read(stream, path):
             yield validate_rows(stream, rows, arrived, value)
+    # Also an ArrowException: memory that ran out is not the file's fault, and must not reject it.
     except pa.ArrowMemoryError:
         raise
     except OSError as error:

@@ -130,6 +130,7 @@ def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     try:
         table = pj.read_json(
             pa.BufferReader(text),
+            # One block, no threads: the text is cut into chunks already, and Spark starts a worker a core.
             read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
             parse_options=pj.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="ignore"),
         )
@@ -152,6 +153,7 @@ def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tupl
         given = found.get(field.name)
         if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
             continue
+        # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one.
         if isinstance(given, str) and given.strip() in missing:
             continue
         typed = _typed(given, field.type)

@@ -21,6 +21,7 @@ def read_parquet(schema: pa.Schema, path: Path, max_bytes: int) -> Iterator[Rows
         UnreadableFileError: it has a column of the schema twice, or holds more than it may.
         OSError, pyarrow.ArrowException: it is broken.
     """
+    # A file without rows, as in the other formats; Parquet itself would call it broken.
     if not path.stat().st_size:
         return
     with pq.ParquetFile(path) as file:
@@ -29,6 +30,7 @@ def read_parquet(schema: pa.Schema, path: Path, max_bytes: int) -> Iterator[Rows
         if twice:
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
         groups = file.metadata.num_row_groups
+        # By the footer, before a page is decompressed: a few kilobytes may unpack to more than there is memory.
         if sum(file.metadata.row_group(at).total_byte_size for at in range(groups)) > max_bytes:
             raise UnreadableFileError(f"the file holds more than {max_bytes >> 20:,} MiB, which is its limit")
         done = 0

@@ -113,5 +113,6 @@ def _wanted(stream: Stream, column: str) -> str:
 def _latest(arrived: datetime, bound: timedelta) -> datetime:
     try:
         return arrived + bound
+    # A bound that leaves the calendar takes any time.
     except OverflowError:
         return datetime.max.replace(tzinfo=arrived.tzinfo)

@@ -54,6 +54,7 @@ def chunks(
             raise UnreadableFileError(f"the file holds more than {_size(max_bytes)} of text, which is its limit")
         data = rest + block if rest else block
         if not is_begun:
+            # A read may give fewer bytes than the mark has.
             if len(data) < len(codecs.BOM_UTF8):
                 rest = data
                 continue
@@ -74,6 +75,7 @@ def _check(decoder: codecs.IncrementalDecoder, block: bytes, done: int) -> None:
         raise UnreadableFileError("the file is not UTF-8 but UTF-16")
     if b"\0" in block:
         raise UnreadableFileError("the file holds NUL bytes: it is binary, or UTF-16")
+    # Plain ASCII is UTF-8, and is told in a fraction of the time; a character may yet go on from the block before.
     if decoder.getstate()[0] or not block.isascii():
         _decode(decoder, block, done)
 

@@ -102,6 +102,7 @@ def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
         except OSError as error:
             if parent == top:
                 raise
+            # Removed since it was listed: there is nothing to read, and nothing to say.
             if not isinstance(error, FileNotFoundError):
                 unreadable.append(parent)
             continue
@@ -144,6 +145,7 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
         try:
             if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
                 if entry.is_file() or entry.is_dir():
+                    # Told and not only passed over: a file that vanishes without a word is looked for in vain.
                     link = entry.stat(follow_symlinks=False)
                     refused = f"the link leads out of the landing folder, to {place}"
                     yield LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused)
