@@ -72,6 +72,7 @@ def keyed_assets(
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
+            # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
             _tell_of_branch(context, lakehouse, job, summary, mode.branch)
             return
         plots = _plots(context, lakehouse, job, plot)

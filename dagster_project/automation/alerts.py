@@ -97,6 +97,7 @@ def _page(instance: dg.DagsterInstance, places: Mapping[str, str]) -> "_Page":
     for name, kind in _ENDS.items():
         some = found[name]
         if 0 < taken[name] < len(some.records):
+            # Asked again for just those that were gone through: Dagster gives the place behind a whole page alone.
             some = instance.fetch_run_status_changes(kind, limit=taken[name], cursor=places[name], ascending=True)
         if taken[name]:
             after[name] = some.cursor

@@ -7,9 +7,6 @@ whose run failed or was cancelled, once; a job whose events were ingested withou
 nothing left to take up, so both may be switched on: the condition never asks for a job that is part of a run that is
 not over, nor for one that has been written since its events were. (What is ingested while a job runs may be behind what
 the job read and before what it wrote: it waits for whatever starts the job next.)
-
-Dagster's own `any_deps_updated` does not do here: it passes over updates by runs that were to write the job as well,
-which are just those that a failed check cuts off.
 """
 
 import dagster as dg
@@ -21,6 +18,8 @@ def on_checked_events() -> dg.AutomationCondition:
     Passed means: evaluated on the newest events, in whichever run, and not failed. Events are not newer by
     maintenance, which reports observations, nor by the job's clock ticks, which write the job alone.
     """
+    # Not `any_deps_updated`: it passes over updates by runs that were to write the job as well, which are just those
+    # that a failed check cuts off.
     updated = dg.AutomationCondition.any_deps_match(
         dg.AutomationCondition.newly_updated() | dg.AutomationCondition.will_be_requested()
     )

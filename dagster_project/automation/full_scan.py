@@ -12,6 +12,7 @@ def full_scan(group: str, cron: str = "30 2 * * *") -> dg.ScheduleDefinition:
     whole = {SCOPE_TAG: Scope.FULL.value}
     job = dg.define_asset_job(
         f"check_{group}",
+        # The checks alone: their assets are not written again.
         selection=assets - assets.without_checks(),
         tags=whole,
         description=f"Every check of {group}, over all rows of its tables.",

@@ -94,6 +94,7 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
                 # Under the lock: a full refresh puts other tables in their place.
                 generation = live_generation(lakehouse, template.name)
                 _maintain(context, config, lakehouse, _tables(generation) if generation else ())
+        # A run from the command line holds the lock and no pool: it is let be, and the night's other tables are done.
         except KeyfoldError as busy:
             context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")
 
@@ -142,6 +143,7 @@ def _maintain(
                 f"{name}: files of {days:.1f} days are kept, since {done.kept_for} has yet to read them"
             )
         context.log.info(f"{name}: {done.files_before} files became {done.files_after}; {done.deleted} deleted")
+        # An observation: a materialization would be news to what is built on the table.
         context.log_event(dg.AssetObservation(table_key(name), metadata=_metadata(done)))
 
 

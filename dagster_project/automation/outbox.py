@@ -115,6 +115,7 @@ def deliver(
             break
         except RefusedError as error:
             log(f"{error}: this message is dropped: {first['text']}")
+            # It has answered, so it can be had: the next message need not wait.
             outbox = replace(outbox, messages=rest, dropped=outbox.dropped + 1, failures=0, not_before=0)
         else:
             outbox = replace(outbox, messages=rest, dropped=0, failures=0, not_before=0)

@@ -32,6 +32,7 @@ def schedule_of(
         description=job.description,
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        # Else ticks would pile up behind a run that is slower than they come.
         if waiting := unfinished_run(context.instance, job.name):
             return dg.SkipReason(f"run {waiting} of {job.name} is not over")
         if held_back is not None and (reason := held_back(context)):

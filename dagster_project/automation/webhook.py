@@ -54,4 +54,5 @@ def post(url: str, content: Mapping[str, Any], seconds: float = SECONDS) -> None
         if status < 500 and status not in _TRY_AGAIN:
             raise RefusedError(f"the webhook of {WEBHOOK} answered {status}")
         reason = f"it answered {status}"
+    # Without its cause, which a traceback would show: that text may hold the URL.
     raise WebhookError(f"the webhook of {WEBHOOK} cannot be had: {reason}") from None

@@ -175,8 +175,10 @@ class _Planned:
             description = f"could not be evaluated: {_literal(problem)}"
         else:
             description = None if found.success else _what_is_wrong(found.result)
+        # Dagster blocks on ERROR alone.
         errs = self.spec.blocking or (self.severity == "critical" and not problem)
         return dg.AssetCheckResult(
+            # A real bool: GX may give numpy's, which Dagster refuses.
             passed=bool(found.success) and not problem,
             asset_key=self.spec.asset_key,
             check_name=self.spec.name,

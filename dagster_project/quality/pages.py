@@ -158,6 +158,7 @@ def _safe(name: str) -> str:
 def _put(path: Path, text: str) -> None:
     """A whole file or none, whoever looks meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # By itself, as the bridge imports nothing of this project; not durable, since a lost page is missed by nobody.
     written = path.with_name(f".{path.name}.{os.getpid()}")
     written.write_text(text, encoding="utf-8")
     written.replace(path)

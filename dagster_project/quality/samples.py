@@ -120,6 +120,7 @@ class Sampling:
         result.exception_info = {
             "raised_exception": message is not None,
             "exception_message": message,
+            # A traceback repeats the message, values and all.
             "exception_traceback": "",
         }
 

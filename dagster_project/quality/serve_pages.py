@@ -46,6 +46,7 @@ class PageServer(ThreadingHTTPServer):
         True
     """
 
+    # A browser that holds a connection open must not hold up the end.
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int) -> None:

@@ -70,6 +70,7 @@ def validate(
     """
     cached_before = frame.storageLevel.useMemory or frame.storageLevel.useDisk
     if not cached_before:
+        # GX runs several Spark jobs an expectation: each would read the table again.
         frame = frame.persist()
     sampling = Sampling(frame.schema, masked)
     try:
@@ -172,9 +173,11 @@ def _evaluate(
     named = {name: _named(name, one) for name, one in expectations.items()}
     suite = gx.ExpectationSuite(name="suite", expectations=list(named.values()))
     try:
+        # Not a `ValidationDefinition`: its run breaks on a numpy bool, which some expectations give.
         found = batch.validate(suite, result_format=result_format).results
     except (GreatExpectationsError, PySparkException) as error:
         return {name: _not_evaluated(one, f"{type(error).__name__}: {error}") for name, one in named.items()}
+    # By name: they come back in another order than the suite's.
     results = {one.expectation_config.meta[CHECK_NAME]: one for one in found if one.expectation_config}
     missing = named.keys() - results.keys()
     return results | {name: _not_evaluated(named[name], "Great Expectations gave no result") for name in missing}

@@ -30,6 +30,7 @@ def prepare_dagster_home(home: Path) -> str | None:
 
 
 def _put(settings: Path, content: bytes) -> None:
+    # By hand, and not by `write_durably`: that one replaces what is there, and here a user's file must win.
     descriptor, aside = tempfile.mkstemp(dir=settings.parent, prefix=".dagster.yaml.")
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

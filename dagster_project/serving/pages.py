@@ -106,6 +106,7 @@ def _obstacle(setting: str, port: str) -> str | None:
         try:
             tried.bind((_HOST, int(port)))
         except OSError as error:
+            # Two on, since the one after it is the result pages'.
             other = int(port) + 2 if int(port) < 65_534 else 3000
             return (
                 f"port {port} of {_HOST} cannot be had ({error.strerror}): perhaps these pages are served already, by "

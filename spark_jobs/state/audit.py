@@ -65,6 +65,7 @@ def write_down(
             "rows": rows,
         }
         frame = pl.DataFrame([entry], schema_overrides={"at": pl.Datetime("us", "UTC"), "generation": pl.String})
+        # A transaction needs a number that grows; the table itself counts, under its lock.
         number = committed_batch(table, _APPLICATION)
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
 

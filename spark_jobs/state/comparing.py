@@ -86,6 +86,7 @@ def compare_tables(
         return TableDifference(name, 0, 0, 0, 0, 0, 0, {}, pl.DataFrame())
     left, right = _in_columns(left, right, columns), _in_columns(right, left, columns)
     rows_before, rows_after = left.count(), right.count()
+    # Cached: several queries follow, and each would compare all rows again.
     gone, new = left.exceptAll(right).cache(), right.exceptAll(left).cache()
     try:
         only_before, only_after = gone.count(), new.count()
@@ -127,6 +128,7 @@ def _pairs(gone: DataFrame, new: DataFrame, pair_by: Sequence[str]) -> DataFrame
     if not pair_by:
         return None
     one, other = _single(gone, pair_by, _OLD), _single(new, pair_by, _NEW)
+    # Null-safe, since a NULL here is what both sides say, and not what nobody knows.
     same = reduce(and_, [one[_OLD][name].eqNullSafe(other[_NEW][name]) for name in pair_by])
     return one.join(other, same, "inner")
 

@@ -169,6 +169,7 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
         raise KeyfoldError(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     kinds = {one.name: one.dataType for one in rows.schema.fields}
     typed = found.select(
+        # Not a plain cast, which fails the whole comparison for one value: what does not fit is a difference.
         [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in found.columns if name in kinds]
         + [F.col(f"`{name}`") for name in found.columns if name not in kinds]
     )

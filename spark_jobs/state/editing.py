@@ -99,6 +99,7 @@ def edit_state(
         )
     rows = json.dumps({"state": before.height})
     generation = rewritten.generation.name
+    # Once it is live, and outside the job's lock: the table of edits has one of its own.
     write_down(lakehouse, edit.author, what=what, of=job.name, generation=generation, keys=keys, rows=rows)
     return Edited(job.name, generation, before, after, rewritten.rows)
 
@@ -130,6 +131,7 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
     for name, text in corrections.items():
         try:
             expressions.append(pl.sql_expr(text).cast(kinds[name], strict=True).alias(name))
+            # Tried on no rows, so that a wrong name is told before Spark starts.
             pl.DataFrame(schema=kinds).select(expressions[-1])
         except pl.exceptions.PolarsError as error:
             raise KeyfoldError(

@@ -72,6 +72,7 @@ def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
         return write_table(rows, target, lambda frame: frame, rows.schema)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise KeyfoldError(f"{target} is there already: name a folder that is not, or is empty")
+    # Beside the target: a rename is one step within a file system alone.
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     staged.mkdir(parents=True)
     try:

@@ -23,8 +23,10 @@ def explained(where: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
+        # From a worker its class is a word in Python's traceback, within Java's.
         if found := re.search(r"KeyfoldError: (.*)", text):
             raise KeyfoldError(found[1]) from error
+        # The innermost cause names the file; those around it say that a stage failed.
         causes = re.findall(r"^\s*Caused by: [\w.$]+: (.*)", text, re.MULTILINE)
         first = next((line for line in text.splitlines() if line.strip()), "")
         raise KeyfoldError(

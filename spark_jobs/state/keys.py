@@ -53,6 +53,7 @@ class WantedKeys:
         born = {name: kind.removesuffix(" not null") for name, kind in fixed["columns of events"].items()}
         # The hash is of the events' values: of the same text as the state's, if their types are the same.
         alike = all(born.get(name) == str(schema.field(name).type) for name in key)
+        # A part of a key hashes to no key group: all are looked through.
         if fixed["hash"] != HASH or not alike or any(set(frame.columns) != set(key) for frame in self.frames):
             return None
         group = key_hash(key) % fixed["key_groups"]
@@ -106,6 +107,7 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
             moment = parse_time(column, value)
             return moment if kind.time_zone or moment is None else moment.replace(tzinfo=None)
         if isinstance(value, str) and kind == pl.Boolean:
+            # Polars casts no text to a truth value.
             return {"true": True, "false": False}[value.lower()]
         if isinstance(value, datetime):
             return value

@@ -62,6 +62,7 @@ def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
         return utc.dt.strftime(ISO_FORMAT)
     if isinstance(kind, pl.Binary):
         return value.bin.encode("base64")
+    # A JSON number is a double where it is read: a decimal would lose its last digits.
     if isinstance(kind, pl.Decimal | pl.Date | pl.Time):
         return value.cast(pl.String)
     if isinstance(kind, pl.List) and kind.inner is not None and _has_such(kind.inner):

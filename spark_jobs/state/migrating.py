@@ -98,6 +98,7 @@ class Migration:
 
 
 def _lacking(job: KeyedJob, version: int) -> list[int]:
+    # Written by a later form of the job: no migration leads back.
     if version > job.schema_version:
         return [version]
     return [number for number in range(version, job.schema_version) if number not in job.migrations]

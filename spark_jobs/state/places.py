@@ -67,6 +67,7 @@ def retained_batches(generation: Generation) -> list[int]:
     partitions = _partitions(generation.checkpoint)
     if not partitions:
         return []
+    # Only what all partitions have: Spark deletes old versions partition by partition.
     versions = set.intersection(*({int(path.stem) for path in folder.glob("[0-9]*.zip")} for folder in partitions))
     return [batch for batch in _committed(generation.checkpoint) if batch + 1 in versions]
 
@@ -129,6 +130,7 @@ def _check(archive: Path, where: str, retained: list[int], batch: int) -> None:
         path = archive.parent / "SSTs" / file["dfsSstFileName"]
         if not path.exists():
             raise KeyfoldError(f"{where}: {path}, of the state of batch {batch}, is missing; {remedy}")
+        # Told here: Spark's own error for a truncated file is a stack of Java's, without a remedy.
         if path.stat().st_size != file["sizeBytes"]:
             raise KeyfoldError(
                 f"{where}: {path}, of the state of batch {batch}, has {path.stat().st_size:,} bytes and should have "

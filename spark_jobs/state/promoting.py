@@ -23,6 +23,7 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             another one by now, or a run holds the job; what is live stays so.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
+        # A call that was killed between rename and `go_live` is gone on with: its branch is a branch no more.
         generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
         if generation.folder.parent.name == "branches":
             folder = generation_folder(lakehouse, job)

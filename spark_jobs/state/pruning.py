@@ -42,6 +42,7 @@ def remove_other_generations(
         if live is not None and folder == live.folder:
             continue
         files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+        # A file with a second name stays with the generation that took it over.
         size = sum(one.st_size for one in files if one.st_nlink == 1)
         found.append(Pruned(folder.relative_to(lakehouse.job(job)).as_posix(), size))
         if not dry_run:

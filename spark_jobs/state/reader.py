@@ -81,6 +81,7 @@ class StateRows:
         if self._blobs is None:
             return
         with explained(self.where):
+            # Partition by partition: all at once would be the whole state on the driver.
             for row in self._blobs.toLocalIterator():
                 rows = _kept(decode_group(self.where, row["key_group"], row["payload"]), self._wanted)
                 if rows.height:

@@ -120,6 +120,7 @@ def rewrite(
         newest=done.newest,
         arrived_at=done.arrived_at,
         arrivals=done.arrivals,
+        # Time goes on where it stood: what was closed by it must not be open again.
         clock=old.clock(),
     )
     take_in(spark, lakehouse, job, generation, beginning)

@@ -172,6 +172,7 @@ def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
     parts = [
         (one["stateName"], one["stateVariableType"], {"stateVarName": one["stateName"]})
         for one in variables
+        # Names with $ are Spark's own: timers, and the indexes of a TTL.
         if not one["stateName"].startswith("$")
     ]
     if any(one["stateVariableType"] == "TimerState" for one in variables):
@@ -208,6 +209,7 @@ def _spread(columns: dict[str, Column], struct: Column, kind: StructType, prefix
         columns["ttl_expires_at"] = F.timestamp_millis(struct[_TTL])
         return
     for name in names:
+        # A value may have a column of the key's name.
         columns[name if name not in columns else f"{prefix}_{name}"] = struct[name]
 
 
