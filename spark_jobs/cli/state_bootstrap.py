@@ -10,6 +10,7 @@ from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.state_jobs import build_live_job
 from spark_jobs.cli.terminal import failures, report, usage_faults
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.clock import BEGINNING
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.bootstrap import Bootstrap, Bootstrapped, ReadFrom, bootstrap
 from spark_jobs.state.lines import json_lines
@@ -72,6 +73,7 @@ def _version(text: str | None) -> ReadFrom | None:
 def _text(told: Bootstrapped) -> str:
     checked = told.checked
     timers = ", ".join(f"{count:,} with a {name}" for name, count in checked.timers.items()) or "none with a timer"
+    watermark = "not set" if told.watermark == BEGINNING else f"{told.watermark:%Y-%m-%d %H:%M:%S}"
     lines = [
         f"{told.job}: {checked.rows:,} rows of {checked.keys:,} keys, {timers}; they stand for {checked.events:,} events",
         *(
@@ -79,7 +81,7 @@ def _text(told: Bootstrapped) -> str:
             if checked.left_empty
             else []
         ),
-        f"watermark {told.watermark:%Y-%m-%d %H:%M:%S}; {told.new_rows:,} rows of the event table come next",
+        f"watermark {watermark}; {told.new_rows:,} rows of the event table come next",
         *(f"  {line}" for line in json_lines(told.sample, (), "jsonl")),
         f"{told.generation} is live now" if told.generation else "nothing was changed (--dry-run)",
     ]

@@ -114,6 +114,12 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     )
 
 
+def private_in_state(job: KeyedJob) -> frozenset[str]:
+    """The columns of a job's state that show what is private of its stream; a column of the events is what it is there."""
+    private = private_columns(job.stream, job.state)
+    return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
+
+
 def write_rows(rows: pl.LazyFrame, folder: Path, schema: pa.Schema) -> tuple[PlannedFile, ...]:
     """Write rows of state as a file that a generation begins with, durably.
 
@@ -203,7 +209,7 @@ def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
 
 
 def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
-    kinds, private = polars_schema(job.state), private_columns(job.stream, job.state)
+    kinds, private = polars_schema(job.state), private_in_state(job)
     told: list[str] = []
     for fault, condition in wrong.items():
         what, _, name = fault.partition(" ")
@@ -227,7 +233,7 @@ def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
     repeated = (
         numbered.group_by(job.key).agg(pl.col(_ROW)).filter(pl.col(_ROW).list.len() > 1).head(_FAULTS_SHOWN)
     ).collect(engine="streaming")
-    repeated = masked(repeated, private_columns(job.stream, job.state))
+    repeated = masked(repeated, private_in_state(job))
     told = "; ".join(
         f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
         for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
