@@ -211,7 +211,8 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
         if born != value:
             raise KeyfoldError(
                 f"job {job.name}, {generation.name} was born with {setting} {_changed(born, value)} and now runs with "
-                f"{_changed(value, born)}; set it back, or start a new generation with --full-refresh"
+                f"{_changed(value, born)}; set it back, ask what the change takes (`keyfold plan {job.name}`), or start a new "
+                "generation with --full-refresh"
             )
 
 

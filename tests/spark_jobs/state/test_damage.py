@@ -50,6 +50,11 @@ def live(lakehouse):
     return generation
 
 
+def tables(lakehouse):
+    """The rows of the job's tables."""
+    return {table.name: sorted(pl.read_delta(str(lakehouse.table(table.name))).rows()) for table in windows().tables}
+
+
 def files_below(folder):
     """Every file with what is in it; locks are no part of anything."""
     return {

@@ -1,23 +1,28 @@
 """Whatever state a job comes to, its rows can be written in any form, checked, and read as the same state again."""
 
 from datetime import timedelta
+from decimal import Decimal
 from io import BytesIO
 from itertools import pairwise
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.harness import TestHarness, in_copies
 from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.state.lines import json_lines
-from spark_jobs.state.staging import as_state, check_rows
+from spark_jobs.state.sources import open_source
+from spark_jobs.state.staging import as_state, check_rows, private_in_state
 from tests.spark_jobs.jobs.playing import combined
+from tests.spark_jobs.keyed.toy_jobs import windows
 from tests.spark_jobs.state.job_histories import HISTORIES, PARTS, START
 
 
@@ -25,8 +30,8 @@ def with_derived(job, events):
     """Events as the engine reads them: with the columns that the job derives."""
     derived = {name: pl.lit(0) if isinstance(how, PartOf) else how for name, how in job.derived.items()}
     kinds = polars_schema(job.events)
-    events = events.with_columns(**derived).select(pl.col(name).cast(kind) for name, kind in kinds.items())
-    return combined(job, events, 1)
+    events = in_copies(job, events.with_columns(**derived))
+    return combined(job, events.select(pl.col(name).cast(kind) for name, kind in kinds.items()), 1)
 
 
 def read_again(job, state, form):
@@ -83,3 +88,35 @@ def test_a_ride_whose_id_comes_back_still_has_one_row_for_what_has_passed(close,
     for since, until in pairwise(bounds):
         harness.batch(events[since:until].select(job.events.names))
         assert_is_state(job, harness.state)
+
+
+def test_a_column_that_is_empty_in_the_first_ten_thousand_lines_is_read(lakehouse, tmp_path):
+    job = windows()
+    lines = ['{"user": "ann", "clicks": 1, "deadline": null}\n'] * 10_001
+    lines.append('{"user": "bob", "clicks": 2, "deadline": "2026-01-01T00:10:00Z"}\n')
+    path = tmp_path / "state.jsonl"
+    path.write_text("".join(lines))
+    assert check_rows(job, open_source(lakehouse, str(path)), {}).timers == {"deadline": 1}
+
+
+def test_bytes_and_decimals_are_read_as_they_were_written(lakehouse, tmp_path):
+    state = pa.schema([("user", pa.string()), ("sketch", pa.binary()), ("sums", pa.list_(pa.decimal128(38, 9)))])
+    job = windows(state=state, state_events=pl.lit(0))
+    rows = pl.DataFrame(
+        {"user": ["ann", "bob"], "sketch": [b"\x00\xff", None], "sums": [[Decimal("1.5"), None], []]},
+        schema=polars_schema(state),
+    )
+    path = tmp_path / "state.jsonl"
+    path.write_text("".join(f"{line}\n" for line in json_lines(rows, (), "jsonl")))
+    source = open_source(lakehouse, str(path))
+    assert check_rows(job, source, {}).rows == 2
+    assert_frame_equal(as_state(job, source, {}).collect(), rows)
+
+
+def test_private_values_are_in_no_error_and_no_sample(lakehouse):
+    job = build_job(JOBS["event_index"], {"stream": "sales", "key": "item"})
+    source = pl.DataFrame({"item": ["tea"], "customer": ["ann"], "next_index": ["many"]}).lazy()
+    assert private_in_state(job) >= {"customer"}
+    assert private_in_state(job).isdisjoint({"item", "time", "deadline"})
+    with pytest.raises(KeyfoldError, match=r"next_index is no Int64 in 1 rows \(row 1: \(private\)\)"):
+        check_rows(job, source, {})
