@@ -9,12 +9,13 @@ and marks as failed what has a file that nobody locks. It then frees the pools.
 import atexit
 import os
 from collections.abc import Iterator
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+
+from spark_jobs.lakehouse.locks import is_locked, lock_for_life
 
 _FOLDER = "run_locks"
 
@@ -31,9 +32,8 @@ def lock_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """
     lock = _lock_of(instance, run_id)
     lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Never closed: the run's last event is written after its executor is done. No process that it starts inherits it.
-    descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT, 0o600)
-    flock(descriptor, LOCK_EX | LOCK_NB)
+    # For life, and not as long as the executor works: the run's last event is written after that.
+    descriptor = lock_for_life(lock)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     atexit.register(lock.unlink, missing_ok=True)
@@ -44,11 +44,12 @@ def died(instance: dg.DagsterInstance, run_id: str) -> str | None:
 
     Without a lock are the runs of other executors, and those whose machine does not share this DAGSTER_HOME.
     """
+    lock = _lock_of(instance, run_id)
     try:
-        with open(_lock_of(instance, run_id), encoding="utf-8") as lock:
-            flock(lock, LOCK_SH | LOCK_NB)
-            return f"its process {lock.read() or ''} is gone: killed, or its machine went down"
-    except (FileNotFoundError, BlockingIOError):
+        if is_locked(lock):
+            return None
+        return f"its process {lock.read_text(encoding='utf-8')} is gone: killed, or its machine went down"
+    except FileNotFoundError:
         return None
 
 

@@ -8,10 +8,10 @@ whatever way. Arguments are those of `dagster-daemon run`. Of a daemon that was 
 import os
 import sys
 from datetime import UTC, datetime
-from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from platform import node
 
+from spark_jobs.lakehouse.locks import A_LOOK, open_lock, take
 from spark_jobs.private_files import keep_files_private
 
 LOCK = "daemon.lock"
@@ -28,9 +28,9 @@ def main() -> None:
 
 def _take(lock: Path) -> None:
     """Hold the lock from now on, as soon as nobody else does."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = open_lock(lock)
     try:
-        flock(descriptor, LOCK_EX | LOCK_NB)
+        take(descriptor, seconds=A_LOOK)
     except BlockingIOError:
         told = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
         print(
@@ -38,7 +38,7 @@ def _take(lock: Path) -> None:
             file=sys.stderr,
             flush=True,
         )
-        flock(descriptor, LOCK_EX)
+        take(descriptor)
         print(f"the daemon of {lock.parent} has ended: this one takes over", file=sys.stderr, flush=True)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()} on {node()} since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC".encode(), 0)

@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+
+from spark_jobs.lakehouse.locks import is_locked, lock_for_life
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600
@@ -23,8 +24,7 @@ _AN_HOUR = 3600
 def new_scratch() -> Path:
     """A folder that this process alone uses, deleted at its end, or, where it is killed, by the next one's sweep."""
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-    # Never closed: it is locked as long as this process lives. No process that it starts inherits it.
-    flock(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600), LOCK_EX)
+    lock_for_life(folder / _LOCK)
     atexit.register(_delete_own, folder, os.getpid())
     return folder
 
@@ -68,15 +68,10 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    try:
-        with open(folder / _LOCK, "rb") as lock:
-            flock(lock, LOCK_EX | LOCK_NB)
-            return True
-    except BlockingIOError:
-        return False
-    except FileNotFoundError:
+    if not (folder / _LOCK).exists():
         # Made just now, or by a process that was killed in that moment.
         return time.time() - folder.stat().st_mtime > _AN_HOUR
+    return not is_locked(folder / _LOCK)
 
 
 def _delete_own(folder: Path, process: int) -> None:

@@ -1,14 +1,11 @@
 """Where a warm Spark listens: a file that its user alone can read, beside a lock that it holds for as long as it lives.
 
-The lock says whether the process is there, and the system lets go of it however that ends. A process id does not say so:
-after a crash or a restart of the machine it is another program's.
+The lock says whether the process is there (`lakehouse.locks`).
 """
 
-import fcntl
 import json
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +14,7 @@ from typing import Any
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import write_whole
+from spark_jobs.lakehouse.locks import is_locked, open_lock, take
 
 _MAX_BYTES = 4_096
 _ANOTHER_HAS_IT_SECONDS = 1.0
@@ -43,7 +41,7 @@ def read(address: Path) -> WarmAddress:
     """
     try:
         text = _own_text(address)
-        if not _is_held(_lock_file(address)):
+        if not is_locked(_lock_file(address)):
             raise KeyfoldError(f"the warm Spark that wrote {address} has ended")
     except FileNotFoundError:
         raise KeyfoldError(f"no warm Spark serves at {address}") from None
@@ -66,13 +64,16 @@ def held(address: Path) -> Iterator[None]:
     """
     try:
         address.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(_lock_file(address), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        descriptor = open_lock(_lock_file(address))
     except OSError as error:
         raise KeyfoldError(
             f"the warm Spark's address cannot be written to {address}: {error.strerror or error}; give another --address"
         ) from None
     try:
-        _take(descriptor, address)
+        try:
+            take(descriptor, seconds=_ANOTHER_HAS_IT_SECONDS)
+        except BlockingIOError:
+            raise KeyfoldError(f"{address} belongs to a warm Spark that runs already; stop it first") from None
         _remove(address)
         try:
             yield
@@ -91,34 +92,6 @@ def _remove(address: Path) -> None:
 
 def _lock_file(address: Path) -> Path:
     return address.with_name(f".{address.name}.lock")
-
-
-def _take(descriptor: int, address: Path) -> None:
-    late = time.monotonic() + _ANOTHER_HAS_IT_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # A run that looks whether it is held has it for a moment.
-            if time.monotonic() > late:
-                raise KeyfoldError(f"{address} belongs to a warm Spark that runs already; stop it first") from None
-            time.sleep(0.02)
-        else:
-            return
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _own_text(address: Path) -> bytes:
