@@ -3,8 +3,10 @@
 from expectations.suite import Suite
 
 
-def expectations_for(key: tuple[str, ...], event_time: str) -> Suite:
-    """The suite for events numbered by these key columns."""
+def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False) -> Suite:
+    """The suite for events numbered by these key columns, in windows or without."""
+    if windows:
+        return {**expectations_for((*key, "window_start"), event_time), **_of_windows(event_time)}
     columns = ", ".join(f"`{column}`" for column in key)
     return {
         **{
@@ -61,6 +63,33 @@ def expectations_for(key: tuple[str, ...], event_time: str) -> Suite:
             "kwargs": {"column": "event_index", "max_value": 1_000_000},
             "severity": "info",
             "description": "Keys have up to some two million events: one of very many is worked on by one task alone.",
+        },
+    }
+
+
+def _of_windows(event_time: str) -> Suite:
+    return {
+        "an_event_is_in_its_window": {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {
+                "unexpected_rows_query": (
+                    f"SELECT * FROM {{batch}} WHERE NOT ({event_time} >= window_start AND {event_time} < window_end) "  # noqa: S608 - names of the job's own columns
+                    "OR window_end IS NULL"
+                )
+            },
+            "severity": "critical",
+            "description": "A window holds events from its start up to, not including, its end.",
+        },
+        "windows_have_one_length": {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {
+                "unexpected_rows_query": (
+                    "SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
+                    "<> (SELECT min(unix_micros(window_end) - unix_micros(window_start)) FROM {batch})"
+                )
+            },
+            "severity": "critical",
+            "description": "All windows are as long.",
         },
     }
 

@@ -1,4 +1,4 @@
-"""Top products of the last window, and what every window brought."""
+"""Top products of the last window, what every window brought, and the models that sell best."""
 
 import dagster as dg
 import polars as pl
@@ -8,6 +8,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import scan_table
 
 _WINDOWS = 168
+_MODELS = 15
 
 
 def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
@@ -26,3 +27,19 @@ def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     revenue.set_title("revenue of each window")
     revenue.tick_params(axis="x", rotation=30)
     return {"best_sold": picture(figure, "Best-selling products and revenue of each window")}
+
+
+def plot_models(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
+    """The models that sell best: pieces of each, and the purchases that name it."""
+    best = scan_table(lakehouse.table("model_totals")).top_k(_MODELS, by="quantity").collect()
+    if not best.height:
+        return {}
+    best = best.sort("quantity", "model", descending=[False, True])
+    names = [model or "(none named)" for model in best["model"]]
+    figure, (pieces, purchases) = draw(2, height=3.6)
+    pieces.barh(names, best["quantity"].to_list(), color=MAIN)
+    pieces.set_title("pieces bought less returned")
+    purchases.barh(names, best["purchases"].to_list(), color=SECOND)
+    purchases.set_yticklabels([])
+    purchases.set_title("purchases that name it")
+    return {"best_models": picture(figure, "Pieces and purchases of the models that sell best")}

@@ -5,6 +5,7 @@ import sys
 from benchmarks.jobs import (
     anomaly_predictions,
     event_index,
+    model_totals,
     moving_averages,
     purchase_totals,
     top_products,
@@ -17,6 +18,7 @@ RACES = {
     "vehicle_trips": vehicle_trips.main,
     "top_products": top_products.main,
     "purchase_totals": purchase_totals.main,
+    "model_totals": model_totals.main,
     "event_index": event_index.main,
 }
 

@@ -42,6 +42,9 @@ NATIVE = {
             sum(quantity) OVER w AS cumulative_quantity, sort_array(collect_set(model) OVER w) AS models
             FROM (SELECT *, models[0] AS model FROM events)
             WINDOW w AS (PARTITION BY item ORDER BY time ROWS UNBOUNDED PRECEDING)""",
+    "model_totals": """
+        SELECT coalesce(model, '') AS model, sum(quantity) AS quantity, count(*) AS purchases, max(time) AS latest
+            FROM (SELECT quantity, time, explode_outer(array_distinct(models)) AS model FROM events) GROUP BY 1""",
     "event_index": """
         SELECT *, row_number() OVER (PARTITION BY ride_id ORDER BY timestamp, point_idx) - 1 AS event_index FROM events""",
 }

@@ -105,6 +105,7 @@ def build_job(
     except ValidationError as error:
         known = ", ".join(template.parameters.model_fields)
         faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}" for fault in error.errors()
+            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
         )
         raise KeyfoldError(f"job {template.name}: {faults} (parameters: {known})") from None

@@ -16,6 +16,7 @@ _SHIPPED = (
     "vehicle_trips",
     "top_products",
     "purchase_totals",
+    "model_totals",
     "event_index",
     "batched_enrichment",
 )

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from matplotlib.image import imread
 
-from assets.plots.products import plot_products
+from assets.plots.products import plot_models, plot_products
 from assets.plots.rides import plot_rides
 from assets.plots.runs import plot_runs
 from assets.plots.weather import plot_averages
@@ -97,9 +97,20 @@ def test_products_are_drawn_for_the_newest_window_that_is_over(lakehouse):
     assert is_drawn(plot_products(lakehouse)["best_sold"])
 
 
+def test_models_are_drawn_with_those_that_sell_best(lakehouse):
+    totals = pl.DataFrame({"model": ["", "Pro", "Air"], "quantity": [4, 9, -1], "purchases": [2, 3, 1]})
+    put(lakehouse, "model_totals", model_totals=totals.with_columns(latest=pl.lit(START)))
+    assert is_drawn(plot_models(lakehouse)["best_models"])
+
+
 @pytest.mark.parametrize(
     ("job", "plot"),
-    [("ride_summaries", plot_rides), ("moving_averages", plot_averages), ("top_products", plot_products)],
+    [
+        ("ride_summaries", plot_rides),
+        ("moving_averages", plot_averages),
+        ("top_products", plot_products),
+        ("model_totals", plot_models),
+    ],
 )
 def test_empty_tables_give_no_plot(lakehouse, job, plot):
     put(lakehouse, job)

@@ -58,5 +58,36 @@ def test_another_key_has_a_suite_of_its_own(spark):
     assert failed_checks(spark, [*rows, rows[0]], output, suite) == {"one_event_a_number", "no_number_is_skipped"}
 
 
+HOUR = timedelta(hours=1)
+IN_WINDOWS = build_job(EVENT_INDEX, {"window": "1h every 30m"})
+
+
+def in_window(index: int, start: datetime, **changes: Any) -> dict[str, Any]:
+    minutes = timedelta(minutes=index)
+    return {
+        **dict.fromkeys(IN_WINDOWS.output.names), "ride_id": "a", "timestamp": start + minutes, "window_start": start,
+        "window_end": start + HOUR, "event_index": index, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "checks"),
+    [
+        ({}, set()),
+        ({"timestamp": NOON + 2 * HOUR}, {"an_event_is_in_its_window"}),
+        ({"window_end": None}, {"an_event_is_in_its_window"}),
+        ({"window_end": NOON + 3 * HOUR}, {"windows_have_one_length"}),
+        ({"event_index": 19}, {"one_event_a_number", "no_number_is_skipped"}),
+    ],
+)
+def test_a_fault_in_windows_fails_the_check_that_is_about_it(spark, fault, checks):
+    suite = expectations_for(("ride_id",), "timestamp", windows=True)
+    rows = [in_window(index, start) for start in (NOON, NOON + HOUR / 2) for index in range(20)]
+    last = in_window(20, NOON + HOUR / 2, **fault)
+    if "timestamp" not in fault:
+        last["timestamp"] = NOON + HOUR / 2 + timedelta(minutes=20)
+    assert failed_checks(spark, [*rows, last], IN_WINDOWS.output, suite) == checks
+
+
 def test_severities_are_mixed():
     assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

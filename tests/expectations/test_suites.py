@@ -18,7 +18,8 @@ MODULES = sorted(
     path.stem for path in Path(*expectations.__path__).glob("*.py") if path.stem not in {"__init__", "suite"}
 )
 SUITES: dict[str, Suite] = {name: import_module(f"expectations.{name}").EXPECTATIONS for name in MODULES} | {
-    "event_index of two columns": expectations_for(("item", "quantity"), "time")
+    "event_index of two columns": expectations_for(("item", "quantity"), "time"),
+    "event_index in windows": expectations_for(("ride_id",), "timestamp", windows=True),
 }
 
 

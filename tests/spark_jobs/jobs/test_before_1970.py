@@ -41,7 +41,10 @@ CASES = [
     ("top_products", {"k": 3}),
     ("purchase_totals", {"order": "arrival"}),
     ("purchase_totals", {"order": "event_time"}),
+    ("model_totals", {}),
     ("event_index", {}),
+    ("event_index", {"window": "1h"}),
+    ("event_index", {"window": "1h every 7m"}),
     ("batched_enrichment", {"max_size": 7}),
 ]
 
@@ -61,7 +64,8 @@ def events_of(job, began, count=60):
     events = pl.DataFrame(rows, schema=polars_schema(stream.schema), orient="row")
     if job.name == TOP_PRODUCTS.name:
         return with_window(events)
-    return events.with_columns(shard=pl.lit(0, pl.Int64)).select(job.events.names)
+    events = events.with_columns(**{**job.derived, "shard": pl.lit(0, pl.Int64)})
+    return events if job.keys_of else events.select(job.events.names)
 
 
 def _value(kind, number):

@@ -20,13 +20,14 @@ _TABLES = [(job, table) for job in map(build_job, JOBS.values()) for table in jo
 
 
 def test_the_shipped_jobs_stand_in_the_order_of_the_pages():
-    assert list(JOBS)[:8] == [
+    assert list(JOBS)[:9] == [
         "ride_summaries",
         "moving_averages",
         "anomaly_predictions",
         "vehicle_trips",
         "top_products",
         "purchase_totals",
+        "model_totals",
         "event_index",
         "batched_enrichment",
     ]

@@ -77,6 +77,8 @@ HISTORIES: Sequence[History] = (
     History("purchase_totals", {"order": "event_time"}),
     History("event_index"),
     History("event_index", {"stream": "sales", "key": "item"}),
+    History("event_index", {"window": "1h every 20m"}),
+    History("model_totals"),
     History("batched_enrichment", {"max_size": 7}),
 )
 

@@ -1,0 +1,115 @@
+"""Model totals: of every model, how many pieces of it were bought so far, and in how many purchases.
+
+A purchase names a list of models and belongs to the total of each (`keyed.copies`): one arrival updates several states.
+One that names a model twice is one purchase of it; its quantity counts in full for each model, since nothing says how it
+is shared among them. What names no model (no list, an empty one, empty texts) has a total of its own, under the empty
+text, so that no purchase is lost.
+
+State is one row a model, the total itself: a sum that is kept without its events. Totals never close, and a sum is the
+same in whatever order and however split it is added up: nothing waits, and nothing is late. The combiner adds up purchases
+before they are shuffled.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.columns import column
+from spark_jobs.jobs.parameters import JobParameters
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from spark_jobs.keyed.copies import KeysOf
+from spark_jobs.streams import SALES, TIMESTAMP
+
+NO_MODEL = ""
+"""Stands for the model of purchases that name none."""
+
+MODEL_PURCHASE = pa.schema(
+    [
+        column("model", pa.string(), "The model; empty where none is named", made_of=("models",), nullable=False),
+        column("time", TIMESTAMP, "Event time of the newest of them (UTC)", made_of=("time",), nullable=False),
+        column("quantity", pa.int64(), "Pieces bought less pieces returned", made_of=("quantity",), nullable=False),
+        column("purchases", pa.int64(), "How many purchases the row stands for", made_of=("time",), nullable=False),
+    ]
+)
+"""A purchase as one of its models sees it, or those of a model that are added up already."""
+
+MODEL_TOTAL = pa.schema(
+    [
+        column(
+            "model",
+            pa.string(),
+            "The model; empty for the purchases that name none",
+            made_of=("models",),
+            nullable=False,
+        ),
+        column(
+            "quantity",
+            pa.int64(),
+            "Pieces bought less pieces returned, in all",
+            made_of=("quantity", "models"),
+            nullable=False,
+        ),
+        column("purchases", pa.int64(), "Purchases and returns that name it", made_of=("models",), nullable=False),
+        column("latest", TIMESTAMP, "When it was last bought or returned (UTC)", made_of=("time",), nullable=False),
+    ]
+)
+
+
+class ModelTotalsParameters(JobParameters):
+    """Parameters of `model_totals`."""
+
+
+def build(parameters: ModelTotalsParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+    return KeyedJob(
+        name="model_totals",
+        stream=SALES.name,
+        key=("model",),
+        keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),
+        event_time="time",
+        # No result depends on it: nothing waits, and nothing is late.
+        watermark_delay=timedelta(0),
+        events=MODEL_PURCHASE,
+        derived={"purchases": pl.lit(1, pl.Int64)},
+        combine=sum_up,
+        event_count=pl.col("purchases").sum(),
+        state=MODEL_TOTAL,
+        output=MODEL_TOTAL,
+        output_mode="upsert",
+        output_key=("model",),
+        step=add_up,
+        step_decides_late=True,
+        key_groups=parameters.key_groups,
+        # The total in state is what became of the purchases; the table shows it as it stands.
+        output_events=pl.lit(0),
+        state_events=pl.col("purchases").sum(),
+        one_per_key=pl.col("purchases").is_not_null(),
+        parameters=parameters.model_dump(mode="json"),
+    )
+
+
+MODEL_TOTALS = JobTemplate(
+    name="model_totals",
+    description="Of every model, the pieces bought so far and the purchases that name it; a purchase of several counts for each.",
+    parameters=ModelTotalsParameters,
+    build=build,
+)
+
+
+def sum_up(purchases: pl.DataFrame) -> pl.DataFrame:
+    """Join the purchases of a model to one row (the combiner)."""
+    return purchases.group_by("model").agg(pl.col("time").max(), pl.col("quantity").sum(), pl.col("purchases").sum())
+
+
+def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """The step: see the module's text. Every purchase of a model is in its total."""
+    came = events.select("model", "quantity", "purchases", pl.col("time").alias("latest"))
+    sums = pl.col("quantity").sum(), pl.col("purchases").sum(), pl.col("latest").max()
+    totals = pl.concat([state, came]).group_by("model").agg(*sums)
+    return Step(state=totals, output=totals.join(came, on="model", how="semi"))
+
+
+def _named(models: pl.Expr) -> pl.Expr:
+    """Without the texts that name nothing."""
+    return models.list.eval(pl.element().filter(pl.element() != NO_MODEL))

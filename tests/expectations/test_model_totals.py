@@ -1,0 +1,48 @@
+"""The suite of model totals: good rows pass all of it, and each fault fails the check that is about it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from expectations.model_totals import EXPECTATIONS
+from spark_jobs.jobs.model_totals import MODEL_TOTAL
+from tests.expectations.failed_checks import failed_checks
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def total(model: str | None, **changes: Any) -> dict[str, Any]:
+    return {"model": model, "quantity": 10, "purchases": 4, "latest": NOON, **changes}
+
+
+GOOD = [total(""), *(total(f"model {number}") for number in range(20))]
+
+
+def test_good_rows_pass_the_whole_suite(spark):
+    assert failed_checks(spark, GOOD, MODEL_TOTAL, EXPECTATIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("faults", "checks"),
+    [
+        ([total(None)], {"model_is_there"}),
+        ([total("model 0")], {"one_row_a_model"}),
+        ([total("new", quantity=None)], {"quantity_is_there"}),
+        ([total("new", purchases=0)], {"a_total_is_of_a_purchase_at_least"}),
+        ([total("new", latest=None)], {"latest_is_there"}),
+        ([total(f"new {one}", quantity=-1) for one in range(3)], {"no_more_is_returned_than_bought"}),
+        ([total("new", quantity=-(10**6))], {"mean_quantity_is_usual"}),
+    ],
+)
+def test_a_fault_fails_the_check_that_is_about_it(spark, faults, checks):
+    assert failed_checks(spark, [*GOOD, *faults], MODEL_TOTAL, EXPECTATIONS) == checks
+
+
+def test_a_shop_that_names_no_models_is_told(spark):
+    rows = [total("", purchases=81), *GOOD[1:]]
+    assert failed_checks(spark, rows, MODEL_TOTAL, EXPECTATIONS) == {"most_purchases_name_a_model"}
+
+
+def test_severities_are_mixed():
+    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

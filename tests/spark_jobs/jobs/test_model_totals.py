@@ -1,0 +1,104 @@
+"""The step of model totals, without Spark, against a dictionary in plain Python and against DuckDB."""
+
+from collections import defaultdict
+from datetime import timedelta
+from itertools import chain
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.jobs.model_totals import MODEL_TOTALS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.streams import SALES
+from tests.spark_jobs.jobs.playing import assert_same, merged, play
+from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
+
+JOB = build_job(MODEL_TOTALS)
+
+
+def totals(batches, parts=1, cuts=()):
+    """What the table shows at last: (model, quantity, purchases, latest)."""
+    return merged(play(JOB, [sales_frame(batch) for batch in batches], None, parts, cuts), JOB, "model_totals").rows()
+
+
+def minutes(count):
+    return NOON + timedelta(minutes=count)
+
+
+def test_a_purchase_of_several_models_counts_for_each():
+    sales = [
+        sale("Watch", 2, 0, models=["7", "8"]),
+        sale("Watch", 3, 2, models=["8"]),
+        sale("Phone", 1, 1, models=["7"]),
+    ]
+    assert totals([sales]) == [("7", 3, 2, minutes(1)), ("8", 5, 2, minutes(2))]
+
+
+def test_a_model_that_is_named_twice_is_of_one_purchase():
+    assert totals([[sale("Watch", 2, 0, models=["7", "7", None])]]) == [("7", 2, 1, NOON)]
+
+
+@pytest.mark.parametrize("models", [None, [], [None], [""], ["", None, ""]])
+def test_what_names_no_model_is_in_the_total_of_none(models):
+    assert totals([[sale("Watch", 2, 0, models=models), sale("Watch", 5, 1, models=["7"])]]) == [
+        ("", 2, 1, NOON),
+        ("7", 5, 1, minutes(1)),
+    ]
+
+
+def test_returns_count_down():
+    assert totals([[sale("Watch", 2, 0, models=["7"])], [sale("Watch", -3, 1, models=["7"])]]) == [
+        ("7", -1, 2, minutes(1))
+    ]
+
+
+def test_only_models_that_were_bought_are_written_again():
+    harness = play(JOB, [sales_frame([sale(models=["7"])]), sales_frame([sale(models=["8"])])])
+    assert harness.written["model_totals"]["model"].to_list() == ["7", "8"]
+
+
+MODELS = st.none() | st.lists(st.sampled_from(["a", "b", "c", "", None]), max_size=4)
+SALES_MADE = st.lists(
+    st.tuples(st.integers(-3, 9), st.integers(0, 30), MODELS).map(
+        lambda one: sale("cup", one[0], one[1], models=one[2])
+    ),
+    min_size=1,
+    max_size=25,
+)
+CUTS = st.lists(st.integers(0, 30).map(minutes), max_size=5)
+
+
+def in_plain_python(sales):
+    found = defaultdict(lambda: [0, 0, minutes(-1)])
+    for one in sales:
+        for model in {model for model in one["models"] or [] if model} or {""}:
+            total = found[model]
+            found[model] = [total[0] + one["quantity"], total[1] + 1, max(total[2], one["time"])]
+    return [(model, *found[model]) for model in sorted(found)]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(SALES_MADE, min_size=1, max_size=4), st.integers(1, 4), CUTS)
+def test_every_order_split_and_slice_gives_what_plain_python_does(batches, parts, cuts):
+    assert totals(batches, parts, cuts) == in_plain_python(chain(*batches))
+    runs = [sales_frame(batch) for batch in batches]
+    assert_same(JOB, play(JOB, runs, parts=parts, cuts=cuts), play(JOB, [pl.concat(runs)]))
+
+
+def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_does(shared_data):
+    """One description is one model: its words make several keys of each sale, and repeat themselves."""
+    database = retail(shared_data)
+    database.execute("UPDATE sales SET models = string_split(models[1], ' ') WHERE models IS NOT NULL")
+    expected = database.sql(
+        "SELECT coalesce(model, '') AS model, sum(quantity) AS quantity, count(*) AS purchases, max(time) AS latest FROM ("
+        "SELECT quantity, time, unnest(CASE WHEN len(words) > 0 THEN words ELSE [NULL] END) AS model FROM ("
+        "SELECT quantity, time, list_distinct(list_filter(models, lambda word: word <> '')) AS words FROM sales)) GROUP BY ALL"
+    ).pl().cast(pl.Schema(polars_schema(JOB.output))).sort("model")  # fmt: skip
+    days = [day.select(SALES.schema.names) for day in retail_days(database)]
+    for batches in (days, [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
+        found = merged(play(JOB, batches, parts=3), JOB, "model_totals")
+        assert found.equals(expected.select(found.columns))
+    assert expected["purchases"].sum() > 3 * 209_029
