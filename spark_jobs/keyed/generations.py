@@ -1,8 +1,8 @@
 """Generations: a job's journal, checkpoint, state and tables belong together and are replaced together.
 
 A generation is born beside the live one and goes live by one atomic write of `current.json`; a crash before that leaves
-the old one live. Its birth record holds what must not change while it lives. A branch is a generation that never goes
-live: a replay of a time range, to look at beside the live tables.
+the old one live. Its birth record holds what must not change while it lives. A branch is a generation to
+look at beside the live tables: a replay of all of history, which may be promoted, or of a time range.
 """
 
 import re

@@ -9,7 +9,7 @@ HOME/ingest/<stream>/                        ingest.json, journal/, files/ (thos
 HOME/aside/<stream>-<time>/                  what a rebuild of a stream's tables has put aside: delete it yourself
 HOME/jobs/<job>/current.json                 which generation is live
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
-HOME/jobs/<job>/branches/<branch>/           the same, of a replay that never goes live
+HOME/jobs/<job>/branches/<branch>/           the same, of a replay beside the live one
 """
 
 import shlex
