@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
-from spark_jobs.lakehouse.locks import is_locked, lock_for_life
+from spark_jobs.locks import is_locked, lock_for_life
 
 _FOLDER = "run_locks"
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from platform import node
 
-from spark_jobs.lakehouse.locks import A_LOOK, open_lock, take
+from spark_jobs.locks import A_LOOK, open_lock, take
 from spark_jobs.private_files import keep_files_private
 
 LOCK = "daemon.lock"

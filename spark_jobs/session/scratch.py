@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from spark_jobs.lakehouse.locks import is_locked, lock_for_life
+from spark_jobs.locks import is_locked, lock_for_life
 
 _PREFIX, _LOCK = "keyfold-scratch-", ".lock"
 _AN_HOUR = 3600

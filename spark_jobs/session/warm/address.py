@@ -1,6 +1,6 @@
 """Where a warm Spark listens: a file that its user alone can read, beside a lock that it holds for as long as it lives.
 
-The lock says whether the process is there (`lakehouse.locks`).
+The lock says whether the process is there (`spark_jobs.locks`).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import write_whole
-from spark_jobs.lakehouse.locks import is_locked, open_lock, take
+from spark_jobs.locks import is_locked, open_lock, take
 
 _MAX_BYTES = 4_096
 _ANOTHER_HAS_IT_SECONDS = 1.0

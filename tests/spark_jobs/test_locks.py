@@ -10,12 +10,13 @@ import time
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse.locks import exclusive, is_held, is_locked, lock_for_life, open_lock, take
+from spark_jobs.lakehouse.locks import exclusive, is_held
+from spark_jobs.locks import is_locked, lock_for_life, open_lock, take
 
 HOLDER = """
 import subprocess, sys, time
 from pathlib import Path
-from spark_jobs.lakehouse.locks import lock_for_life
+from spark_jobs.locks import lock_for_life
 lock_for_life(Path(sys.argv[1]))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(child.pid, flush=True)
