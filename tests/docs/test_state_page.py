@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from spark_jobs.cli.app import app
 from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.run_mode import Incremental
@@ -134,7 +135,7 @@ def at(hour, minute=0):
 
 
 LATER = {
-    "sales": [["tea", 4, ["oolong"], at(8, 30), 3.5, None, None, None]],
+    "sales": [["tea", 4, ["oolong", "black"], at(8, 30), 3.5, None, None, None]],
     "ride_points": [["ride-7", 12, 40.72, -74.0, at(8, 5), 12.5, 1.0, "dropoff", 1]],
     "weather": [["JFK", at(8), 46.0, *[None] * 6, 1016.0, None]],
     "telemetry": [
@@ -146,6 +147,10 @@ LATER = {
 
 GOES_ON = {
     "purchase_totals": [{"item": "tea", "cumulative_quantity": 18, "models": ["black", "green", "oolong"]}],
+    "model_totals": [
+        {"model": "black", "quantity": 14, "purchases": 7},
+        {"model": "oolong", "quantity": 4, "purchases": 1},
+    ],
     "event_index": [{"ride_id": "ride-7", "event_index": 41}],
     "top_products": [
         {"rank": 1, "product": "tea", "quantity": 9, "revenue": 31.5},
@@ -199,4 +204,35 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
         run_job(SPARK, lakehouse, configured_job(lakehouse, JOBS[name]), Incremental(advance_to=at(22)))
         table = "latest_predictions" if name == "anomaly_predictions" else name
         found = pl.read_delta(str(lakehouse.table(table))).to_dicts()
-        assert [{column: row[column] for column in expected[0]} for row in found] == expected
+        told = [{column: row[column] for column in expected[0]} for row in found]
+        assert len(told) == len(expected)
+        assert all(row in told for row in expected), told
+
+
+def table(first_cell):
+    """The rows of the table whose head begins so, each as its cells."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n| {first_cell} |")
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
+    told = {row[0].strip("`"): [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]] for row in table("job | a move")}
+    of_the_engine, _ = told.pop("all")
+    assert set(told) == set(JOBS)
+    for name, (moves, refreshes) in told.items():
+        job = build_job(JOBS[name])
+        assert moves == job.movable_parameters, name
+        assert moves | refreshes | job.free_parameters | of_the_engine >= set(job.parameters), name
+        assert not refreshes & (moves | job.free_parameters | of_the_engine), name
+
+
+def test_the_page_names_columns_of_seeds_that_the_jobs_have():
+    rows = table("job | a key's rows")
+    assert {row[0].strip("`") for row in rows} == set(JOBS)
+    for name, _, columns in rows:
+        job = build_job(JOBS[name.strip("`")])
+        known = {*job.state.names, *JOBS[job.name].parameters.model_fields, "window_start"}
+        assert set(re.findall(r"`(\w+)`", columns)) <= known, name
+        needed = {field.name for field in job.state if not field.nullable} - set(job.key)
+        assert columns.startswith("all") or needed <= set(re.findall(r"`(\w+)`", columns)), name

@@ -11,7 +11,7 @@ from spark_jobs.state.moving import move, plan_change
 from tests.spark_jobs.keyed.without_spark import SPARK, without_spark
 from tests.spark_jobs.state.job_histories import END, History, put
 from tests.spark_jobs.state.local_state import state_without_spark
-from tests.spark_jobs.state.test_round_trip import accounted_for
+from tests.spark_jobs.state.test_round_trip import accounted_for, copies_of
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -55,7 +55,13 @@ MEANING = {
     },
     "top_products": {**ENGINE, "window": ("2h", "refresh"), "k": (2, "refresh")},
     "purchase_totals": {**ENGINE, "order": ("event_time", "move")},
-    "event_index": {**ENGINE, "stream": ("sales", "refresh"), "key": ("ride_id,point_idx", "refresh")},
+    "model_totals": {"key_groups": (7, "move")},
+    "event_index": {
+        **ENGINE,
+        "window": ("1h", "refresh"),
+        "stream": ("sales", "refresh"),
+        "key": ("ride_id,point_idx", "refresh"),
+    },
     "batched_enrichment": {
         "key_groups": (7, "move"),
         "watermark_delay": ("3m", "move"),
@@ -132,4 +138,4 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
         run_job(SPARK, lakehouse, two)
         assert accounted_for(lakehouse, two) == run_job(SPARK, lakehouse, two).totals.events
     summary = run_job(SPARK, lakehouse, two, Incremental(advance_to=END))
-    assert accounted_for(lakehouse, two) == summary.totals.events == sum(part.height for part in parts)
+    assert accounted_for(lakehouse, two) == summary.totals.events == copies_of(two, parts)
