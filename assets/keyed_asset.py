@@ -59,21 +59,21 @@ def keyed_assets(
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
-        def tell(progress: Progress, counts: Counts) -> None:
+        def report_batch(progress: Progress, counts: Counts) -> None:
             rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
             context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
 
         config = config_type(**context.op_execution_context.op_config)
         mode = config.run_mode()
         job = configured_job(lakehouse, template, mode, config.given())
-        options = RunOptions(on_batch=tell)
+        options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
         summary = run_job(spark, lakehouse, job, mode, options=options)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
             # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
-            _tell_of_branch(context, lakehouse, job, summary, mode.branch)
+            _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
         plots = _plots(context, lakehouse, job, plot)
         batch = last_batch(lakehouse, job.name)
@@ -128,8 +128,9 @@ def _balance(found: Conservation) -> str:
     if found.is_empty:
         return "nothing was read yet, so there is nothing to compare"
     kept = found.in_outputs + found.open_events + found.late
+    copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each once for each of its keys)"
     return (
-        f"{found.events_read:,} events read {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
+        f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
         f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
         f"{found.journalled:,} in the journal"
     )
@@ -173,7 +174,7 @@ def _plots(
         return {}
 
 
-def _tell_of_branch(
+def _observe_branch(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: RunSummary, branch: str
 ) -> None:
     """An observation of each table: its live rows are as they were, and the branch's are so many."""

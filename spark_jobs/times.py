@@ -38,14 +38,14 @@ def to_times(values: Micros) -> pl.Series:
     return pl.Series(values).cast(pl.Datetime("us", "UTC"))
 
 
-def to_iso(moment: datetime) -> str:
+def to_iso(time: datetime) -> str:
     """A time as text, as `ISO_FORMAT` writes a column of them.
 
     Example:
         >>> to_iso(EPOCH)
         '1970-01-01T00:00:00.000000Z'
     """
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def from_iso(text: str) -> datetime:
@@ -54,8 +54,8 @@ def from_iso(text: str) -> datetime:
     Raises:
         ValueError: it is none.
     """
-    moment = datetime.fromisoformat(text)
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    time = datetime.fromisoformat(text)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def parse_time(name: str, text: str | None) -> datetime | None:

@@ -68,7 +68,7 @@ def failed_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         save = partial(Outbox.save, instance=context.instance)
         outbox = deliver(outbox, partial(post, url), save=save, log=context.log.error)
     told = [message(new)["text"].splitlines()[0] if new else f"nothing new; {len(failing)} checks fail"]
-    told += [waiting] if (waiting := outbox.told(time.time())) else []
+    told += [waiting] if (waiting := outbox.describe(time.time())) else []
     told += ["more runs have ended, which the next tick goes through"] if page.are_more else []
     return _told("; ".join(told), page.places, failing)
 

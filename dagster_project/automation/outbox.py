@@ -75,7 +75,7 @@ class Outbox:
             self, messages=messages[first:], dropped=self.dropped + first, page=page, ends=sorted({*known, *ends})
         )
 
-    def told(self, now: float) -> str:
+    def describe(self, now: float) -> str:
         """What waits, in words; empty where nothing does."""
         if not self.messages and not self.dropped:
             return ""

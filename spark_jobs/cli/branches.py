@@ -38,8 +38,8 @@ def try_(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, given_parameters(param))
-        with spark_of_environment() as spark, progress_of(job) as tell:
-            options = RunOptions(on_batch=lambda progress, _: tell(progress))
+        with spark_of_environment() as spark, progress_of(job) as report_progress:
+            options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             trial = try_job(spark, lakehouse, keyed_job, branch, **span, options=options)
         summary = {"job": job, "branch": branch, "live": trial.live, "tables": _as_json(trial.tables)}
         report(summary, as_json, f"{job}: branch {branch} beside {trial.live}, {trial.run.counts.events:,} events")
@@ -64,8 +64,8 @@ def redrive_(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, {})
-        with spark_of_environment() as spark, progress_of(job) as tell:
-            options = RunOptions(on_batch=lambda progress, _: tell(progress))
+        with spark_of_environment() as spark, progress_of(job) as report_progress:
+            options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             found = redrive(spark, lakehouse, keyed_job, branch, since=moment, options=options)
         live = promote(lakehouse, job, branch).name if live_after else None
         summary = {

@@ -49,8 +49,8 @@ def run(
         born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
             keyed_job = build_job(JOBS[job], given, born_with)
-        with spark_of_environment() as spark, progress_of(job) as tell:
-            options = RunOptions(on_batch=lambda progress, _: tell(progress))
+        with spark_of_environment() as spark, progress_of(job) as report_progress:
+            options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             if continuous:
                 summary = run_continuously(spark, lakehouse, keyed_job, stop=stop_on_signal(), options=options)
             else:

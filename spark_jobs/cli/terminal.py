@@ -67,16 +67,16 @@ def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[shown]}"),
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(what, total=None, told="planning")
+        task = bar.add_task(what, total=None, shown="planning")
 
-        def tell(progress: Progress) -> None:
-            bar.update(task, total=max(progress.total, 1), completed=progress.done, told=progress.describe())
+        def report_progress(progress: Progress) -> None:
+            bar.update(task, total=max(progress.total, 1), completed=progress.done, shown=progress.describe())
 
-        yield tell
+        yield report_progress
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -23,9 +23,9 @@ def warm_spark(
     """Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK."""
     file = (address or home / "warm-spark.json").expanduser().resolve()
 
-    def tell() -> None:
+    def report_address() -> None:
         report({"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it")
         sys.stdout.flush()
 
     with failures():
-        serve(SparkSettings.from_environment(), file, warm_up=warm_up, ready=tell, stop=stop_on_signal())
+        serve(SparkSettings.from_environment(), file, warm_up=warm_up, ready=report_address, stop=stop_on_signal())

@@ -88,7 +88,7 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
     return found
 
 
-def same_moment_copies(ids: Ids, order: Numbers) -> Mask:
+def same_time_copies(ids: Ids, order: Numbers) -> Mask:
     """Which rows have the id and the very time of an earlier one.
 
     Whatever makes a copy of the earlier one makes one of these too: they may go before anything else is known.
@@ -120,7 +120,7 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
         order: of each row, which of two is the earlier one.
         window: microseconds.
     """
-    found = same_moment_copies(ids, order)
+    found = same_time_copies(ids, order)
     among = _repeated(ids)
     among = among[~found[among]]
     if not len(among):
@@ -159,14 +159,14 @@ def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
     found = np.zeros(len(chain), np.bool_)
     standing: list[int] = []
     before = -1
-    for at, (link, moment) in enumerate(zip(chain.tolist(), time.tolist(), strict=True)):
+    for at, (link, time_of_row) in enumerate(zip(chain.tolist(), time.tolist(), strict=True)):
         if link != before:
             standing, before = [], link
-        place = bisect_left(standing, moment)
+        position = bisect_left(standing, time_of_row)
         # The two neighbours are enough: `standing` is in order.
-        found[at] = any(abs(other - moment) <= window for other in standing[max(place - 1, 0) : place + 1])
+        found[at] = any(abs(other - time_of_row) <= window for other in standing[max(position - 1, 0) : position + 1])
         if not found[at]:
-            insort(standing, moment)
+            insort(standing, time_of_row)
     return found
 
 
@@ -174,8 +174,10 @@ def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
     """Which times lie within the window of one that stands; those are in order."""
     if not len(standing):
         return np.zeros(len(times), np.bool_)
-    place = np.searchsorted(standing, times - window, "left")
-    return np.asarray((place < len(standing)) & (standing[np.minimum(place, len(standing) - 1)] <= times + window))
+    position = np.searchsorted(standing, times - window, "left")
+    return np.asarray(
+        (position < len(standing)) & (standing[np.minimum(position, len(standing) - 1)] <= times + window)
+    )
 
 
 def _repeated(ids: Ids) -> Numbers:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.ingest.birth import QUARANTINE
-from spark_jobs.ingest.duplicates import Numbers, same_moment_copies
+from spark_jobs.ingest.duplicates import Numbers, same_time_copies
 from spark_jobs.ingest.event_ids import event_ids
 from spark_jobs.ingest.parsing import Reject, UnreadableFileError, ValidatedRows, parse_file
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
@@ -219,7 +219,7 @@ def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[i
     if ids is not None:
         found = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
         # Of others it is not known yet what stands: an earlier split may hold a copy that rules out the nearer one.
-        found |= same_moment_copies(ids, places)
+        found |= same_time_copies(ids, places)
         if copies := int(found.sum()):
             frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
     if not frame.height:

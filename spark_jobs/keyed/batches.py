@@ -129,9 +129,9 @@ class Batches:
         commit(self._spark, self._job, self._generation, done)
         self._journal.compact()
         self.seconds.append(time.monotonic() - began)
-        self._tell(plan, done)
+        self._report_progress(plan, done)
 
-    def _tell(self, plan: KeyedPlan, done: KeyedDone) -> None:
+    def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
         if self._on_batch is None:
             return
         now, ready = time.monotonic(), plan.rows_before + plan.rows

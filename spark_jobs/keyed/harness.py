@@ -68,9 +68,9 @@ class TestHarness:
             self.written[name] = pl.concat([self.written[name], rows])
         return called
 
-    def advance_to(self, moment: datetime) -> None:
-        """Take event time as having reached a moment; what comes behind it is late. It never goes back."""
-        self.watermark = max(self.watermark, moment.astimezone(UTC))
+    def advance_to(self, time: datetime) -> None:
+        """Take event time as having come so far; what comes behind it is late. It never goes back."""
+        self.watermark = max(self.watermark, time.astimezone(UTC))
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:

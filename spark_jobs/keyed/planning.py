@@ -145,11 +145,11 @@ class _Time:
         for one in slices[:-1]:
             late_watermark = watermark
             # Up to the slice's end, less what rounds: an event at that very moment is of the next slice.
-            until = _moment(one.until)
+            until = _from_milliseconds(one.until)
             newest = _latest(self._newest, until - _MILLISECOND)
             watermark = max(late_watermark, self._behind(until - _MILLISECOND))
             found.append(self._at(late_watermark, watermark, newest))
-        newest = _latest(self._newest, max(_moment(file.last) for one in slices for file, _ in one.files))
+        newest = _latest(self._newest, max(_from_milliseconds(file.last) for one in slices for file, _ in one.files))
         if wanted.until is not None:
             # What lies past the range is read by nobody, and must not move the clock.
             newest = min(newest, wanted.until - _MILLISECOND)
@@ -201,7 +201,7 @@ def _plans(
     total = sum(one.rows for one in slices)
     plans: list[KeyedPlan] = []
     rows_before = 0
-    bounds = [wanted.since, *(_moment(one.until) for one in slices[:-1]), wanted.until]
+    bounds = [wanted.since, *(_from_milliseconds(one.until) for one in slices[:-1]), wanted.until]
     # Files count as whole by their spans in whole milliseconds; a bound in between cuts through such a file unseen.
     is_exact = all(bound is None or micros(bound) % 1000 == 0 for bound in (wanted.since, wanted.until))
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
@@ -235,7 +235,7 @@ def _latest(one: datetime | None, other: datetime) -> datetime:
     return other if one is None else max(one, other)
 
 
-def _moment(milliseconds: int | None) -> datetime:
+def _from_milliseconds(milliseconds: int | None) -> datetime:
     assert milliseconds is not None  # noqa: S101 - bounds between slices, and the spans of files with rows, are times
     return EPOCH + timedelta(milliseconds=milliseconds)
 

@@ -100,11 +100,11 @@ def parse_run_mode(
         Traceback (most recent call last):
         spark_jobs.errors.KeyfoldError: --since says what to replay: name a branch with --replay, or leave it out
     """
-    moment = parse_time(names.advance_to, advance_to)
+    reached = parse_time(names.advance_to, advance_to)
     if mode == "replay":
         if not branch:
             raise KeyfoldError(f"a replay needs a branch to write to: give it a name in {names.branch}")
-        return Replay(branch, parse_time(names.since, since), parse_time(names.until, until), moment)
+        return Replay(branch, parse_time(names.since, since), parse_time(names.until, until), reached)
     given = {names.branch: branch, names.since: since, names.until: until}
     if stray := [name for name, value in given.items() if value is not None]:
         say, them = ("says", "it") if len(stray) == 1 else ("say", "them")
@@ -114,4 +114,4 @@ def parse_run_mode(
                 "them: give one of the two"
             )
         raise KeyfoldError(f"{', '.join(stray)} {say} what to replay: {names.to_replay}, or leave {them} out")
-    return FullRefresh(moment) if mode == "full_refresh" else Incremental(moment)
+    return FullRefresh(reached) if mode == "full_refresh" else Incremental(reached)

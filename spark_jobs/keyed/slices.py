@@ -57,9 +57,7 @@ def cut(
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
     there.sort(key=lambda file: (file.first, file.last, file.path))
     # No cut at or behind the late watermark: late events must meet the state that they find in one call.
-    cuts = [
-        moment for moment in _cuts(there, max_bytes, since, until) if late_watermark is None or moment > late_watermark
-    ]
+    cuts = [time for time in _cuts(there, max_bytes, since, until) if late_watermark is None or time > late_watermark]
     bounds = [since, *cuts, until]
     slices = (_slice(there, start, end) for start, end in pairwise(bounds))
     return tuple(one for one in slices if one.files) or (Slice(since, until, (), 0),)
@@ -99,7 +97,7 @@ def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> S
 
 
 def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: int | None) -> list[int]:
-    """Where to cut: near equal shares, at a moment that fewest bytes of files lie across."""
+    """Where to cut: near equal shares, at a time that fewest bytes of files lie across."""
     if not files:
         return []
     firsts = np.array([_span(file)[0] for file in files], dtype=np.float64)
@@ -108,30 +106,30 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
     low = firsts.min() if since is None else max(firsts.min(), since)
     high = ends.max() if until is None else min(ends.max(), until)
 
-    def before(moments: np.ndarray) -> np.ndarray:
-        """Bytes that lie before each of these moments, as if events were spread evenly over each file's span."""
-        return np.array([(sizes * np.clip((moment - firsts) / (ends - firsts), 0, 1)).sum() for moment in moments])
+    def before(times: np.ndarray) -> np.ndarray:
+        """Bytes that lie before each of these times, as if events were spread evenly over each file's span."""
+        return np.array([(sizes * np.clip((time - firsts) / (ends - firsts), 0, 1)).sum() for time in times])
 
     start, total = before(np.array([low]))[0], before(np.array([high]))[0] - before(np.array([low]))[0]
     # No more slices than files, unless they are large: each slice opens each file that it touches.
     parts = int(min(-(-total // max_bytes), max(len(files), total // _SMALLEST)))
     if parts <= 1:
         return []
-    moments = np.unique(np.concatenate([firsts, ends]))
-    moments = moments[(moments > low) & (moments < high)]
-    shares = before(moments) - start
+    times = np.unique(np.concatenate([firsts, ends]))
+    times = times[(times > low) & (times < high)]
+    shares = before(times) - start
     cuts: list[int] = []
     for part in range(1, parts):
         wanted = total * part / parts
         near = np.flatnonzero(np.abs(shares - wanted) <= _TOLERANCE * total / parts)
         if near.size:
-            across = [sizes[(firsts < moment) & (ends > moment)].sum() for moment in moments[near]]
-            moment = moments[near[int(np.argmin(across))]]
+            across = [sizes[(firsts < time) & (ends > time)].sum() for time in times[near]]
+            time = times[near[int(np.argmin(across))]]
         else:
-            moment = _where(before, low, high, wanted + start)
+            time = _where(before, low, high, wanted + start)
         # Two shares may come to one boundary.
-        if moment > (cuts[-1] if cuts else low):
-            cuts.append(int(moment))
+        if time > (cuts[-1] if cuts else low):
+            cuts.append(int(time))
     return cuts
 
 

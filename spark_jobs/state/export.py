@@ -78,9 +78,9 @@ def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
     try:
         key, schema = rows.key, rows.schema
         if style == "parquet":
-            told = rows.told(_files(staged, lambda frame: frame, schema), _TOLD)
+            told = rows.collect_from_frames(_files(staged, lambda frame: frame, schema), _TOLD)
         else:
-            told = rows.told(_lines(staged, key, style), _TOLD)
+            told = rows.collect_from_frames(_lines(staged, key, style), _TOLD)
         written = [WrittenFile(**json.loads(row["told"])) for row in told]
         _keep_only(staged, written)
         if target.exists():
@@ -114,7 +114,7 @@ def write_table(rows: StateRows, table: Path, change: Change, schema: pa.Schema)
             f"{table} has the columns {', '.join(_columns(there))}, the rows have {', '.join(_columns(schema))}: "
             "name another table"
         )
-    told = rows.told(_files(table, change, schema), _TOLD)
+    told = rows.collect_from_frames(_files(table, change, schema), _TOLD)
     written = [WrittenFile(**json.loads(row["told"])) for row in told]
     delta = DeltaTable(str(table))
     adds = [AddAction(one.path, one.bytes, {}, _now(table / one.path), True, _statistics(one)) for one in written]

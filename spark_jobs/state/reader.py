@@ -117,7 +117,9 @@ class StateRows:
 
         return self._over_blobs(decoded, schema)
 
-    def told(self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema) -> list[Any]:
+    def collect_from_frames(
+        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> list[Any]:
         """The few rows that workers tell of what they made of the frames of their key groups.
 
         Raises:
@@ -126,7 +128,9 @@ class StateRows:
         with explained(self.where):
             return self.worked(work, schema).collect()
 
-    def told_of_blobs(self, work: Callable[[Iterator[Blob]], Iterator[pa.RecordBatch]], schema: pa.Schema) -> list[Any]:
+    def collect_from_blobs(
+        self, work: Callable[[Iterator[Blob]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> list[Any]:
         """The few rows that workers tell of key groups as they lie in the state, whatever keys are wanted.
 
         Raises:

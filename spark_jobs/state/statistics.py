@@ -150,7 +150,7 @@ def _told(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list
     spans = [pa.field(f"{what} {kind}", pa.int64()) for kind in kinds for what in ("first", "last")]
     counts = [pa.field(name, pa.int64()) for name in ("rows", "keys", "bytes", *(f"rows {kind}" for kind in kinds))]
     schema = pa.schema([pa.field("key_group", pa.int32()), *counts, *spans, pa.field("due", pa.binary())])
-    groups = [row.asDict() for row in rows.told_of_blobs(_counting(rows.where, rows.key, kinds, schema), schema)]
+    groups = [row.asDict() for row in rows.collect_from_blobs(_counting(rows.where, rows.key, kinds, schema), schema)]
     due = [one for group in groups for one in pl.read_ipc(io.BytesIO(group["due"])).to_dicts()]
     return groups, due
 

@@ -65,9 +65,9 @@ class Batch:
         """The JSON of the call."""
         return ('{"events":[' + ",".join(self.events) + "]}").encode()
 
-    def again(self, places: Sequence[int]) -> "Batch":
-        """The batch of those events at these places, which an answer said to try again."""
-        return Batch(self.scope, self.ids[places], self.events[places], self.answers + 1)
+    def again(self, positions: Sequence[int]) -> "Batch":
+        """The batch of those events at these positions, which an answer said to try again."""
+        return Batch(self.scope, self.ids[positions], self.events[positions], self.answers + 1)
 
 
 class Outcome(NamedTuple):

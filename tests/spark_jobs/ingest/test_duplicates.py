@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.ingest import duplicates
-from spark_jobs.ingest.duplicates import Ids, copies_of, copies_within, same_moment_copies
+from spark_jobs.ingest.duplicates import Ids, copies_of, copies_within, same_time_copies
 
 Event = tuple[int, int, int]
 """First hash, second hash, time; hashes of few values, so that they meet, and meet by halves."""
@@ -72,7 +72,7 @@ def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events,
         survivors: list[int] = []
         for begin, stop in pairwise(splits):
             some, order = ids(events[begin:stop]), np.arange(begin, stop)
-            copies = copies_of(some, index(known), window) | same_moment_copies(some, order)
+            copies = copies_of(some, index(known), window) | same_time_copies(some, order)
             survivors += order[~copies].tolist()
         copies = copies_within(ids([events[at] for at in survivors]), np.array(survivors, np.int64), window)
         stood = [at for at, copy in zip(survivors, copies, strict=True) if not copy]
