@@ -221,6 +221,7 @@ def _shape(file: LandedFile) -> list[int]:
 
 
 def _digest(files: Sequence[LandedFile], more: str = "") -> str:
+    # A digest and not the names, since a folder may hold a million.
     content = blake2b(more.encode(), digest_size=8)
     for file in files:
         content.update(f"{file.path}\0{_shape(file)}".encode())

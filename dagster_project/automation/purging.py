@@ -2,8 +2,8 @@
 
 A run of twenty checks leaves 385 kB, for ever if nobody acts. Kept are runs that are not over, those of the last
 `KEYFOLD_KEEP_RUNS_DAYS` days, and those whose events are the newest there are of an asset or a check: sensors,
-conditions, freshness and the pages read these. `DagsterInstance.delete_run` leaves the evaluations of checks, the
-run's own database file and its logs behind; they are deleted here. Runs of other code locations are theirs.
+conditions, freshness and the pages read these. Runs of other code
+locations are theirs.
 """
 
 from collections.abc import Iterator
@@ -90,6 +90,7 @@ def _old_runs(instance: dg.DagsterInstance, before: datetime, location: str | No
         for record in records:
             origin = record.dagster_run.remote_job_origin
             own = origin.repository_origin.code_location_origin.location_name if origin else None
+            # A run of another code location is its to delete; one that was started without any is nobody else's.
             if own in (None, location):
                 yield record.dagster_run.run_id
         cursor = records[-1].dagster_run.run_id
@@ -97,6 +98,7 @@ def _old_runs(instance: dg.DagsterInstance, before: datetime, location: str | No
 
 def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
     instance.delete_run(run_id)
+    # `delete_run` leaves these behind: logs, the evaluations of checks, the run's own database file.
     instance.compute_log_manager.delete_logs(prefix=[run_id])
     storage = instance.event_log_storage
     if isinstance(storage, SqlEventLogStorage):
@@ -122,6 +124,7 @@ def _delete_runless(instance: dg.DagsterInstance, before: datetime) -> int:
             events.id.not_in(newest),
         )
         ids = [row[0] for row in connection.execute(old.limit(_MOST_RUNS))]
+        # In parts: SQLite takes a bounded number of values in a query.
         for first in range(0, len(ids), _AT_ONCE):
             some = ids[first : first + _AT_ONCE]
             connection.execute(AssetEventTagsTable.delete().where(AssetEventTagsTable.c.event_id.in_(some)))

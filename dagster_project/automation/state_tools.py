@@ -72,6 +72,7 @@ class BootstrapConfig(OfJob):
         description="Version of the event table that the state has seen: a number, live, latest or start. Left out: where "
         "the live generation has read to.",
     )
+    # The other way round than on the command line: a form is sent by one click.
     dry_run: bool = Field(default=True, description="Check, count and show; change nothing.")
 
     def wanted(self) -> Bootstrap:

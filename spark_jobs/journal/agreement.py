@@ -31,6 +31,7 @@ def check_tables(
     Raises:
         KeyfoldError: a table is gone or another one, or table and journal are of different times; says which is older.
     """
+    # The record before it too: it says what a table had taken where the last batch broke off before its commits.
     done = journal.last_done()
     before = journal.done(done.batch - 1) if done else None
     opened: dict[str, DeltaTable] = {}

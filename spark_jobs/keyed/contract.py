@@ -233,6 +233,7 @@ class KeyedJob:
         _require_columns(f"{where}: state", self.key, self.state)
         _require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
         _require_not_null(f"{where}: key", self.key, self.events)
+        # Told where the job is made, not by a worker in the middle of a run.
         check_hashable(f"{where}: key", self.key, self.events)
         if self.event_time in self.derived:
             raise KeyfoldError(

@@ -95,6 +95,7 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     """
     pointer = lakehouse.job(job) / "current.json"
     if not pointer.exists():
+        # A lost pointer is no fresh start: that would read all events into a second history.
         if begun := [
             folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
         ]:
@@ -145,6 +146,7 @@ def generation_folder(lakehouse: Lakehouse, job: str) -> Path:
     """Where the next generation of a job is to be."""
     numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
     live = live_generation_name(lakehouse, job)
+    # The live one's too, where its folder is lost: a second of its name would pass for it.
     numbers += [int(live.rpartition("-")[2])] if live else []
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
@@ -173,6 +175,7 @@ def new_branch(
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     """Make a generation the live one, in one atomic step."""
     reached("generation: before it goes live")
+    # One small file, replaced whole: a reader finds the old generation or the new one.
     write_json(lakehouse.job(generation.record["job"]) / "current.json", {"generation": generation.name})
     reached("generation: live")
 
@@ -206,6 +209,7 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
     """
     for setting, value in fixed(job).items():
         born = generation.record["fixed"].get(setting)
+        # Of those born with, too: a parameter may have become free since.
         if setting == "parameters":
             born = _bound(born, job)
         if born != value:
@@ -249,10 +253,13 @@ def _born(
     reached("generation: tables made")
     record = {
         "format": _FORMAT,
+        # Its own, for the tables' logs: by its name, a generation after a restored backup would find its batches
+        # taken.
         "identity": uuid.uuid4().hex,
         "job": job.name,
         **more,
         "born_at": datetime.now(UTC).isoformat(),
+        # Written down: Spark freezes the number into the checkpoint, and a session of another time has another.
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
         "parameters": dict(job.parameters),
         "fixed": {**fixed(job), "parameters": dict(job.parameters)},

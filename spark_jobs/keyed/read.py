@@ -112,6 +112,7 @@ def read_slices(
         if plan is None:
             raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
         splits = {number % SPLITS for number in numbers}
+        # By one task alone, and whatever there is to read: a group is called only if a row comes for it.
         if 0 in splits:
             yield _clocks(plan, job.key_groups)
         if plan.seed is not None:

@@ -60,6 +60,7 @@ def take_in(
     Batches(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
+    # The old generation's ticks count: what it has closed on a silent stream must not open again.
     generation.write_clock(clock)
     reached("seed: taken in")
     done = generation.journal.last_done()

@@ -41,6 +41,7 @@ def readable_path(checkpoint: Path) -> Path:
     moved = {path: text for path in checkpoint.glob("state/*/_metadata/v2/*") if (text := _corrected(path, checkpoint))}
     if not moved and quote(str(checkpoint)) == str(checkpoint):
         return checkpoint
+    # The link shows what came since, so one view does for the process.
     if not moved and checkpoint in _VIEWS:
         return Path(_VIEWS[checkpoint].name) / "checkpoint"
     folder = TemporaryDirectory(prefix="keyfold-")

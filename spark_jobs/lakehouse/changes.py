@@ -196,6 +196,7 @@ def _check_plain(delta: DeltaTable, table: Path) -> None:
 def _data_file(
     table: Path, time: str, path: str, size: int, rows: int | None, first: datetime | None, last: datetime | None
 ) -> DataFile:
+    # Writers need not put statistics into the log; Delta's own stop behind the 32nd column.
     if rows is None or (rows and (first is None or last is None)):
         rows, first, last = _from_footer(table / path, time)
     return DataFile(

@@ -96,6 +96,7 @@ def forget(table: Path) -> int:
     Call it where nobody reads or writes the table: files that wait for their commit go too.
     """
     delta = DeltaTable(str(table))
+    # Below Delta's least retention on purpose: what was erased must be off the disk now.
     return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
 
 

@@ -95,6 +95,7 @@ def erase(
     which = _condition(stream, erasure.values)
     with ExitStack() as locks:
         if not dry_run:
+            # All at once: a run in between would read what is being erased, or write it again.
             locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
             for job in jobs:
                 locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
@@ -110,6 +111,7 @@ def erase(
             generations[job.name] = now.name
         tables = {f"open.{job.name}": lakehouse.open_state(job.name) for job, _, _ in live}
         tables |= {f"quarantine.{stream.name}": lakehouse.quarantine(stream.name)}
+        # The events last: what jobs have read is counted from them, also where a killed call is run again.
         tables |= {f"events.{stream.name}": lakehouse.events(stream.name)}
         for name, table in tables.items():
             if is_table(table):
@@ -118,6 +120,7 @@ def erase(
         deleted = 0
         if not dry_run:
             for job, _, _ in live:
+                # They hold the rows too, and could be promoted.
                 remove_other_generations(lakehouse, job.name, branches=True)
                 deleted += sum(forget(_now(lakehouse, job).table(table.name)) for table in job.tables)
             deleted += sum(forget(table) for table in tables.values() if is_table(table))
@@ -132,6 +135,7 @@ def erase(
     if not dry_run:
         told = json.dumps({name: sorted(values) for name, values in erasure.values.items()}, sort_keys=True)
         rows_told = json.dumps(found.rows)
+        # The digest alone: a list of erased keys would be what the erasure was to end.
         write_down(
             lakehouse, erasure.author, what="erased", of=stream.name, generation=None, keys=digest(told), rows=rows_told
         )

@@ -100,6 +100,7 @@ def rewrite(
             the job; the old one stays live.
     """
     done = last_batch(job, old)
+    # Beside the old one, which is only read: whatever fails from here on leaves the job as it was.
     generation = new_generation(spark, lakehouse, job, origin)
     before, files = _stage(spark, job, old, done.batch, generation.seed, change)
     reached("seed: staged")

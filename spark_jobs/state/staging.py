@@ -129,6 +129,7 @@ def write_rows(rows: pl.LazyFrame, folder: Path, schema: pa.Schema) -> tuple[Pla
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "rows.parquet"
     rows.select(schema.names).sink_parquet(path, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
+    # Polars does not sync what it has written.
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
     sync_folder(folder)
