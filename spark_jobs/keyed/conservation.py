@@ -40,6 +40,8 @@ class Conservation:
         open_events: that the state store holds.
         late: in the late table.
         journalled: that reached a step, by the journal.
+        rows_read: of a job whose events belong to several keys, how many rows of the event table `events_read` are
+            copies of; None of any other.
     """
 
     events_read: int
@@ -47,6 +49,7 @@ class Conservation:
     open_events: int
     late: int
     journalled: int
+    rows_read: int | None = None
 
     @property
     def balanced(self) -> bool:
@@ -73,10 +76,9 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     events = lakehouse.events(job.stream)
     # By the event table's own log, and not by the journal: what is compared must be counted apart.
     later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
-    read = events_in_table(events, job, later.version)
-    if job.keys_of is None:
-        read -= sum(file.rows for file in later.files)
-    else:
+    read = rows = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
+    if job.keys_of is not None:
+        read = events_in_table(events, job, later.version)
         read -= _copies(events, job, [events / file.path for file in later.files])
     origin = generation.origin
     if origin is not None:
@@ -88,6 +90,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         open_events=_open_events(spark, generation, job),
         late=late,
         journalled=done.total_events,
+        rows_read=None if job.keys_of is None else rows,
     )
 
 

@@ -17,10 +17,16 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.periods import period_starts
 from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from spark_jobs.times import EPOCH
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
+from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
+from tests.spark_jobs.state.job_histories import put
+
+__all__ = ["cut_power", "without_spark"]
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 HOUR, HALF = timedelta(hours=1), timedelta(minutes=30)
@@ -428,6 +434,32 @@ def test_in_windows_every_order_and_split_within_the_delay_gives_the_same_number
     at_once = play(job, [in_windows(job, sales_frame(list(chain(*batches))))], LONG_PAST_ALL)
     assert_same(job, harness, at_once)
     assert harness.written["late.event_index"].is_empty()
+
+
+@pytest.mark.parametrize("point", ["work: before", "work: files written", "done: after", "commit: one table"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_in_windows_a_crash_numbers_nothing_twice_and_skips_no_number(
+    without_spark, cut_power, lakehouse, point, count
+):
+    job = sales_index(window="10m every 4m", watermark_delay="3m", key_groups=3)
+    expected = WindowedCounters(timedelta(minutes=10), timedelta(minutes=4), timedelta(minutes=3))
+    random = [sale("ch"[place % 2], place % 3, place * 7 % 31) for place in range(30)]
+    runs = [[random[20:], random[5:20]], [random[:5]]]
+    options = RunOptions(max_bytes_per_batch=1)
+    for number, run in enumerate(runs):
+        for file in run:
+            put(lakehouse, "sales", sales_frame(file))
+        if number == 0 or count == 1:
+            assert cut_power(point, lambda: run_job(without_spark, lakehouse, job, options=options), count)
+        run_job(without_spark, lakehouse, job, options=options)
+        expected.batch(list(chain(*run)))
+    run_job(without_spark, lakehouse, job, Incremental(advance_to=LONG_PAST_ALL))
+    expected.number(LONG_PAST_ALL)
+    rows = pl.read_delta(str(lakehouse.table("event_index"))).to_dicts()
+    assert sorted((row["window_start"], *order(row), row["event_index"]) for row in rows) == sorted(expected.rows)
+    late = pl.read_delta(str(lakehouse.table("late.event_index"))).to_dicts()
+    assert late
+    assert len(late) == len(expected.late)
 
 
 def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(shared_data):
