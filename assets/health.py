@@ -141,6 +141,7 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     if len(sizes) <= _FEWEST_RUNS:
         return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
     usual = median(sizes[:-1])
+    # Of few events a factor says nothing.
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
 

@@ -68,6 +68,7 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
     Types that Dagster has no config for, such as durations, become text, which the job's own model reads and checks.
     """
     fields = template.parameters.model_fields
+    # A job's own parameter of such a name would take the place of the field in silence.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
         raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
     free = build_job(template).free_parameters

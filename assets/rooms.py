@@ -55,6 +55,7 @@ def find_rooms() -> list[Room]:
     """
     modules = [module for module in import_modules("assets", skip=_NO_GROUP) if hasattr(module, "GROUP")]
     order = {f"assets.{name}": place for place, name in enumerate(_SHIPPED)}
+    # By name as well, so that the pages look the same on every machine.
     modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
     rooms = [_room(module) for module in modules]
     _require_different("stream", [room.stream.name if room.stream else None for room in rooms], modules)

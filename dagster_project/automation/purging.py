@@ -2,8 +2,7 @@
 
 A run of twenty checks leaves 385 kB, for ever if nobody acts. Kept are runs that are not over, those of the last
 `KEYFOLD_KEEP_RUNS_DAYS` days, and those whose events are the newest there are of an asset or a check: sensors,
-conditions, freshness and the pages read these. Runs of other code
-locations are theirs.
+conditions, freshness and the pages read these. Runs of other code locations are theirs.
 """
 
 from collections.abc import Iterator

@@ -187,6 +187,7 @@ class _Stations:
         self._last = np.append(self._first[1:] - 1, len(self._times) - 1)
         self._n_events = np.add.reduceat(self._readings["n_events"].to_numpy(), self._first)
         self._deadline = self._times[self._last] + timeout
+        # A session is also over where a later one of its station has begun, however far the watermark is.
         followed = np.append(~begins[self._first[1:]], False)
         self._closed = followed | (self._deadline <= watermark)
         self._never_filled = self._closed & (self._n_events < parameters.first_row_at)
@@ -219,6 +220,7 @@ class _Stations:
         """What open sessions need for the readings to come."""
         session, _ = self._positions()
         from_end = self._last[session] - np.arange(len(session))
+        # One reading at least, though a window of one needs none: it has the session's count and deadline.
         rows = np.flatnonzero(~self._closed[session] & (from_end < max(self._parameters.n_readings - 1, 1)))
         session, is_last = session[rows], pl.Series(from_end[rows] == 0)
         return self._readings[rows].with_columns(

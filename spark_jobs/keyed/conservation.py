@@ -71,6 +71,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     done = generation.journal.last_done() if generation else None
     if generation is None or done is None:
         return Conservation(0, 0, 0, 0, 0)
+    # Tables, state and journal are of different batches then: what is counted would not add up.
     if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
     events = lakehouse.events(job.stream)
@@ -110,6 +111,7 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) 
     path = generation.table(table.name)
     if table.events.meta.eq(pl.lit(0)):
         return 0
+    # One event a row: the log has told the number already.
     if table.events.meta.eq(pl.len()):
         return count_rows(path)
     return _sum(table_frame(spark, path), _counting(table.events, frames=_frames))

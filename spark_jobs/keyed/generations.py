@@ -253,8 +253,7 @@ def _born(
     reached("generation: tables made")
     record = {
         "format": _FORMAT,
-        # Its own, for the tables' logs: by its name, a generation after a restored backup would find its batches
-        # taken.
+        # And not its name: another one of that name, after a restored backup, would find its batches taken already.
         "identity": uuid.uuid4().hex,
         "job": job.name,
         **more,

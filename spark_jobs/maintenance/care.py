@@ -79,6 +79,7 @@ def maintain(
     try:
         kept, kept_for, versions = _kept(lakehouse, name, table, retention)
         deleted = _delete(table, kept, versions, _paths(written[-1:]))
+        # A vacuum passes over folders that begin with _.
         deleted += _delete_staged(table, retention, _paths(written))
         retention = max(retention, kept)
     except (KeyfoldError, DeltaError) as error:

@@ -46,6 +46,7 @@ def join_small_files(table: Path, time: str | None = None) -> None:
     target = int(delta.metadata().configuration.get("delta.targetFileSize", _TARGET))
     schema = pa.schema(delta.schema().to_arrow())
     for group in _groups(snapshot(table, time).files, target):
+        # The same cuts as jobs make: what is joined along them is read once.
         slices = cut(group, target)
         if _FEWER * len(slices) <= len(group) or cuts_through(slices) > _SCATTERED:
             written = [_write(table, one, time, schema) for one in slices]

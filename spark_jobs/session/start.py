@@ -20,6 +20,7 @@ from spark_jobs.session.redaction import shown
 from spark_jobs.session.scratch import scratch_of_java
 from spark_jobs.session.settings import SparkSettings, spark_conf
 
+# A running session shows these otherwise than they were given: they say nothing of a difference.
 _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
 
 
@@ -41,6 +42,7 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         return running
     if "SPARK_REMOTE" in os.environ:
         raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
+    # By the environment: set in the session alone, workers were started with another Python.
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
     with _python_that_starts() as python, scratch_of_java(conf), launched(conf):

@@ -90,6 +90,7 @@ class EnrichmentClient:
             if not again:
                 break
             places = [places[index] for index in again]
+            # Unanswered, it stays the same batch under the same key: the service may have worked on it already.
             part = part.again(again) if reply.answered else part
             self._sleep(self._pause(attempt, reply.retry_after))
         return [outcomes[place] for place in range(len(batch))]
@@ -106,6 +107,7 @@ class EnrichmentClient:
             return self._failed(batch, None, f"no answer within {self._settings.timeout:g} s")
         except ConnectionError as error:
             return self._failed(batch, None, str(error))
+        # Of any kind: one event's trouble with a service is an outcome, and stops no run.
         except Exception as error:
             return self._failed(batch, None, f"{type(error).__name__}: {error}")
         status, retry_after = answer.status, read_retry_after(answer.headers.get("retry-after"))

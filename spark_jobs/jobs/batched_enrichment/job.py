@@ -220,6 +220,7 @@ def _part(ordered: pl.DataFrame, clock: Clock, max_size: int) -> tuple[pl.DataFr
     place, size = pl.int_range(pl.len()).over(SHARD), pl.len().cast(pl.Int64).over(SHARD)
     is_full = place < size - size % max_size
     is_due = (pl.col(DEADLINE) <= clock.watermark) | (pl.col(STALE_AT) <= clock.processing_time)
+    # Once one of a shard's rest is due, all of the rest goes: a call costs the same for one as for many.
     goes = is_full | (is_due & ~is_full).any().over(SHARD)
     marked = ordered.with_columns(goes.alias("#goes"), (place // max_size).alias("#place"))
     going = marked.filter("#goes").with_columns(pl.struct(SHARD, "#place").rle_id().alias("#batch"))

@@ -36,36 +36,41 @@ class Attached:
     session: SparkSession
     _control: Any
     _server: Any
+    _own: Any
 
     def detach(self) -> None:
         """Stop this run's queries and let go; Spark itself stays."""
         for query in self.session.streams.active:
             query.stop()
-        _let_go(self._control, self._server)
+        _let_go(self._control, self._server, self._own)
 
 
 def attach(address: Path, settings: SparkSettings) -> Attached:
     """A session on the warm Spark that serves at an address; in a process that has no session.
 
     Raises:
-        KeyfoldError: none serves there, it does not answer in time, or it has other settings. The process is as it was
-            then, and may start Spark of its own.
+        KeyfoldError: the process has a session, none serves there, it does not answer in time, or it has other settings.
+            The process is as it was then, and may start Spark of its own.
     """
+    if SparkContext._active_spark_context is not None:
+        raise KeyfoldError(f"this process has a Spark session and cannot attach to the warm Spark of {address} too")
     found = read(address)
     _shake_hands(found, address)
     control, server = _connect(found), None
+    # The Java of an earlier session of this process's own, which waits for its next one.
+    own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     try:
         java_conf = _running_conf(control, address)
         check_same({pair._1(): pair._2() for pair in java_conf.getAll()}, spark_conf(settings))
         # A server of its own: in one shared by two runs, Java would call the later one back for both.
         server = control.jvm.org.apache.spark.api.python.Py4JServer(java_conf)
         server.start()
-        return Attached(_session(server, settings), control, server)
+        return Attached(_session(server, settings), control, server, own)
     except KeyfoldError:
-        _let_go(control, server)
+        _let_go(control, server, own)
         raise
     except Exception as error:  # whatever it is, the run can do without
-        _let_go(control, server)
+        _let_go(control, server, own)
         told = next(iter(str(error).splitlines()), "")
         raise KeyfoldError(
             f"the warm Spark of {address} does not answer as one: {type(error).__name__}: {told}"
@@ -89,15 +94,17 @@ def _session(server: Any, settings: SparkSettings) -> SparkSession:
     conf = SparkConf(loadDefaults=False, _jvm=java).setMaster("warm").setAppName(settings.app_name)
     running = java.JavaSparkContext.fromSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
     spark_context = SparkContext(gateway=gateway, jsc=running, conf=conf)
+    # Spark keeps Python workers by their environment: where code has changed since, it starts others.
     spark_context.environment["KEYFOLD_CODE"] = code_state([Path(spark_jobs.__file__).parent])
+    # A session of its own: settings that a run sets must not be another run's.
     return SparkSession(spark_context).newSession()
 
 
-def _let_go(control: Any, server: Any) -> None:
+def _let_go(control: Any, server: Any, own: Any) -> None:
     """Leave this process as if it had never attached: with what is left behind, a Spark of its own would not start."""
     gateway: Any = SparkContext._gateway
     SparkContext._active_spark_context = None
-    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._gateway, SparkContext._jvm = own, own and own.jvm
     SparkSession._instantiatedSession = None
     for name in _GATEWAY:
         os.environ.pop(name, None)
