@@ -9,7 +9,7 @@ from spark_jobs import jobs
 from spark_jobs.discovery import declarations, import_modules
 from spark_jobs.keyed.contract import JobTemplate
 
-_SHIPPED = (
+SHIPPED = (
     "ride_summaries",
     "moving_averages",
     "anomaly_predictions",
@@ -20,8 +20,9 @@ _SHIPPED = (
     "event_index",
     "batched_enrichment",
 )
+"""Names of the jobs that come with Keyfold: the pages tell of these, and not of yours."""
 
 JOBS: dict[str, JobTemplate] = declarations(
-    import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), JobTemplate, first=_SHIPPED
+    import_modules(jobs.__name__, within="job", skip=frozenset({"registry"})), JobTemplate, first=SHIPPED
 )
 """Every job by its name: those that are shipped in the order of the pages, then yours by name."""

@@ -13,9 +13,10 @@ from spark_jobs.streams.sales import STREAM as SALES
 from spark_jobs.streams.telemetry import STREAM as TELEMETRY
 from spark_jobs.streams.weather import STREAM as WEATHER
 
-_SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales")
+SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales")
+"""Names of the streams that come with Keyfold: the pages tell of these, and not of yours."""
 
-STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=_SHIPPED)
+STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=SHIPPED)
 """Every stream by its name: those that are shipped in the order of the pages, then yours by name."""
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RIDE_POINTS",
     "RIDE_STATUSES",
     "SALES",
+    "SHIPPED",
     "STREAMS",
     "TELEMETRY",
     "TIMESTAMP",

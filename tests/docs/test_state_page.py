@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from spark_jobs.cli.app import app
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.registry import JOBS
+from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
@@ -197,7 +197,7 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
     for stream, make in EVENTS.items():
         put(lakehouse, stream, make(1).head(1))
     follow(terminal, "Seeds of the shipped jobs")
-    assert set(jobs_with_state(lakehouse)) == set(JOBS)
+    assert set(jobs_with_state(lakehouse)) == set(SHIPPED)
     for stream, later in LATER.items():
         put(lakehouse, stream, pl.DataFrame(later, schema=polars_schema(STREAMS[stream].schema), orient="row"))
     for name, expected in GOES_ON.items():
@@ -219,7 +219,7 @@ def table(first_cell):
 def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
     told = {row[0].strip("`"): [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]] for row in table("job | a move")}
     of_the_engine, _ = told.pop("all")
-    assert set(told) == set(JOBS)
+    assert set(told) == set(SHIPPED)
     for name, (moves, refreshes) in told.items():
         job = build_job(JOBS[name])
         assert moves == job.movable_parameters, name
@@ -229,7 +229,7 @@ def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
 
 def test_the_page_names_columns_of_seeds_that_the_jobs_have():
     rows = table("job | a key's rows")
-    assert {row[0].strip("`") for row in rows} == set(JOBS)
+    assert {row[0].strip("`") for row in rows} == set(SHIPPED)
     for name, _, columns in rows:
         job = build_job(JOBS[name.strip("`")])
         known = {*job.state.names, *JOBS[job.name].parameters.model_fields, "window_start"}

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.registry import JOBS
+from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
@@ -87,9 +87,9 @@ CHANGES = [(job, name) for job, meant in MEANING.items() for name in meant]
 MOVES = [(job, name) for job, name in CHANGES if MEANING[job][name][1] == "move"]
 
 
-def test_each_parameter_of_each_job_has_a_meaning():
+def test_each_parameter_of_each_job_that_is_shipped_has_a_meaning():
     assert {job: set(meant) for job, meant in MEANING.items()} == {
-        name: set(template.parameters.model_fields) for name, template in JOBS.items()
+        name: set(JOBS[name].parameters.model_fields) for name in SHIPPED
     }
 
 
