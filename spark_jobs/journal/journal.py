@@ -139,6 +139,7 @@ class Journal(Generic[P, D]):
         write_durably(self.folder / "history.jsonl", "".join(f"{line}\n" for line in kept).encode())
         reached("journal: history written")
         for batch in old:
+            # Perhaps gone already: an earlier attempt may have been killed in between.
             self._path(batch, "plan").unlink(missing_ok=True)
             self._path(batch, "done").unlink(missing_ok=True)
         sync_folder(self.folder)

@@ -82,6 +82,7 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
             holds the job. The old generation stays live.
     """
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        # Under the lock: a run in between could put another generation in its place.
         plan = plan_change(lakehouse, job, partitions)
         live = live_generation(lakehouse, job.name)
         if live is None:
@@ -96,6 +97,7 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
             raise KeyfoldError(f"job {job.name}: nothing has changed that {live.name} was born with: just run it")
         session = spark
         if partitions is not None:
+            # Its own: the caller's session keeps the partitions that it has.
             session = spark.newSession()
             session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         settings = ", ".join(one.setting for one in plan.changes)

@@ -46,6 +46,7 @@ def open_schema(job: KeyedJob) -> pa.Schema:
     if STALE_AT in job.state.names:
         meaning = "Processing time at which the key is due next; NULL if none is set"
         fields.append(column(STALE_AT, _TIME, meaning, unit="UTC", made_of=made_of))
+    # As Delta has them: every column of its tables may be NULL here.
     return pa.schema([field.with_nullable(True) for field in fields])
 
 

@@ -177,8 +177,10 @@ def _counting(
                 f"first {kind}": timed["at"].min(),
                 f"last {kind}": timed["at"].max(),
             }
+            # The first few of each group: those of all are among them.
             due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
         buffer = io.BytesIO()
+        # As a blob, since keys may be of any type: the report's columns are the same for every job.
         pl.concat(due).write_ipc(buffer)
         return {**told, "due": buffer.getvalue()}
 

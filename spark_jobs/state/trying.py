@@ -98,6 +98,7 @@ def redrive(
     if not before:
         told = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
         raise KeyfoldError(f"job {job.name}: no event was late{told}; there is nothing to redrive")
+    # All of history, whatever `since` says: late events find their place only among all others.
     trial = try_job(spark, lakehouse, job, branch, options=options)
     return Redrive(trial, before, _late(spark, job, _branch(lakehouse, job, branch), since))
 
