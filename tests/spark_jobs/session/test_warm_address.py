@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
@@ -23,6 +26,14 @@ SECRET = "0123456789abcdef"  # noqa: S105
 @pytest.fixture
 def address(tmp_path) -> Path:
     return tmp_path / "warm" / "warm-spark.json"
+
+
+@pytest.fixture(autouse=True)
+def without_a_session(monkeypatch):
+    """As in a process that a run begins in: tests of other modules may have left theirs running."""
+    for name in ("_active_spark_context", "_gateway", "_jvm"):
+        monkeypatch.setattr(SparkContext, name, None)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
 
 
 def refusal(address: Path) -> str:
@@ -208,3 +219,24 @@ def test_one_that_knows_the_handshake_and_nothing_else_is_told_and_leaves_the_pr
     with held(address), listening(play) as port:
         write(address, WarmAddress(port, SECRET))
         assert "does not answer as one" in refusal(address)
+    assert SparkContext._gateway is None
+
+
+def test_the_java_of_an_earlier_session_of_the_process_is_left_as_it_was(address, monkeypatch):
+    def play(connection: socket.socket) -> None:
+        connection.sendall(b"!yv\n")
+        while connection.recv(1000):
+            connection.sendall(b"!x\n")
+
+    own = SimpleNamespace(jvm=object())
+    monkeypatch.setattr(SparkContext, "_gateway", own)
+    with held(address), listening(play) as port:
+        write(address, WarmAddress(port, SECRET))
+        assert "does not answer as one" in refusal(address)
+    assert SparkContext._gateway is own
+    assert SparkContext._jvm is own.jvm
+
+
+def test_a_process_that_has_a_session_does_not_attach(address, monkeypatch):
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    assert "has a Spark session" in refusal(address)
