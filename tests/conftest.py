@@ -9,6 +9,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
+from tests.java_for_tests import use_fast_starts
+
+use_fast_starts()
+
+_OF_A_FAULT = ("tried", "came", "survived", "rows lost", "rows doubled")
 
 
 @pytest.hookimpl(trylast=True)
@@ -16,6 +21,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules with most long tests first: two workers that take whole modules in turn then end at about one time."""
     long = Counter(item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long"))
     items.sort(key=lambda item: -long[item.nodeid.partition("::")[0]])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What became of every kind of fault that `make chaos` tried."""
+    came: dict[str, Counter[str]] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            for name, told in getattr(report, "user_properties", ()) if report.when == "call" else ():
+                if name == "fault":
+                    fault, *numbers = told
+                    came.setdefault(fault, Counter()).update(dict(zip(_OF_A_FAULT, numbers, strict=True)))
+    if came:
+        terminalreporter.section("faults")
+        terminalreporter.line(f"{'':50}" + "".join(f"{name:>14}" for name in _OF_A_FAULT))
+        for fault, numbers in came.items():
+            terminalreporter.line(f"{fault:50}" + "".join(f"{numbers[name]:14,}" for name in _OF_A_FAULT))
 
 
 @pytest.fixture(scope="session")
