@@ -18,7 +18,9 @@ def count_rows(path: Path) -> int:
 def data_file_paths(path: Path, version: int | None = None) -> list[Path]:
     """The data files that a Delta table consists of now, or did at a version."""
     # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
-    return [path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()]
+    return [
+        path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()
+    ]
 
 
 def scan_table(path: Path) -> pl.LazyFrame:

@@ -33,7 +33,7 @@ FAULTS = {
 }
 
 
-@pytest.fixture(params=FAULTS.values(), ids=FAULTS.keys())
+@pytest.fixture(params=FAULTS.values(), ids=list(FAULTS))
 def fault(request):
     return request.param
 
