@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,6 +29,19 @@ def prepare_dagster_home(home: Path) -> str | None:
         f"{settings} is not the project's and is left as it is; `diff {shlex.quote(str(settings))} "
         f"{shlex.quote(str(_OURS))}` tells the differences; remove it, and the project's is put there"
     )
+
+
+def make_databases(home: Path) -> None:
+    """Have Dagster make its databases in a new home, before several servers would each begin to.
+
+    Raises:
+        CalledProcessError: Dagster cannot use the home; what it says has been printed.
+    """
+    if (home / "history" / "runs" / "index.db").exists():
+        return
+    # In a process of its own: who serves pages need not carry Dagster.
+    opening = "from dagster import DagsterInstance; DagsterInstance.get().dispose()"
+    subprocess.run([sys.executable, "-c", opening], env={**os.environ, "DAGSTER_HOME": str(home)}, check=True)
 
 
 def _put(settings: Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dagster_project.serving.home import prepare_dagster_home
+from dagster_project.serving.home import make_databases, prepare_dagster_home
 from dagster_project.serving.supervisor import Server, supervise
 from spark_jobs.private_files import keep_files_private
 
@@ -40,6 +40,8 @@ def main() -> int:
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
     if differs := prepare_dagster_home(home):
         print(differs, file=sys.stderr)
+    # Two servers that make a new home's databases at once get in each other's way.
+    make_databases(home)
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages: http://{_HOST}:{port}, in some seconds; Ctrl-C ends them", flush=True)

@@ -17,6 +17,7 @@ from dagster._daemon.monitoring.concurrency import execute_concurrency_slots_ite
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
 from dagster_project.automation.run_liveness import died, forget_ended_runs, lock_run
+from dagster_project.serving.home import make_databases
 from tests.dagster_project.automation.waiting_job import POOL
 from tests.dagster_project.serving.marked import VARIABLE, kill_all, marked, new_mark
 
@@ -142,6 +143,7 @@ def test_under_the_live_daemon_a_run_of_a_machine_that_went_down_is_over_in_two_
     """Started by the daemon's own code server, and killed together with it: nobody who has seen it start is left."""
     home = Path(environment["DAGSTER_HOME"])
     shutil.copy(SHIPPED, home / "dagster.yaml")
+    make_databases(home)
     daemon = [sys.executable, "-m", "dagster_project.serving.daemon", "-m", MODULE]
     log = (tmp_path / "daemon.txt").open("wb")
     first = subprocess.Popen(daemon, cwd=ROOT, env=environment, stdout=log, stderr=log)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dagster_project.serving.home import prepare_dagster_home
+from dagster_project.serving.home import make_databases, prepare_dagster_home
 
 OURS = Path("dagster_project/dagster.yaml").resolve().read_text()
 
@@ -46,3 +46,14 @@ def test_of_many_that_come_at_once_one_puts_them_there(tmp_path):
     ]
     assert [one.communicate()[0] for one in all_of_them] == ["None\n"] * 6
     assert (tmp_path / "home" / "dagster.yaml").read_text() == OURS
+
+
+def test_a_new_home_has_its_databases_before_servers_begin(tmp_path):
+    home = tmp_path / "home"
+    prepare_dagster_home(home)
+    make_databases(home)
+    made = {path.relative_to(home).as_posix() for path in home.rglob("*.db")}
+    assert made == {"history/runs.db", "history/runs/index.db", "schedules/schedules.db"}
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*.db")}
+    make_databases(home)
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*.db")} == before
