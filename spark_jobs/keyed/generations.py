@@ -191,8 +191,15 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
     for folder in folders:
         has_batches = any(folder.glob("journal/*.done.json"))
-        if folder.name not in kept and (live is not None or not has_batches):
-            shutil.rmtree(folder)
+        if folder.name in kept or (live is None and has_batches) or _waits_to_go_live(folder, live):
+            continue
+        shutil.rmtree(folder)
+
+
+def _waits_to_go_live(folder: Path, live: str | None) -> bool:
+    """Whether it is a branch whose promotion was killed behind its renaming: `keyfold promote` goes on with it."""
+    record = folder / _RECORD
+    return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
 
 
 def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:

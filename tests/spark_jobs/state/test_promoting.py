@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.run_mode import Incremental, Replay
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental, Replay
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.state.promoting import promote
 from tests.spark_jobs.keyed.conftest import cut_power, land, minutes, rows, without_spark
@@ -80,5 +80,18 @@ def test_a_killed_promotion_leaves_the_old_one_live_and_can_be_made_again(
         run_job(without_spark, lakehouse, windows())
         promote(lakehouse, "windows", "patient")
     assert live_name(lakehouse) == "generation-0002"
+    run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]
+
+
+def test_a_branch_whose_promotion_was_killed_outlives_a_new_generation_that_fails(
+    lakehouse, without_spark, land, rows, minutes, cut_power
+):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, patient(), Replay("patient"))
+    assert cut_power("promote: renamed", lambda: promote(lakehouse, "windows", "patient"))
+    assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows(), FullRefresh()))
+    assert promote(lakehouse, "windows", "patient").name == "generation-0002"
     run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
     assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]
