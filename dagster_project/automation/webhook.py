@@ -6,7 +6,7 @@ from typing import Any
 
 import httpcore
 
-from spark_jobs.jobs.batched_enrichment.exchange import Exchanges
+from spark_jobs.exchange.exchange import Exchanges
 
 WEBHOOK = "KEYFOLD_ALERT_WEBHOOK"
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.batched_enrichment.addresses import is_loopback, literal_address, why_refused
+from spark_jobs.exchange.addresses import is_loopback, literal_address, why_refused
 
 SERVICES_VARIABLE = "KEYFOLD_ENRICHMENT_SERVICES"
 

@@ -1,5 +1,6 @@
 """One exchange, against services that are written at the socket: slow ones of every kind, redirects, wrong addresses."""
 
+import re
 import socket
 import ssl
 import subprocess
@@ -10,9 +11,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from spark_jobs.jobs.batched_enrichment.addresses import literal_address
+from spark_jobs.exchange.addresses import literal_address
+from spark_jobs.exchange.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
-from spark_jobs.jobs.batched_enrichment.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.services import Service
 from tests.spark_jobs.jobs.batched_enrichment.scripted_service import Answer, scripted_service
 from tests.spark_jobs.jobs.batched_enrichment.test_client import batch
@@ -295,10 +296,21 @@ def over_tls(certificate, answer: Callable[[Caller], None]) -> Callable[[Caller]
 
     def play(caller: Caller) -> None:
         with context.wrap_socket(caller.connection, server_side=True) as connection:
-            connection.recv(10_000)
+            take_request(connection)
             answer(Caller(connection, caller.ended))
 
     return play
+
+
+def take_request(connection: ssl.SSLSocket) -> None:
+    """Read the whole request: closed on one that is half read, a connection takes the answer with it."""
+    request = b""
+    while b"\r\n\r\n" not in request:
+        request += connection.recv(10_000)
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    while length and len(body) < int(length[1]):
+        body += connection.recv(10_000)
 
 
 def test_tls_works_and_is_verified(certificate, monkeypatch):

@@ -6,6 +6,7 @@ address a connection goes to. No redirect is followed and no proxy of the enviro
 host get the events, and the token.
 """
 
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpcore
-import httpx
 
-from spark_jobs.jobs.batched_enrichment.addresses import resolve, why_refused
+from spark_jobs.exchange.addresses import resolve, why_refused
 
 MAX_ANSWER_BYTES = 64 * 2**20
 
@@ -45,8 +45,7 @@ class Exchanges:
         self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._network = _BoundedNetwork()
         self._pool = httpcore.ConnectionPool(
-            # Certificates take 20 ms to load.
-            ssl_context=httpx.create_ssl_context() if url.startswith("https:") else None,
+            ssl_context=_certificates() if url.startswith("https:") else None,
             max_connections=max_connections,
             network_backend=self._network,
         )
@@ -85,6 +84,13 @@ class Exchanges:
                 raise ConnectionError(f"{type(error).__name__}: {error}") from error
         received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         return Answer(response.status, received, bytes(body))
+
+
+def _certificates() -> ssl.SSLContext:
+    # Here, since definitions load this module: httpx takes a tenth of a second, and only https needs what it knows.
+    import httpx  # noqa: PLC0415
+
+    return httpx.create_ssl_context()
 
 
 class _BoundedNetwork(httpcore.NetworkBackend):
