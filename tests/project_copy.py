@@ -6,7 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _FOLDERS = ("spark_jobs", "assets", "expectations", "dagster_project")
-_FILES = ("pyproject.toml", "workspace.yaml", "tests/conftest.py", "tests/spark_jobs/jobs/playing.py")
+_FILES = (
+    "pyproject.toml",
+    "workspace.yaml",
+    "tests/conftest.py",
+    "tests/java_for_tests.py",
+    "tests/spark_jobs/jobs/playing.py",
+)
 
 
 def copy_project(into: Path) -> Path:

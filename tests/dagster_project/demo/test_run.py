@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from tests.dagster_project.demo.process import demo
 
@@ -41,7 +42,9 @@ def test_the_demo_makes_the_tables_and_a_second_one_goes_on(tmp_path):
         before, _ = rows(first.stdout, job)
         after, new = rows(second.stdout, job)
         assert before > 0, job
-        assert after == before + new, job
+        # The job's own table may have one row a key: then new ones take the place of some.
+        is_upserted = build_job(JOBS[job]).output_mode == "upsert"
+        assert before <= after <= before + new if is_upserted else after == before + new, job
     with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS] * 2
         assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,13 @@ def mark():
     kill_all(mark)
 
 
-def started(folder: Path, mark: str, **more: Any) -> subprocess.Popen[Any]:
+def started(folder: Path, mark: str, ignored: Collection[signal.Signals] = ()) -> subprocess.Popen[Any]:
+    """The program, with its servers up; signals are its own affair, whatever the tests were started with (nohup, `&`)."""
+
+    def take_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
     (folder / "stubborn.py").write_text(STUBBORN)
     (folder / "orderly.py").write_text(ORDERLY)
     process = subprocess.Popen(
@@ -71,7 +78,7 @@ def started(folder: Path, mark: str, **more: Any) -> subprocess.Popen[Any]:
         cwd=ROOT,
         env={**os.environ, VARIABLE: mark},
         start_new_session=True,
-        **more,
+        preexec_fn=take_signals,
     )
     for name in ("stubborn", "orderly", "stubborn.orphan"):
         wait_for(folder / name)
@@ -98,7 +105,7 @@ def test_no_process_is_left_when_it_is_told_to_stop_or_killed(tmp_path, mark, nu
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_the_same_where_interrupts_are_ignored_as_in_the_background_of_a_script(tmp_path, mark, number):
-    process = started(tmp_path, mark, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    process = started(tmp_path, mark, ignored={signal.SIGINT})
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None

@@ -101,7 +101,7 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
     put(tmp_path, "landing/a.ndjson", "landing/closed/b.ndjson")
     landing = tmp_path / "landing"
     # Down to this one from the temporary folder, however many workers have folders of their own between.
-    for folder in (tmp_path, *tmp_path.parents):
+    for folder in (landing, tmp_path, *tmp_path.parents):
         if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
             folder.chmod(0o755)
     (landing / "closed").chmod(0)
