@@ -78,7 +78,7 @@ def started(folder: Path, mark: str, ignored: Collection[signal.Signals] = ()) -
         cwd=ROOT,
         env={**os.environ, VARIABLE: mark},
         start_new_session=True,
-        preexec_fn=take_signals,
+        preexec_fn=take_signals,  # noqa: PLW1509 - no thread of the tests holds a lock that this needs
     )
     for name in ("stubborn", "orderly", "stubborn.orphan"):
         wait_for(folder / name)
