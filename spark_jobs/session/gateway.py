@@ -95,10 +95,19 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _plain_errors(conf: Mapping[str, str]) -> Iterator[None]:
+    # Of a Java that ends while it is asked, py4j logs a stack besides; what is raised here says it all.
+    root = logging.getLogger()
+    root.addFilter(_not_of_py4j)
     try:
         yield
     except (Py4JError, PySparkException) as error:
         raise KeyfoldError(f"Spark did not start: {without_secrets(_reason(error), conf)}") from None
+    finally:
+        root.removeFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _reason(error: Exception) -> str:
