@@ -1,10 +1,14 @@
-"""The example in docs/engine.md is run as it stands, without Spark and with it."""
+"""The examples in docs/engine.md are run as they stand: without Spark, and the first one with it."""
 
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
+import pytest
+
+from spark_jobs.keyed.runner import run_job
+from tests.spark_jobs.keyed.without_spark import without_spark  # noqa: F401 - a fixture
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
 
@@ -12,6 +16,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
 def example(number):
     return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[number]
 
+
+def shapes_of_state():
+    """The section on shapes of state: the blocks of each, by its title, and what the last one prints."""
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## State that suits its access\n")
+    shared, *parts = re.split(r"^### (.*)\n", section.partition("\n## ")[0], flags=re.MULTILINE)
+    (prelude,) = re.findall(r"```python\n(.*?)```", shared, re.DOTALL)
+    for title, part in zip(parts[::2], parts[1::2], strict=True):
+        ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", part, re.DOTALL)
+        yield pytest.param(prelude, code, printed, id=title)
+
+
+SHAPES = list(shapes_of_state())
 
 ANN = {"user": "ann", "start": datetime(2026, 1, 1, 12, tzinfo=UTC), "clicks": 2}
 
@@ -33,3 +49,33 @@ def test_the_example_runs_on_spark_and_says_the_same(spark, lakehouse):
     (row,) = pl.read_delta(str(lakehouse.table("sessions"))).to_dicts()
     assert {name: row[name] for name in ANN} == ANN
     assert module["summary"].totals.open_events == 1
+
+
+@pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
+def test_a_shape_of_state_prints_what_the_page_says(prelude, code, printed, capsys):
+    exec(prelude + code, {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(("prelude", "code", "printed"), SHAPES)
+def test_a_shape_of_state_runs_in_the_engine_and_says_the_same(prelude, code, printed, lakehouse, without_spark):  # noqa: F811
+    played = []
+    module = {}
+    exec(prelude, module)  # noqa: S102 - our own page
+    play = module["play"]
+    module["play"] = lambda *given: played.extend((*given, play(*given))) or played[-1]
+    exec(code, module)  # noqa: S102 - our own page
+    job, *batches, said = played
+    table = lakehouse.events("sales")
+    table.parent.mkdir(parents=True)
+    for batch in batches:
+        batch.write_delta(str(table), mode="append")
+        run_job(without_spark, lakehouse, job)
+    written = pl.read_delta(str(lakehouse.table("shown"))).rows()
+    assert sorted(written) == sorted(said)
+
+
+def test_every_shape_of_the_table_has_its_part():
+    page = PAGE.read_text(encoding="utf-8")
+    linked = re.findall(r"^\| \[[\w-]+\]\(#([\w-]+)\)", page, re.MULTILINE)
+    assert linked == [re.sub("[^a-z -]", "", shape.id.lower()).replace(" ", "-") for shape in SHAPES]
