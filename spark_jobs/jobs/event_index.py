@@ -25,7 +25,7 @@ from pydantic import Field
 from spark_jobs.columns import column, passed_on
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Duration, JobParameters, Names, Window, WindowShape
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters, Names, Window, WindowShape
 from spark_jobs.jobs.periods import period_start, period_starts
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, Step
 from spark_jobs.keyed.copies import KeysOf
@@ -48,7 +48,7 @@ class EventIndexParameters(JobParameters):
         description="Numbers start anew in each window, aligned to 1970 UTC: 1h, or 1h every 15m, where an event is numbered "
         "in each of the four that it is in. None: a key's numbers never end",
     )
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order events may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )

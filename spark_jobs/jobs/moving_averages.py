@@ -10,8 +10,13 @@ had in all, and the readings that wait. A session leaves the state once the wate
 `timeout`, with a row in `station_sessions`; if it never had enough readings for a row of averages, it gives one of what
 it held (`TIMEOUT`).
 
+With `timeout_in=processing_time` a session is what comes of a station without a run that finds it silent for `timeout`
+since its last reading came: however far apart the readings lie in event time. When it ends, what waits of it takes its
+place first, and then it leaves; the next reading begins anew (`keyed.timeouts`).
+
 A reading at or behind the watermark is late, whatever state its station has. All else follows from event time alone, so
-that any order of arrival within `watermark_delay` and any split into micro-batches give the same rows, to the last bit.
+that any order of arrival within `watermark_delay` and any split into micro-batches give the same rows, to the last bit; with
+`timeout_in=processing_time` from event time and from when the runs were that brought the readings.
 """
 
 from datetime import timedelta
@@ -24,12 +29,15 @@ from pydantic import Field, field_validator, model_validator
 
 from spark_jobs.columns import column, unit_of
 from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Duration, JobParameters, Names
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters, Names
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import TIMESTAMP, WEATHER
 from spark_jobs.times import micros, to_micros, to_times
+
+_KEY = ("station_id",)
 
 STATION_SESSION = pa.schema(
     [
@@ -54,8 +62,13 @@ class MovingAverageParameters(JobParameters):
     min_readings: int | None = Field(
         None, ge=1, description="Readings from which rows are given, up to n_readings, which None stands for"
     )
-    timeout: Duration = Field(timedelta(hours=24), description="Event time of silence that ends a station's session")
-    watermark_delay: Duration = Field(
+    timeout: Duration = Field(timedelta(hours=24), description="Silence that ends a station's session")
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence lies between two readings. processing_time: it lasts from the run that brought "
+        "a station's last reading, whatever time that is of",
+    )
+    watermark_delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
     )
     idle_after: Duration = Field(
@@ -63,6 +76,8 @@ class MovingAverageParameters(JobParameters):
         description="Processing time without new readings after which runs advance event time; more than lies between "
         "two readings",
     )
+
+    added_later = frozenset({"timeout_in"})
 
     @field_validator("columns")
     @classmethod
@@ -86,6 +101,11 @@ class MovingAverageParameters(JobParameters):
         """How many readings a session has when it gives its first row."""
         return self.n_readings if self.min_readings is None else self.min_readings
 
+    @property
+    def silence(self) -> Timeout:
+        """What ends a station's session."""
+        return Timeout(self.timeout, self.timeout_in)
+
 
 def build(parameters: MovingAverageParameters) -> KeyedJob:
     """Make the job of its parameters."""
@@ -99,11 +119,11 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
     return KeyedJob(
         name="moving_averages",
         stream=WEATHER.name,
-        key=("station_id",),
+        key=_KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,
         events=reading,
-        state=_state(reading),
+        state=parameters.silence.add_column(_state(reading)),
         output=averages,
         step=step,
         step_decides_late=True,
@@ -126,11 +146,11 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
-        # The last reading of an open session, which has its count and its deadline; a station has one such session.
-        one_per_key=pl.col("session_start").is_not_null() & pl.col("deadline").is_not_null(),
+        # The last reading of an open session, which has its count; a station has one such session.
+        one_per_key=pl.col("session_start").is_not_null() & (pl.col("n_events") > 0),
         # None is movable: state has no reading beyond `n_readings - 1`; a shorter `timeout` would cut what it has as one
         # session; and by another `min_readings` a session would give its row of `TIMEOUT` besides others, or none at all.
-        parameters=parameters.model_dump(mode="json"),
+        parameters=parameters.recorded(),
     )
 
 
@@ -147,23 +167,29 @@ def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parame
     is_late = events["time"] <= clock.late_watermark
     late = events.filter(is_late)
     on_time = events.filter(~is_late) if late.height else events
+    over, state = parameters.silence.part(state, _KEY, clock)
     coming = on_time.with_columns(
-        session_start=pl.lit(None, state.schema["session_start"]), n_events=pl.lit(1, pl.Int64), deadline=pl.col("time")
+        session_start=pl.lit(None, pl.Datetime("us", "UTC")), n_events=pl.lit(1, pl.Int64), deadline=pl.col("time")
     )
-    state = pl.concat([state, coming])
-    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
-    if not is_due.any():
-        return Step(state, empty(_averages(parameters.columns)), late)
-    waits = state["session_start"].is_null() & ~is_due
-    stations = _Stations(state.filter(~waits), clock, parameters)
-    averages = stations.averages()
+    rows = pl.concat([state.select(coming.columns), coming])
+    is_due = (rows["deadline"] <= clock.watermark).fill_null(value=False)
+    waits = rows["session_start"].is_null() & ~is_due
+    ended = [_Stations(over.select(coming.columns), clock, parameters, is_over=True)] if over.height else []
+    moved = [_Stations(rows.filter(~waits), clock, parameters)] if is_due.any() else []
+    # Those that have ended come first: their stations may have begun anew.
+    averages = pl.concat([empty(_averages(parameters.columns)), *(one.averages() for one in (*ended, *moved))])
+    sessions = [empty(STATION_SESSION), *(one.closed_sessions() for one in (*ended, *moved))]
+    if moved:
+        rows = pl.concat([moved[0].state(), rows.filter(waits)])
+    latest = averages.filter(_IS_LAST_OF_STATION)
     return Step(
-        state=pl.concat([stations.state(), state.filter(waits)]),
+        state=parameters.silence.renew(rows, state, on_time, _KEY, clock),
         output=averages,
         late=late,
         side={
-            "latest_moving_averages": averages.filter(_IS_LAST_OF_STATION),
-            "station_sessions": stations.closed_sessions(),
+            # One that has begun anew has a row of each.
+            "latest_moving_averages": latest.unique("station_id", keep="last", maintain_order=True),
+            "station_sessions": pl.concat(sessions),
         },
     )
 
@@ -173,23 +199,35 @@ class _Stations:
 
     Arrays named by the row have one value a reading; `session` leads from a reading to its session, whose arrays are
     `first` and `last` (its readings in hand), `n_events` (its readings so far) and `closed`.
+
+    Args:
+        passed: the readings.
+        clock: of the batch.
+        parameters: of the job.
+        is_over: whether their stations have fallen silent in processing time, so that every session has ended.
     """
 
-    def __init__(self, passed: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters) -> None:
+    def __init__(
+        self, passed: pl.DataFrame, clock: Clock, parameters: MovingAverageParameters, *, is_over: bool = False
+    ) -> None:
         self._parameters = parameters
-        ordered = in_order(passed, ("station_id",), "time", parameters.columns)
+        ordered = in_order(passed, _KEY, "time", parameters.columns)
         self._readings, begins = ordered.events, ordered.begins_key
         self._times = to_micros(self._readings["time"])
         timeout, watermark = micros(parameters.timeout), micros(clock.watermark)
+        self._in_event_time = parameters.silence.in_event_time
         begins_session = begins.copy()
-        begins_session[1:] |= np.diff(self._times) > timeout
+        if self._in_event_time:
+            begins_session[1:] |= np.diff(self._times) > timeout
         self._first = np.flatnonzero(begins_session)
         self._last = np.append(self._first[1:] - 1, len(self._times) - 1)
         self._n_events = np.add.reduceat(self._readings["n_events"].to_numpy(), self._first)
         self._deadline = self._times[self._last] + timeout
         # A session is also over where a later one of its station has begun, however far the watermark is.
         followed = np.append(~begins[self._first[1:]], False)
-        self._closed = followed | (self._deadline <= watermark)
+        self._closed = (
+            (followed | (self._deadline <= watermark)) if self._in_event_time else np.full(len(followed), is_over)
+        )
         self._never_filled = self._closed & (self._n_events < parameters.first_row_at)
 
     def averages(self) -> pl.DataFrame:
@@ -226,7 +264,7 @@ class _Stations:
         return self._readings[rows].with_columns(
             session_start=to_times(self._starts()[session]),
             n_events=pl.when(is_last).then(pl.Series(self._n_events[session])).otherwise(0),
-            deadline=pl.when(is_last).then(to_times(self._deadline[session])),
+            deadline=pl.when(is_last & self._in_event_time).then(to_times(self._deadline[session])),
         )
 
     def closed_sessions(self) -> pl.DataFrame:

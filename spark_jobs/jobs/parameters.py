@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -20,6 +20,18 @@ class JobParameters(BaseModel):
 
     key_groups: int = Field(64, ge=1, le=32_768, description="Into how many parts the keys are split")
 
+    added_later: ClassVar[frozenset[str]] = frozenset()
+    """Names of parameters that a job got after generations of it were born, which did without."""
+
+    def recorded(self) -> dict[str, Any]:
+        """The parameters as a generation records them.
+
+        One of `added_later` is left out where it has its default: what was born before there was one goes on.
+        """
+        defaults = type(self).model_fields
+        unsaid = {name for name in self.added_later if getattr(self, name) == defaults[name].default}
+        return self.model_dump(mode="json", exclude=unsaid)
+
 
 def _parse_duration(value: Any) -> Any:
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", value)):
@@ -29,6 +41,10 @@ def _parse_duration(value: Any) -> Any:
 
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0))]
 """A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds."""
+
+
+Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0))]
+"""A length of time as `Duration`, or none at all: `0s`."""
 
 
 class WindowShape(NamedTuple):

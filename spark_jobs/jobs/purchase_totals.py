@@ -25,7 +25,7 @@ from pydantic import Field
 
 from spark_jobs.columns import column
 from spark_jobs.jobs.ordering import Ordered, in_order
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.streams import SALES, TIMESTAMP
 
@@ -87,7 +87,7 @@ class PurchaseTotalsParameters(JobParameters):
         description="arrival: every purchase is added up as it comes. event_time: it waits until the watermark has "
         "passed it, so that the totals on the way do not depend on how the stream was split.",
     )
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order purchases may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order purchases may come")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new purchases after which runs advance event time"
     )

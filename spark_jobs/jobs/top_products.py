@@ -18,7 +18,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.jobs.periods import period_start
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.streams import SALES, TIMESTAMP
@@ -121,7 +121,7 @@ class TopProductsParameters(JobParameters):
 
     window: Duration = Field(timedelta(hours=1), description="Length of a window; windows are aligned to 1970 UTC")
     k: int = Field(10, ge=1, le=1_000_000, description="How many products of a window are ranked")
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order sales may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order sales may come")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new sales after which runs advance event time"
     )

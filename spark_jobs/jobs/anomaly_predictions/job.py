@@ -1,16 +1,30 @@
 """Anomaly predictions: how unusual each value of a metric is, said by a model of the metric that learns as it goes.
 
-Each key has a model in state. An event waits there until the watermark has passed it, so that models learn in order of
-event time (values at one moment in order of size) whatever the order of arrival. Then it is predicted and learned:
+Each key has a model in state, which predicts each event and learns it. In which `order`:
+
+- `event_time`: an event waits until the watermark has passed it, so that models learn in order of event time (values at
+  one moment in order of size) whatever the order of arrival. Events at or behind the watermark are late.
+- `arrival`: an event is predicted by the model so far in the batch in which it comes, late or not. Events of one batch
+  are taken in order of event time, values of one moment in order of size. Nothing waits and nothing is late.
+
+And when models `learn`:
 
 - `every_event`: predicted by a model that has learned all events before it.
 - `every_interval`: predicted by the model as it was when the event's `interval` of event time began.
 - `complete_window`: once the watermark has passed the end of the event's `window`, predicted by a model that has
   learned the whole window.
+- `refresh`: predicted by the model as it was last refreshed. Once `refresh_after` of processing time has passed since the
+  first event that it has not learned, it learns all that it has not, in one go and in order of event time; a thousand
+  events of a key that wait for it do not wait longer.
+
+What this guarantees. In order of event time, but for `refresh`, the answer does not depend on how events are split into
+batches: the same events, the same answers. In order of arrival, and with `refresh`, it depends on them: the same batches
+at the same processing times give the same answers, to the last bit, whatever files their rows lie in and however often a
+crash has them worked on again, since the journal says what a batch is and what time it is in it. The same events in
+other batches give other answers, for another model was asked.
 
 Of the predictions the table has the first of each key and those that differ enough from the one before them there:
-another label, or a score further away than `min_change`. The answer does not depend on how events are split into
-micro-batches; events at or behind the watermark are late.
+another label, or a score further away than `min_change`.
 
 A model of which nothing is heard for `forget_after` of event time leaves state for the table `retired_models`; should
 its key come back, it begins anew.
@@ -22,7 +36,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from spark_jobs.jobs.anomaly_predictions.learning import complete_windows, every_event, every_interval
+from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
@@ -31,10 +45,11 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     LATEST_PREDICTION,
     LEARNING,
     RETIRED_MODEL,
+    UNLEARNED,
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from spark_jobs.streams import METRICS
 
@@ -58,12 +73,23 @@ class AnomalyPredictionParameters(JobParameters):
         "metrics that wander. seasonal: mean and variance of each hour of the week, for metrics that follow people's "
         "days. robust: median of the last values and how far most lie from it, for metrics with bursts",
     )
-    learn: Literal["every_event", "every_interval", "complete_window"] = Field(
+    order: Literal["event_time", "arrival"] = Field(
+        "event_time",
+        description="event_time: a value is predicted once the watermark has passed it, and what comes behind it is late; "
+        "however the values come, the answers are the same. arrival: predicted by the model so far when it comes, late "
+        "or not; the soonest answer, and another one if values come in other batches",
+    )
+    learn: Literal["every_event", "every_interval", "complete_window", "refresh"] = Field(
         "every_event",
         description="every_event: each event is predicted by a model that has learned all before it; the soonest "
         "answer. every_interval: predicted by the model as it was when the event's interval began, so that the events "
         "of one burst do not get used to each other. complete_window: once its window of event time is complete, "
-        "predicted by a model that has learned all of the window; the fullest answer, and the last to come",
+        "predicted by a model that has learned all of the window; the fullest answer, and the last to come. refresh: "
+        "predicted by the model as it was last refreshed, which learns in one go what came since",
+    )
+    refresh_after: Duration = Field(
+        timedelta(seconds=1),
+        description="refresh: processing time from the first value that a model has not learned to its refresh",
     )
     interval: Duration = Field(
         timedelta(hours=1),
@@ -99,11 +125,20 @@ class AnomalyPredictionParameters(JobParameters):
     min_events: int = Field(
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
     )
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order events may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
     forget_after: Duration = Field(timedelta(days=30), description="Event time of silence after which a model retires")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
+
+    @model_validator(mode="after")
+    def _arrival_knows_no_periods(self) -> Self:
+        if self.order == "arrival" and self.learn in ("every_interval", "complete_window"):
+            raise ValueError(
+                f"order=arrival goes with learn=every_event or learn=refresh: {self.learn} takes values by periods of event "
+                "time, of which late ones come when their period is over"
+            )
+        return self
 
     @model_validator(mode="after")
     def _alarms_are_counted_one_way(self) -> Self:
@@ -118,7 +153,9 @@ class AnomalyPredictionParameters(JobParameters):
 
 _FROM_HERE_ON = frozenset(
     {
+        "order",
         "learn",
+        "refresh_after",
         "interval",
         "window",
         "emit",
@@ -141,11 +178,14 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         "every_event": every_event(),
         "every_interval": every_interval(parameters.interval),
         "complete_window": complete_windows(parameters.window),
+        "refresh": at_a_refresh(),
     }
     step = AnomalyStep(
         model=model,
         learn=ways[parameters.learn],
+        at_arrival=parameters.order == "arrival",
         window=parameters.window if parameters.learn == "complete_window" else None,
+        refresh_after=parameters.refresh_after if parameters.learn == "refresh" else None,
         threshold=_threshold(model, parameters),
         min_events=parameters.min_events,
         min_change=parameters.min_change if parameters.emit == "changes" else None,
@@ -182,7 +222,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         # The model's version too: what another version has learned is not to be read as this one's.
         schema_version=100 * STATE_VERSION + model.version,
         output_events=pl.lit(0),
-        state_events=(pl.col("role") == WAITING).sum()
+        state_events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
         + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
         one_per_key=pl.col("role") == LEARNING,
         parameters=parameters.model_dump(mode="json"),

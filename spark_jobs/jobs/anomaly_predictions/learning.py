@@ -1,4 +1,4 @@
-"""Three ways to build a metric's model: after every event, every interval, or of complete windows.
+"""Four ways to build a metric's model: after every event, every interval, of complete windows, or at a refresh.
 
 Each takes the models of the events' keys (`key`, the model's columns, `events_learned`), the models that serve the
 present interval (the same and `interval`; only `every_interval` has any) and events (`models.protocol`), and gives
@@ -84,20 +84,30 @@ def every_interval(interval: timedelta) -> Learn:
         is_last = pl.Series(first == first[runs.starts + runs.counts - 1][runs.run])
         comes_after = is_last | started["key"].is_in(goes_on["key"].implode())
         earlier = events.filter(~comes_after)
-        until_last = _learn(model, models, earlier)
+        until_last = learn_events(model, models, earlier)
         begins = until_last.join(last.join(goes_on, on="key", how="anti"), on="key")
         serving = pl.concat([serving.join(goes_on, on="key", how="semi"), begins.select(serving.columns)])
-        return Learned(predictions, _learn(model, until_last, events.filter(comes_after)), serving)
+        return Learned(predictions, learn_events(model, until_last, events.filter(comes_after)), serving)
 
     return learn
 
 
+def at_a_refresh() -> Learn:
+    """Predict by the models as they are and learn nothing: who calls keeps the events, for `learn_events`."""
+
+    def learn(model: Model, models: pl.DataFrame, serving: pl.DataFrame, events: pl.DataFrame) -> Learned:
+        return Learned(_predict_by(model, models, events), models, serving)
+
+    return learn
+
+
+def learn_events(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """The models, counted, once they have learned the events."""
+    return _counted(model.learn(_of(model, models), events), models, key_runs(models, events))
+
+
 def _of(model: Model, models: pl.DataFrame) -> pl.DataFrame:
     return models.select("key", *model.state.names)
-
-
-def _learn(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    return _counted(model.learn(_of(model, models), events), models, key_runs(models, events))
 
 
 def _predict_by(model: Model, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

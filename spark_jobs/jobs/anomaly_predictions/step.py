@@ -1,4 +1,4 @@
-"""The step of anomaly predictions: events wait, are predicted and learned in order of time, and models retire."""
+"""The step of anomaly predictions: events are predicted and learned in order of time or of arrival, and models retire."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
+from spark_jobs.jobs.anomaly_predictions.kept import Kept
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, key_runs
@@ -16,9 +17,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     ANOMALY_PREDICTION,
     LABELS,
     LATEST_PREDICTION,
-    LEARNING,
     RETIRED_MODEL,
-    SERVING,
     WAITING,
     state_schema,
 )
@@ -32,28 +31,23 @@ from spark_jobs.times import micros
 _LONG_AGO = -(2**63)
 
 
-class _Kept(NamedTuple):
-    """What is kept of keys: their models with what was last emitted, and the models that serve their intervals."""
-
-    models: pl.DataFrame
-    serving: pl.DataFrame
-
-
 class _Heard(NamedTuple):
     """What was made of events: all predictions that are emitted, the last one of each key, and what is kept."""
 
     output: pl.DataFrame
     latest: pl.DataFrame
-    kept: _Kept
+    kept: Kept
 
 
 @dataclass(frozen=True)
 class AnomalyStep:
-    """The step of one model and one way to learn.
+    """The step of one model, one order and one way to learn.
 
     Attributes:
         model, learn: what predicts, and when it learns.
+        at_arrival: whether events are predicted when they come, late or not; else when the watermark has passed them.
         window: how long events wait: until the end of their window, None: until the watermark has passed them.
+        refresh_after: processing time after which models learn what was predicted; None: `learn` sees to it.
         threshold: score above which a value is anomalous.
         min_events: events that a model must have learned; until then scores are 0.
         min_change: by how much more than this a score must differ to be emitted, None: all are.
@@ -62,37 +56,41 @@ class AnomalyStep:
 
     model: Model
     learn: Learn
+    at_arrival: bool
     window: timedelta | None
+    refresh_after: timedelta | None
     threshold: float
     min_events: int
     min_change: float | None
     forget_after: timedelta
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events["timestamp"] <= clock.late_watermark
+        is_late = events.select((pl.col("timestamp") <= clock.late_watermark) & (not self.at_arrival)).to_series()
         # Negative zero becomes zero: the two are one value, and would lie in order of arrival.
         on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
         waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
         waiting = waiting.with_columns(deadline=self._due())
-        is_due = waiting["deadline"] <= clock.watermark
+        # Also what waited for the watermark before the job was moved to this order.
+        is_due = waiting.select((pl.col("deadline") <= clock.watermark) | self.at_arrival).to_series()
         due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
         ready = in_order(due, ("key",), "event_time").events
         waiting = waiting.filter(~is_due)
 
-        kept = self._with_new(self._kept(state), ready)
+        kept = self._refreshed(Kept.of(state, self.model), clock)
+        kept = kept.with_new(self.model, _keys(ready))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
         for life, part in self._lives(kept.models, ready):
             if life:
                 kept, gone = self._retire(kept, kept.models["key"].is_in(_keys(part).implode()))
                 retired.append(gone)
-                kept = self._with_new(kept, part)
-            heard = self._hear(kept, part)
+                kept = kept.with_new(self.model, _keys(part))
+            heard = self._hear(kept, part, clock)
             output.append(heard.output)
             latest.append(heard.latest)
             kept = heard.kept
         kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock))
         return Step(
-            state=self._state(kept, waiting, clock),
+            state=self._state(kept.refreshed_where_many_wait(self.model), waiting, clock),
             output=pl.concat(output),
             late=events.filter(is_late),
             side={
@@ -106,24 +104,12 @@ class AnomalyStep:
         time = pl.col("timestamp")
         return time if self.window is None else period_start(time, self.window) + self.window
 
-    def _kept(self, state: pl.DataFrame) -> _Kept:
-        columns = ("key", *self.model.state.names, "events_learned")
-        return _Kept(
-            state.filter(role=LEARNING).select(*columns, "last_event_time", "label", "score"),
-            state.filter(role=SERVING).select(*columns, "interval"),
-        )
-
-    def _with_new(self, kept: _Kept, events: pl.DataFrame) -> _Kept:
-        """Give each key that has none a model that has learned nothing."""
-        keys = _keys(events)
-        keys = keys.filter(~keys.is_in(kept.models["key"].implode()))
-        new = self.model.initial(keys).with_columns(
-            events_learned=pl.lit(0, pl.Int64),
-            last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
-            label=pl.lit(NONE, pl.Int8),
-            score=pl.lit(None, pl.Float64),
-        )
-        return kept._replace(models=pl.concat([kept.models, new.select(kept.models.columns)]))
+    def _refreshed(self, kept: Kept, clock: Clock) -> Kept:
+        """Let models learn what has waited for long enough, before they predict what came now."""
+        waits = kept.unlearned
+        if self.refresh_after is not None:
+            waits = waits.filter(pl.col("stale_at") <= clock.processing_time)
+        return kept.refreshed(self.model, waits["key"].unique())
 
     def _lives(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
         """Part events by the life of their key to which they belong: 0 goes on, each silence begins the next."""
@@ -134,6 +120,8 @@ class AnomalyStep:
         last = models["last_event_time"].to_physical().fill_null(_LONG_AGO).to_numpy()[runs.model]
         before = np.roll(times, 1)
         before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
+        # What comes late breaks no silence that lies behind the key's newest event.
+        before = np.maximum(before, last[runs.run])
         is_silence = times - before > micros(self.forget_after)
         silences = np.cumsum(is_silence)
         lives = silences - (silences - is_silence)[runs.starts][runs.run]
@@ -143,7 +131,7 @@ class AnomalyStep:
         for life in range(int(lives.max()) + 1):
             yield life, events.filter(pl.Series(lives == life))
 
-    def _hear(self, kept: _Kept, events: pl.DataFrame) -> _Heard:
+    def _hear(self, kept: Kept, events: pl.DataFrame, clock: Clock) -> _Heard:
         """Predict and learn events, and find the predictions to emit."""
         keys = _keys(events).implode()
         is_heard, is_served = kept.models["key"].is_in(keys), kept.serving["key"].is_in(keys)
@@ -164,19 +152,33 @@ class AnomalyStep:
             score=pl.Series(scores), label=pl.Series(labels), previous_label=pl.Series(emitted.label_before)
         )
         ends = runs.starts + runs.counts - 1
+        newest = pl.DataFrame(
+            {"before": models["last_event_time"], "now": _placed(rows["event_time"][ends], runs.model)}
+        )
+        # What came late leaves a newer value's prediction where it is.
+        is_newest = (newest["now"] >= newest["before"]).fill_null(value=True)[runs.model]
         heard = learned.models.with_columns(
-            last_event_time=_placed(events["event_time"][ends], runs.model),
+            last_event_time=newest.select(pl.max_horizontal("before", "now")).to_series(),
             label=_placed(pl.Series(emitted.label), runs.model),
             score=_placed(pl.Series(emitted.score), runs.model),
         )
         return _Heard(
             output=_named(rows.filter(pl.Series(emitted.is_emitted))).select(ANOMALY_PREDICTION.names),
-            latest=_named(rows[ends]).select(LATEST_PREDICTION.names),
-            kept=_Kept(
+            latest=_named(rows[ends].filter(is_newest)).select(LATEST_PREDICTION.names),
+            kept=Kept(
                 pl.concat([kept.models.filter(~is_heard), heard.select(kept.models.columns)]),
                 pl.concat([kept.serving.filter(~is_served), learned.serving.select(kept.serving.columns)]),
+                kept.unlearned
+                if self.refresh_after is None
+                else pl.concat([kept.unlearned, self._told(events, clock)]),
             ),
         )
+
+    def _told(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        """Events that were predicted, and wait for the refresh."""
+        assert self.refresh_after is not None  # noqa: S101 - asked for by those that wait alone
+        refresh_at = pl.lit(clock.processing_time + self.refresh_after).cast(pl.Datetime("us", "UTC"))
+        return events.select("key", "value", refresh_at.alias("stale_at"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Whether a model has been silent for long enough, and no event waits that came in time to go on."""
@@ -189,20 +191,19 @@ class AnomalyStep:
         joined = models.join(first, on="key", how="left", maintain_order="left")
         return is_silent & ~joined.select(goes_on).to_series()
 
-    def _retire(self, kept: _Kept, where: pl.Series) -> tuple[_Kept, pl.DataFrame]:
-        """Forget models; give what `retired_models` tells of them."""
-        gone = kept.models.filter(where)
-        rows = gone.with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
-        serving = kept.serving.join(gone, on="key", how="anti")
-        return _Kept(kept.models.filter(~where), serving), rows.select(RETIRED_MODEL.names)
+    def _retire(self, kept: Kept, where: pl.Series) -> tuple[Kept, pl.DataFrame]:
+        """Forget models once they have learned all; give what `retired_models` tells of them."""
+        keys = kept.models["key"].filter(where)
+        kept = kept.refreshed(self.model, keys)
+        is_gone = kept.models["key"].is_in(keys.implode())
+        gone = kept.models.filter(is_gone).with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
+        return kept.without(is_gone), gone.select(RETIRED_MODEL.names)
 
-    def _state(self, kept: _Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+    def _state(self, kept: Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         # A model that is overdue because an event waits is looked at again when that event is due.
         silent_at = pl.col("last_event_time") + self.forget_after
-        deadline = pl.when(silent_at > clock.watermark).then(silent_at)
         rows = [
-            kept.models.with_columns(role=pl.lit(LEARNING), deadline=deadline),
-            kept.serving.with_columns(role=pl.lit(SERVING)),
+            kept.rows(pl.when(silent_at > clock.watermark).then(silent_at)),
             waiting.with_columns(role=pl.lit(WAITING)),
         ]
         return pl.concat(rows, how="diagonal").select(state_schema(self.model).names)

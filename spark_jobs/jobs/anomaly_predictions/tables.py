@@ -79,8 +79,9 @@ RETIRED_MODEL = pa.schema(
 
 LABELS = ("normal", "anomalous")
 
-WAITING, LEARNING, SERVING = "waiting", "learning", "serving"
-"""Roles of a state row: an event that waits; a key's model; the model by which `every_interval` predicts meanwhile."""
+WAITING, LEARNING, SERVING, UNLEARNED = "waiting", "learning", "serving", "unlearned"
+"""Roles of a state row: an event that waits; a key's model; the model by which `every_interval` predicts meanwhile; an
+event that was predicted and is learned at the next refresh."""
 
 
 def state_schema(model: Model) -> pa.Schema:
@@ -97,6 +98,7 @@ def state_schema(model: Model) -> pa.Schema:
             pa.field("label", pa.int8()),
             pa.field("score", pa.float64()),
             pa.field("deadline", TIMESTAMP),
+            pa.field("stale_at", TIMESTAMP),
         ]
     )
     return pa.schema([*own, *model.state])

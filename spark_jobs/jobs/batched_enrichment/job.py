@@ -30,7 +30,7 @@ from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.keyed.answers import Answers
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -64,7 +64,7 @@ class BatchedEnrichmentParameters(JobParameters):
     max_wait: Duration = Field(timedelta(minutes=10), description="Event time that an event waits for a full batch")
     stale_after: Duration = Field(timedelta(minutes=5), description="Processing time that it waits for one")
     shards: int = Field(4, ge=1, le=1024, description="Into how many parts events are buffered, each by itself")
-    watermark_delay: Duration = Field(
+    watermark_delay: Delay = Field(
         timedelta(minutes=1), description="How far event time stays behind the newest event; adds to max_wait"
     )
     timeout: Duration = Field(timedelta(seconds=10), description="Within which a call must be answered")

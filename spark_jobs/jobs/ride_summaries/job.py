@@ -24,7 +24,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Rules, cut
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -102,7 +102,7 @@ class RideSummaryParameters(JobParameters):
     )
     timeout: Duration = Field(timedelta(minutes=30), description="Event time after a ride's last point when it closes")
     long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order points may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
     closed_for: Duration = Field(
         timedelta(days=1), description="Event time for which a closed ride is remembered, to know its late points"
     )

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH, Limits, cut
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
@@ -133,7 +133,7 @@ class VehicleTripParameters(JobParameters):
     silence: Duration = Field(
         timedelta(minutes=30), description="Event time without a point after which a trip, or a stop, has ended"
     )
-    watermark_delay: Duration = Field(timedelta(minutes=10), description="How far out of order points may come")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )

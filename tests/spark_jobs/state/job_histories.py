@@ -71,6 +71,7 @@ HISTORIES: Sequence[History] = (
     History("anomaly_predictions", {"model": "robust", "learn": "complete_window", "window": "2h", "min_events": 5}),
     History("anomaly_predictions", {"model": "ewma", "emit": "all", "min_events": 5}),
     History("anomaly_predictions", {"model": "return_period", "min_events": 5}),
+    History("anomaly_predictions", {"model": "ewma", "order": "arrival", "learn": "refresh", "min_events": 5}),
     History("vehicle_trips"),
     History("top_products", {"k": 3}),
     History("purchase_totals"),

@@ -17,7 +17,7 @@ __all__ = ["state_without_spark", "without_spark"]
 
 pytestmark = pytest.mark.usefixtures("state_without_spark")
 
-ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("3m", "move"), "idle_after": ("9h", "move")}
+ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("0s", "move"), "idle_after": ("9h", "move")}
 
 MEANING = {
     "ride_summaries": {
@@ -37,7 +37,9 @@ MEANING = {
     "anomaly_predictions": {
         **ENGINE,
         "model": ("ewma", "refresh"),
+        "order": ("arrival", "move"),
         "learn": ("complete_window", "move"),
+        "refresh_after": ("3s", "move"),
         "interval": ("20m", "move"),
         "window": ("3h", "move"),
         "emit": ("all", "move"),
@@ -64,7 +66,7 @@ MEANING = {
     },
     "batched_enrichment": {
         "key_groups": (7, "move"),
-        "watermark_delay": ("3m", "move"),
+        "watermark_delay": ("0s", "move"),
         "stream": ("weather", "refresh"),
         "service": ("demo", "free"),
         "max_size": (3, "move"),

@@ -4,8 +4,9 @@ Frames that pass, all in Polars:
 
 - **models**: one row a key, sorted by `key`: `key` and the columns of the model's `state`. Numbers and lists, bounded in
   size; this is all that a model knows, so that it survives a restart byte for byte.
-- **events**: `key`, `event_time` (timestamp, UTC) and `value` (finite float), sorted by `key`, then by time. Any number
-  of keys and any number of events of each; every key of them has a row in `models`.
+- **events**: `key`, `event_time` (timestamp, UTC) and `value` (finite float), sorted by `key`, then by time. They may
+  be earlier than what a model has learned. Any number of keys and any number of events of each; every key of them has a
+  row in `models`.
 - **predictions**: `PREDICTION`, one row an event in the order of the events.
 
 What every model keeps (`tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` holds all that are registered to it):
@@ -46,8 +47,8 @@ class Model(Protocol):
         half_at: days from one alarm to the next at which the score is one half: it is `days / (days + half_at)` then.
             None where a score says nothing of how often it comes.
         state: the columns of one row of `models`, without `key`. None is named `key`, `timestamp`, `value`,
-            `deadline`, `role`, `events_learned`, `last_event_time`, `interval`, `label` or `score`: a job keeps its
-            own there.
+            `deadline`, `stale_at`, `role`, `events_learned`, `last_event_time`, `interval`, `label` or `score`: a job
+            keeps its own there.
     """
 
     @property

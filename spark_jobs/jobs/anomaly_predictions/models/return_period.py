@@ -172,13 +172,13 @@ def _news(history: History, began: int, times: Integers, sizes: Floats, learned:
             past_time, past_size = events[reached]
             # Asked a moment ago by what is known now: the answer is still at hand.
             if not reached == row - 1 == wanted[reached]:
-                rarity = history.rarity(past_size, past_time, past_time - began)
+                rarity = history.rarity(past_size, past_time, max(past_time - began, 0))
             history.learn(past_size, past_time, rarity)
             reached += 1
         rarity = history.rarity(size, time, max(time - began, 0))
         yield rarity if rarity and history.is_news(rarity, time) else 0.0
     for past_time, past_size in events[reached:]:
-        history.learn(past_size, past_time, history.rarity(past_size, past_time, past_time - began))
+        history.learn(past_size, past_time, history.rarity(past_size, past_time, max(past_time - began, 0)))
 
 
 _HISTORY = ("single", "single_time", "lasting", "lasting_time", "last", "peak", "peak_time")

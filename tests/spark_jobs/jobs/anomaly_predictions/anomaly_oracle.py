@@ -122,3 +122,94 @@ def _live(key, values, watermark, settings, result):
         result.retired.append((key, model.n, last, last + settings.forget_after))
     else:
         result.in_models += model.n
+
+
+@dataclass
+class _Key:
+    """What is known of a key in the course of batches."""
+
+    model: Ewma = field(default_factory=Ewma)
+    last: datetime | None = None
+    emitted: dict | None = None
+    unlearned: list = field(default_factory=list)
+    refresh_at: datetime | None = None
+
+    def refresh(self):
+        for _, value in sorted(self.unlearned):
+            self.model.learn(value)
+        self.unlearned, self.refresh_at = [], None
+
+
+@dataclass
+class Batch:
+    """Events that came together, and what time it was."""
+
+    events: list
+    processing_time: datetime
+    watermark: datetime
+
+
+@dataclass
+class Answers(Answer):
+    late: list = field(default_factory=list)
+    unlearned: int = 0
+
+
+def answer_in_batches(batches, settings, order, refresh_after=None):
+    """The same of jobs whose answers depend on what came together, and when; `refresh_after` None: learned at once."""
+    result, keys, waiting, late_watermark = Answers(), {}, [], BEGINNING
+    for batch in batches:
+        due = []
+        for event in batch.events:
+            if order == "event_time" and event["timestamp"] <= late_watermark:
+                result.late.append(event)
+            else:
+                waiting.append((event["key"], event["timestamp"], event["value"] + 0.0))
+        late_watermark = batch.watermark
+        for known in keys.values():
+            if known.refresh_at is not None and known.refresh_at <= batch.processing_time:
+                known.refresh()
+        due = sorted(one for one in waiting if order == "arrival" or one[1] <= batch.watermark)
+        waiting = [one for one in waiting if one not in due]
+        for key, time, value in due:
+            known = keys.get(key)
+            if known is not None and time - known.last > settings.forget_after:
+                _retire(key, keys, settings, result)
+            known = keys.setdefault(key, _Key())
+            _judge(known, key, time, value, settings, result)
+            if refresh_after is None:
+                known.model.learn(value)
+            else:
+                known.unlearned.append((time, value))
+                known.refresh_at = known.refresh_at or batch.processing_time + refresh_after
+        for key, known in list(keys.items()):
+            silent_at = known.last + settings.forget_after
+            if silent_at <= batch.watermark and not any(one[0] == key and one[1] <= silent_at for one in waiting):
+                _retire(key, keys, settings, result)
+    result.waiting = len(waiting)
+    result.in_models = sum(known.model.n for known in keys.values())
+    result.unlearned = sum(len(known.unlearned) for known in keys.values())
+    return result
+
+
+def _judge(known, key, time, value, settings, result):
+    expected, score = known.model.predict(value)
+    if known.model.n < settings.min_events:
+        score = 0.0
+    row = {"key": key, "event_time": time, "value": value, "expected": expected, "score": score}
+    row["label"] = "anomalous" if score > settings.threshold else "normal"
+    row["events_learned"] = known.model.n
+    before = known.emitted
+    changes = before is None or row["label"] != before["label"] or abs(score - before["score"]) > settings.min_change
+    if changes or settings.emit == "all":
+        result.output.append({**row, "previous_label": before and before["label"]})
+        known.emitted = row
+    if known.last is None or time >= known.last:
+        result.latest[key] = row
+        known.last = time
+
+
+def _retire(key, keys, settings, result):
+    known = keys.pop(key)
+    known.refresh()
+    result.retired.append((key, known.model.n, known.last, known.last + settings.forget_after))

@@ -1,0 +1,82 @@
+"""What is kept of keys from one batch to the next: their models, and values that no model has learned yet."""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from spark_jobs.jobs.anomaly_predictions.changes import NONE
+from spark_jobs.jobs.anomaly_predictions.learning import learn_events
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
+from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, SERVING, UNLEARNED
+from spark_jobs.jobs.ordering import in_order
+
+MOST_UNLEARNED = 1_000
+"""So many values of a key wait for a refresh at most: state stays small, however much comes at once."""
+
+
+class Kept(NamedTuple):
+    """What is kept of keys.
+
+    Attributes:
+        models: of each key, with what was last emitted.
+        serving: the models that serve the intervals of `every_interval`.
+        unlearned: values that were predicted and wait for a refresh: `key`, `value`, `event_time`, `stale_at`.
+    """
+
+    models: pl.DataFrame
+    serving: pl.DataFrame
+    unlearned: pl.DataFrame
+
+    @staticmethod
+    def of(state: pl.DataFrame, model: Model) -> "Kept":
+        """Take apart the state."""
+        columns = ("key", *model.state.names, "events_learned")
+        return Kept(
+            state.filter(role=LEARNING).select(*columns, "last_event_time", "label", "score"),
+            state.filter(role=SERVING).select(*columns, "interval"),
+            state.filter(role=UNLEARNED).select("key", "value", "stale_at", event_time="timestamp"),
+        )
+
+    def with_new(self, model: Model, keys: pl.Series) -> "Kept":
+        """Give each of these keys that has none a model that has learned nothing."""
+        keys = keys.filter(~keys.is_in(self.models["key"].implode()))
+        new = model.initial(keys).with_columns(
+            events_learned=pl.lit(0, pl.Int64),
+            last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
+            label=pl.lit(NONE, pl.Int8),
+            score=pl.lit(None, pl.Float64),
+        )
+        return self._replace(models=pl.concat([self.models, new.select(self.models.columns)]))
+
+    def refreshed(self, model: Model, keys: pl.Series) -> "Kept":
+        """Let the models of these keys learn all that waits for them, in one go and in order of time."""
+        is_learned = self.unlearned["key"].is_in(keys.implode())
+        if not is_learned.any():
+            return self
+        events = in_order(self.unlearned.filter(is_learned).drop("stale_at"), ("key",), "event_time").events
+        is_theirs = self.models["key"].is_in(events["key"].unique().implode())
+        theirs = self.models.filter(is_theirs).sort("key")
+        learned = learn_events(model, theirs, events).with_columns(theirs.select("last_event_time", "label", "score"))
+        models = pl.concat([self.models.filter(~is_theirs), learned.select(self.models.columns)])
+        return self._replace(models=models, unlearned=self.unlearned.filter(~is_learned))
+
+    def refreshed_where_many_wait(self, model: Model) -> "Kept":
+        """The same of keys for which more than `MOST_UNLEARNED` values wait."""
+        if self.unlearned.height <= MOST_UNLEARNED:
+            return self
+        counts = self.unlearned.group_by("key").len()
+        return self.refreshed(model, counts.filter(pl.col("len") > MOST_UNLEARNED)["key"])
+
+    def without(self, where: pl.Series) -> "Kept":
+        """Forget models; nothing may wait for them."""
+        gone = self.models.filter(where)
+        return Kept(self.models.filter(~where), self.serving.join(gone, on="key", how="anti"), self.unlearned)
+
+    def rows(self, deadline: pl.Expr) -> pl.DataFrame:
+        """Rows of state, models due at `deadline`."""
+        rows = [
+            self.models.with_columns(role=pl.lit(LEARNING), deadline=deadline),
+            self.serving.with_columns(role=pl.lit(SERVING)),
+            self.unlearned.rename({"event_time": "timestamp"}).with_columns(role=pl.lit(UNLEARNED)),
+        ]
+        return pl.concat(rows, how="diagonal")

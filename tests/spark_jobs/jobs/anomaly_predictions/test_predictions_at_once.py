@@ -1,0 +1,210 @@
+"""Anomaly predictions in order of arrival, and by models that learn at a refresh, against plain Python."""
+
+from datetime import timedelta
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.anomaly_predictions.kept import MOST_UNLEARNED
+from spark_jobs.jobs.anomaly_predictions.models import MODELS
+from spark_jobs.keyed.harness import TestHarness
+from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
+from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import BEGINNING, Batch, Settings
+from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
+    NOON,
+    TABLES,
+    assert_rows_agree,
+    frame,
+    latest,
+    reading,
+    steady,
+)
+from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job as job_of
+from tests.spark_jobs.jobs.playing import accounted_for, restart
+
+SECOND = timedelta(seconds=1)
+
+
+def play(job, batches):
+    """Play batches, each a second after the one before it; the state is written and read between them."""
+    harness, came = TestHarness(job), 0
+    for number, events in enumerate(batches):
+        harness.batch(frame(events), processing_time=NOON + number * SECOND)
+        restart(harness)
+        came += len(events)
+        assert accounted_for(job, harness) == came
+    return harness
+
+
+def values(harness):
+    return harness.written["anomaly_predictions"].select("value", "events_learned").rows()
+
+
+def test_a_value_is_predicted_in_the_batch_in_which_it_comes_and_learned_then():
+    harness = play(job_of(order="arrival", emit="all"), [[reading("a", 5, 1)], [reading("a", 6, 2)]])
+    assert values(harness) == [(1, 0), (2, 1)]
+    assert harness.state.filter(role="waiting").height == 0
+
+
+def test_what_comes_late_is_predicted_by_the_model_so_far_and_is_in_no_late_table():
+    batches = [steady("a", 100), [reading("a", 3, 100)], [reading("a", 500, 11)]]
+    harness = play(job_of(order="arrival", min_change=1), batches)
+    late, after = harness.written["anomaly_predictions"].to_dicts()[1:]
+    assert (late["event_time"], late["label"], late["events_learned"]) == (
+        NOON + timedelta(minutes=3),
+        "anomalous",
+        100,
+    )
+    assert (after["label"], after["previous_label"], after["events_learned"]) == ("normal", "anomalous", 101)
+    assert harness.written["late.anomaly_predictions"].height == 0
+
+
+def test_what_comes_late_leaves_the_newest_value_in_latest_predictions():
+    harness = play(job_of(order="arrival"), [[reading("a", 60, 1)], [reading("a", 3, 2)], [reading("b", 1, 3)]])
+    assert latest(harness).select("key", "value").rows() == [("a", 1), ("b", 3)]
+
+
+def test_what_comes_late_breaks_no_silence():
+    batches = [[reading("a", 600, 1)], [reading("a", 0, 2), reading("a", 610, 3)]]
+    harness = play(job_of(order="arrival", emit="all", forget_after="1h"), batches)
+    assert values(harness) == [(1, 0), (2, 1), (3, 2)]
+    assert harness.written["retired_models"].height == 0
+
+
+def test_what_comes_so_late_that_its_model_has_retired_is_a_life_of_its_own():
+    batches = [[reading("a", 0, 1)], [reading("b", 900, 1)], [reading("a", 3, 2)]]
+    harness = play(job_of(order="arrival", emit="all", forget_after="1h"), batches)
+    assert harness.written["retired_models"].select("key", "events_learned").rows() == [("a", 1), ("a", 1)]
+
+
+def test_between_two_refreshes_all_are_predicted_by_one_model_and_then_it_learns_all_of_them():
+    events = [[reading("a", minute, 10 + minute % 3)] for minute in range(8)]
+    harness = play(job_of(order="arrival", learn="refresh", refresh_after="3s", emit="all"), events)
+    assert values(harness) == [(10, 0), (11, 0), (12, 0), (10, 3), (11, 3), (12, 3), (10, 6), (11, 6)]
+
+
+def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
+    job = job_of(order="arrival", learn="refresh", refresh_after="90s")
+    harness = play(job, [steady("a", 20)])
+    assert harness.state["stale_at"].drop_nulls().unique().to_list() == [NOON + timedelta(seconds=90)]
+    harness.batch(processing_time=NOON + timedelta(seconds=89))
+    assert harness.state.filter(role="learning")["events_learned"].to_list() == [0]
+    harness.batch(processing_time=NOON + timedelta(seconds=90))
+    assert harness.state.filter(role="learning")["events_learned"].to_list() == [20]
+    assert harness.state["stale_at"].null_count() == harness.state.height
+
+
+def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
+    job = job_of(order="arrival", learn="refresh", refresh_after="1h")
+    many = [reading("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
+    harness = play(job, [[*many, reading("b", 0, 1)]])
+    assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"]
+    assert harness.state.filter(role="learning", key="a")["events_learned"].to_list() == [MOST_UNLEARNED + 1]
+
+
+def test_a_model_that_retires_has_learned_what_it_had_predicted():
+    job = job_of(order="arrival", learn="refresh", refresh_after="1d", forget_after="1h")
+    harness = play(job, [[reading("a", 0, 1), reading("a", 1, 1)], [reading("b", 900, 1)]])
+    assert harness.written["retired_models"].select("key", "events_learned").rows() == [("a", 2)]
+    assert harness.state.filter(key="a").height == 0
+
+
+@pytest.mark.parametrize("learn", ["every_interval", "complete_window"])
+def test_periods_of_event_time_do_not_go_with_order_of_arrival(learn):
+    with pytest.raises(
+        KeyfoldError, match=f"order=arrival goes with learn=every_event or learn=refresh: {learn} takes"
+    ):
+        job_of(order="arrival", learn=learn)
+
+
+def test_what_waited_for_the_watermark_is_predicted_at_once_after_a_move_to_order_of_arrival():
+    harness = play(job_of(), [[reading("a", 0, 1), reading("a", 1, 2)]])
+    moved = TestHarness(job_of(order="arrival", emit="all"))
+    moved.state, moved.watermark = harness.state, harness.watermark
+    moved.batch(frame([reading("a", 0.5, 3)]))
+    assert values(moved) == [(1, 0), (3, 1), (2, 2)]
+
+
+@st.composite
+def arrivals(draw):
+    """Batches of readings of a few keys in any order, when each came, and how far the watermark stays behind."""
+    value = st.one_of(st.integers(8, 12), st.integers(8, 12), st.sampled_from([-0.0, 0, 100, -50, 1e9]))
+    moment = st.one_of(st.integers(0, 300), st.integers(0, 300), st.integers(0, 9000))
+    one = st.tuples(st.sampled_from("abc"), moment, value)
+    drawn = draw(st.lists(st.lists(one, max_size=12), min_size=1, max_size=6))
+    gaps = draw(st.lists(st.sampled_from([0, 1, 2, 5]), min_size=len(drawn), max_size=len(drawn)))
+    delay = timedelta(minutes=draw(st.sampled_from([0, 10, 200])))
+    watermark, batches = BEGINNING, []
+    for part, seconds in zip(drawn, accumulate(gaps), strict=True):
+        events = [reading(*event) for event in part]
+        watermark = max([watermark, *(event["timestamp"] - delay for event in events)])
+        batches.append(Batch(events, NOON + seconds * SECOND, watermark))
+    return batches, delay
+
+
+definitions = st.builds(
+    Settings,
+    emit=st.sampled_from(["changes", "all"]),
+    min_change=st.sampled_from([0.0, 0.2, 1.0]),
+    threshold=st.sampled_from([0.0, 0.5, 0.9]),
+    min_events=st.integers(0, 5),
+    forget_after=st.sampled_from([timedelta(minutes=30), timedelta(hours=3), timedelta(days=2)]),
+)
+REFRESHES = st.sampled_from([None, SECOND, 3 * SECOND, timedelta(minutes=1)])
+ORDERS = st.sampled_from(["arrival", "event_time"])
+
+
+def job_at_once(definition, order, refresh_after, delay, **more):
+    chosen = {name: value for name, value in vars(definition).items() if name not in ("learn", "period")}
+    if refresh_after is not None:
+        chosen |= {"learn": "refresh", "refresh_after": refresh_after}
+    return job_of(order=order, watermark_delay=delay, **chosen, **more)
+
+
+@settings(deadline=None, max_examples=200)
+@given(arrivals(), definitions, ORDERS, REFRESHES)
+def test_batches_give_what_the_definition_says(arrived, definition, order, refresh_after):
+    batches, delay = arrived
+    harness = TestHarness(job := job_at_once(definition, order, refresh_after, delay))
+    for number, batch in enumerate(batches):
+        harness.batch(frame(batch.events), batch.processing_time)
+        restart(harness)
+        assert accounted_for(job, harness) == sum(len(one.events) for one in batches[: number + 1])
+    answer = anomaly_oracle.answer_in_batches(batches, definition, order, refresh_after)
+    # Of one key in the order in which they were written: late ones lie behind newer ones.
+    answer.output.sort(key=lambda row: row["key"])
+    written = harness.written["anomaly_predictions"].sort("key", maintain_order=True)
+    assert_rows_agree(written.to_dicts(), answer.output)
+    assert_rows_agree(latest(harness).drop("low", "high").to_dicts(), [row for _, row in sorted(answer.latest.items())])
+    assert sorted(harness.written["retired_models"].rows()) == sorted(answer.retired)
+    counts = dict(harness.state.group_by("role").len().iter_rows())
+    assert (counts.get("waiting", 0), counts.get("unlearned", 0)) == (answer.waiting, answer.unlearned)
+    assert harness.state.filter(role="learning")["events_learned"].sum() == answer.in_models
+    late = harness.written["late.anomaly_predictions"]
+    assert late.rows() == [tuple(event.values()) for event in answer.late]
+    assert order == "event_time" or late.height == 0
+
+
+@settings(deadline=None, max_examples=100)
+@given(arrivals(), st.sampled_from(list(MODELS)), definitions, ORDERS, REFRESHES, st.randoms())
+def test_the_same_batches_give_the_same_bits_whatever_order_their_rows_lie_in_and_wherever_a_crash_is(
+    arrived, model, definition, order, refresh_after, random
+):
+    batches, delay = arrived
+    job = job_at_once(definition, order, refresh_after, delay, model=model)
+    unbroken, broken = TestHarness(job), TestHarness(job)
+    for batch in batches:
+        unbroken.batch(frame(batch.events), batch.processing_time)
+        if random.random() < 0.5:
+            killed = TestHarness(job)
+            killed.state, killed.watermark = broken.state, broken.watermark
+            killed.batch(frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
+        broken.batch(frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
+        restart(broken)
+    for table in TABLES:
+        assert unbroken.written[table].equals(broken.written[table])
+    order_of_rows = ["role", "key", "timestamp", "value"]
+    assert unbroken.state.sort(order_of_rows).equals(broken.state.sort(order_of_rows))
