@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.jobs.measure import seconds_of
@@ -54,10 +55,10 @@ def weather(rows: int) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     stations = 500
     hour = np.arange(rows) // stations
-    values = {name: rng.normal(50, 10, rows) for name in WEATHER.schema.names[2:]}
+    values = {field.name: rng.normal(50, 10, rows) for field in WEATHER.schema if field.type == pa.float64()}
     times = pl.Series(hour * 3600 * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC"))
     ids = pl.Series([f"station-{number:03}" for number in range(stations)]).gather(np.arange(rows) % stations)
-    return pl.DataFrame({"station_id": ids, "time": times, **values})
+    return pl.DataFrame({"station_id": ids, "time": times, **values, "location": None})
 
 
 def sales(rows: int) -> pl.DataFrame:

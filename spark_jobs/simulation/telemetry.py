@@ -1,12 +1,18 @@
-"""Positions, speeds and fuel of vehicles, one JSON object a line.
+"""Positions, speeds, fuel and engines of vehicles, one JSON object a line.
 
-A vehicle stands, drives, waits at lights, drives on, parks, and fills up when it is parked with little fuel. It reports
-about every 10 s while it drives and every 60 s while it stands. Its round begins and ends at its depot, so that a later
-call goes on where the one before ended. One vehicle in ten has no fuel gauge; one in eight falls silent on the way.
+A vehicle stands, drives, waits at lights, drives on, parks, and fills up where it is parked. It reports about every 10 s
+while it drives and every 60 s while it stands. Its round begins and ends at its depot, with as much fuel as at first, so
+that a later call goes on where the one before ended. One vehicle in ten has no fuel gauge, one in ten tells neither
+acceleration nor engine temperature, and one in eight falls silent on the way.
+
+Planted, so that there is something to see: one point in 150 on the way brakes or accelerates hard, one vehicle in five
+drives until it has little fuel, the engine of one in six gets too hot for ten minutes and cools down again. What is
+driven through the places of `GEOFENCES` is for the vehicles' rounds to say.
 """
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -29,16 +35,24 @@ from spark_jobs.times import to_times
 TICK = 10
 """Seconds between two reports of a vehicle that drives; six times that for one that stands."""
 
-TANK = 60.0
-"""Litres."""
+GEOFENCES = Path(__file__).with_name("geofences.geojson")
+"""Places that the vehicles' rounds pass, for `fleet_warnings`."""
 
-RESERVE = 12.0
-"""Litres; with less, a vehicle that parks fills up."""
+GENTLE = 2.5
+"""m/s²: what no point that drives as usual exceeds; a hard one has 4 at least."""
+
+LITTLE_FUEL = 10.0
+"""Litres; every fifth vehicle has less on its way."""
+
+TOO_HOT = 110.0
+"""°C; one engine in six gets hotter."""
 
 ROUND = 12_000.0
 """Metres, about: a round begins and ends at the depot."""
 
 _LITRES_A_METRE = 0.09 / 1000
+_FILLED_AT_ONCE = 5.0
+_AMBIENT, _WARM, _OVERHEATED = 15.0, 88.0, 124.0
 _DEPOTS = 1909  # seeds where a vehicle belongs, whatever the call
 _CENTRE = (52.52, 13.405)
 _METRES_A_DEGREE = (111_320.0, 67_800.0)
@@ -53,12 +67,20 @@ class TelemetrySimulation(SimulationSummary):
         silent: vehicles that fall silent on the way.
         without_gauge: vehicles that never tell their fuel level.
         refuelled: how often the fuel level rose.
+        low_on_fuel: vehicles that have less than `LITTLE_FUEL` at some time.
+        overheated: vehicles whose engine is hotter than `TOO_HOT` at some time.
+        harsh_braking: events that brake hard.
+        harsh_acceleration: events that accelerate hard.
     """
 
     vehicles: int
     silent: tuple[str, ...]
     without_gauge: int
     refuelled: int
+    low_on_fuel: tuple[str, ...]
+    overheated: tuple[str, ...]
+    harsh_braking: int
+    harsh_acceleration: int
 
 
 def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.DataFrame:
@@ -70,12 +92,15 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
         ticks: moments ten seconds apart, in microseconds since 1970.
 
     Returns:
-        The columns of the stream `telemetry`: speed in km/h, fuel in litres.
+        The columns of the stream `telemetry`: speed in km/h, fuel in litres, acceleration in m/s², bearing in degrees,
+        temperature in °C.
     """
     speed, parked = _speeds(rng, vehicles, len(ticks))
     driven = np.cumsum(speed * (TICK / 3.6), axis=1)
-    latitude, longitude = _on_the_round(driven)
-    fuel = _fuel(rng, driven, parked)
+    latitude, longitude, bearing = _on_the_round(driven)
+    fuel = _fuel(driven, parked)
+    acceleration = _acceleration(rng, speed)
+    heat = _engine_temperature(rng, parked)
     early = rng.integers(0, 4000, speed.shape, endpoint=True) * 1000
     time = np.maximum(ticks[None, :] - early, ticks[0])
     # Moving, just come to stand, or every sixth tick of its own.
@@ -91,6 +116,9 @@ def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.
             "longitude": np.round(longitude[at], 6),
             "speed": np.round(speed[at], 1),
             "fuel_level": pl.Series(np.round(fuel[at], 2)).set(pl.Series(at[0] % 10 == 9), None),
+            "acceleration": pl.Series(np.round(acceleration[at], 2)).set(pl.Series(at[0] % 10 == 8), None),
+            "bearing": np.round(bearing[at], 1),
+            "engine_temperature": pl.Series(np.round(heat[at], 1)).set(pl.Series(at[0] % 10 == 8), None),
         }
     ).select(TELEMETRY.schema.names)
 
@@ -124,8 +152,8 @@ def _speeds(rng: np.random.Generator, vehicles: int, ticks: int) -> tuple[Floats
     return speed.round(1), ~drives & parks[row, turn]
 
 
-def _on_the_round(driven: Floats) -> tuple[Floats, Floats]:
-    """Latitude and longitude after so many metres on a circle through the depot; whole rounds in all."""
+def _on_the_round(driven: Floats) -> tuple[Floats, Floats, Floats]:
+    """Latitude, longitude and bearing after so many metres on a circle through the depot; whole rounds in all."""
     vehicles = len(driven)
     depot = np.random.default_rng(_DEPOTS).random((vehicles, 3))[:, :, None]
     total = driven[:, -1:]
@@ -136,35 +164,75 @@ def _on_the_round(driven: Floats) -> tuple[Floats, Floats]:
     east = radius * (np.cos(angle) - np.cos(begin))
     latitude = _CENTRE[0] + 0.1 * (depot[:, 0] - 0.5) + north / _METRES_A_DEGREE[0]
     longitude = _CENTRE[1] + 0.2 * (depot[:, 1] - 0.5) + east / _METRES_A_DEGREE[1]
-    return latitude, longitude
+    return latitude, longitude, -np.degrees(angle) % 360
 
 
-def _fuel(rng: np.random.Generator, driven: Floats, parked: np.ndarray) -> Floats:
-    """Litres: they go down with the distance, and up to a full tank where a vehicle parks with little."""
+def _fuel(driven: Floats, parked: np.ndarray) -> Floats:
+    """Litres: they go down with the distance, and up where a vehicle parks; at the end they are what they were at first."""
     used = driven * _LITRES_A_METRE
-    at_first = rng.uniform(RESERVE + 0.5, TANK, (len(driven), 1))
-    at_first[::5] = RESERVE + 0.5  # some always have to fill up
-    last_parked = np.maximum.accumulate(np.where(parked, used, 0.0), axis=1)
-    filled = np.ceil(np.maximum(0.0, last_parked - (at_first - RESERVE)) / (TANK - RESERVE))
-    return np.maximum(0.5, at_first - used + filled * (TANK - RESERVE))
+    at_first = 16 + 34 * np.random.default_rng(_DEPOTS).random(len(driven))
+    at_first[::5] = LITTLE_FUEL + 1  # some always come to have little
+    level = at_first[:, None] - used
+    for vehicle, burnt in enumerate(used):
+        fills = max(1, round(burnt[-1] / _FILLED_AT_ONCE))
+        places = np.flatnonzero(parked[vehicle])
+        for fill in range(fills if places.size else 0):
+            # Where it parks next to having burnt most of what the next fill makes good.
+            wanted = burnt[-1] * (fill + 0.6) / fills
+            place = places[np.argmin(np.abs(burnt[places] - wanted))]
+            level[vehicle, place:] += burnt[-1] / fills
+    return np.maximum(0.5, level)
+
+
+def _acceleration(rng: np.random.Generator, speed: Floats) -> Floats:
+    """m/s² at the moment of the report: about what the speed tells, and now and then a hard one on the way."""
+    mean = np.diff(speed, axis=1, prepend=0.0) / 3.6 / TICK
+    gentle = np.where(speed > 0, np.clip(mean + rng.normal(0, 0.3, speed.shape), -GENTLE, GENTLE), 0.0)
+    hard = np.where(rng.random(speed.shape) < 0.5, rng.uniform(-8, -4, speed.shape), rng.uniform(4, 6, speed.shape))
+    return np.where((rng.random(speed.shape) < 1 / 150) & (speed > 0), hard, gentle)
+
+
+def _engine_temperature(rng: np.random.Generator, parked: np.ndarray) -> Floats:
+    """°C: an engine warms up in minutes and cools down, parked, in an hour; one in six overheats for ten minutes."""
+    vehicles, ticks = parked.shape
+    target = np.where(parked, _AMBIENT, _WARM)
+    share = TICK / np.where(parked, 1800.0, 240.0)
+    heat = np.full(vehicles, _WARM - 20)
+    told = np.empty((vehicles, ticks))
+    for tick in range(ticks):
+        heat += (target[:, tick] - heat) * share[:, tick]
+        told[:, tick] = heat
+    centre = rng.uniform(0.3, 0.7, vehicles) * ticks
+    far = np.abs(np.arange(ticks)[None, :] - centre[:, None])
+    half = 300 / TICK
+    ramp = np.clip(2 - far / half, 0, 1) * (np.arange(vehicles) % 6 == 1)[:, None]
+    return told + (_OVERHEATED - told) * ramp + rng.normal(0, 0.3, told.shape)
 
 
 def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
     table = telemetry_table(rng, request.size, request.grid(TICK * SECOND))
     muted = rng.choice(_vehicles(request.size), request.size // 8, replace=False).tolist()
     table = _until_silent(rng, table, muted)
-    rises = table.select(pl.col("fuel_level").diff().over("vehicle_id") > 1).to_series().sum()
+    rises = table.select(pl.col("fuel_level").diff().over("vehicle_id") > 0).to_series().sum()
     time = pl.col("time").cast(pl.Int64)
     stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
-    line = pl.struct("vehicle_id", stamp, "latitude", "longitude", "speed", "fuel_level").struct.json_encode()
+    line = pl.struct("vehicle_id", stamp, *table.columns[2:]).struct.json_encode()
     details = {
         "vehicles": request.size,
         "silent": tuple(sorted(muted)),
         "without_gauge": request.size // 10,
         "refuelled": int(rises),
+        "low_on_fuel": _named(table, pl.col("fuel_level") < LITTLE_FUEL),
+        "overheated": _named(table, pl.col("engine_temperature") > TOO_HOT),
+        "harsh_braking": table.select((pl.col("acceleration") <= -4).sum()).item(),
+        "harsh_acceleration": table.select((pl.col("acceleration") >= 4).sum()).item(),
     }
     events = table.select(time=time, over=time, key=pl.col("vehicle_id"), ndjson=line).sort("time", "key")
     return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
+
+
+def _named(table: pl.DataFrame, condition: pl.Expr) -> tuple[str, ...]:
+    return tuple(table.filter(condition)["vehicle_id"].unique().sort())
 
 
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
@@ -189,6 +257,9 @@ _FAULTS = {
     "latitude out of range": json_field("latitude", "95.0"),
     "speed out of range": json_field("speed", "-12.5"),
     "fuel level is negative": json_field("fuel_level", "-3.0"),
+    "acceleration out of range": json_field("acceleration", "-412.0"),
+    "bearing out of range": json_field("bearing", "361.5"),
+    "engine temperature out of range": json_field("engine_temperature", "999.0"),
     "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
 }
 

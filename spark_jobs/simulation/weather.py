@@ -27,12 +27,21 @@ from spark_jobs.simulation.contract import (
 from spark_jobs.streams import WEATHER
 from spark_jobs.times import from_micros, to_times
 
-AIRPORTS = ("EWR", "JFK", "LGA", "BOS", "DCA", "PHL")
-"""The first stations; further ones are S00006, S00007, …"""
+AIRPORTS = {
+    "EWR": "Newark NJ",
+    "JFK": "Queens NY",
+    "LGA": "East Elmhurst NY",
+    "BOS": "Boston MA",
+    "DCA": "Arlington VA",
+    "PHL": "Philadelphia PA",
+}
+"""The first stations, and where they stand; further ones are S00006, S00007, … and do not say where."""
 
 MISSING_PRESSURE = 0.1
 
-_HEADER = "origin,year,month,day,hour,temp,dewp,humid,wind_dir,wind_speed,wind_gust,precip,pressure,visib,time_hour"
+_MEASURED = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
+
+_HEADER = ",".join(("origin", "year", "month", "day", "hour", *_MEASURED, "time_hour", "location"))
 _CLIMATES = 2013  # seeds what a station is like, whatever the call
 _KNOT = 1.15078
 
@@ -90,12 +99,17 @@ def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.Da
             "precip": np.round(np.where(rain, rng.exponential(0.05, count), 0.0), 2),
             "pressure": _or_null(np.round(pressure, 1), rng.random(count) < MISSING_PRESSURE),
             "visib": np.where(rain, 3.0, 10.0),
+            "location": pl.Series(_locations(stations), dtype=pl.String).gather(station),
         }
     ).select(WEATHER.schema.names)
 
 
 def _stations(count: int) -> list[str]:
-    return [*AIRPORTS[:count], *(f"S{number:05}" for number in range(len(AIRPORTS), count))]
+    return [*list(AIRPORTS)[:count], *(f"S{number:05}" for number in range(len(AIRPORTS), count))]
+
+
+def _locations(count: int) -> list[str | None]:
+    return [AIRPORTS.get(station) for station in _stations(count)]
 
 
 def _wave(time: Ints, days: float, phase: Floats) -> Floats:
@@ -124,8 +138,9 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     fields = [
         pl.col("station_id"),
         *(part.cast(pl.String) for part in (local.year(), local.month(), local.day(), local.hour())),
-        *(pl.col(name).cast(pl.String).fill_null("NA") for name in WEATHER.schema.names[2:]),
+        *(pl.col(name).cast(pl.String).fill_null("NA") for name in _MEASURED),
         pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        pl.col("location").fill_null("NA"),
     ]
     time = pl.col("time").cast(pl.Int64)
     events = table.select(time=time, over=time, key=pl.col("station_id"), csv=pl.concat_str(fields, separator=","))

@@ -1,4 +1,4 @@
-"""Telemetry: where a vehicle is, how fast, and how much fuel it has."""
+"""Telemetry: where a vehicle is, how fast and which way it goes, how hard it brakes, its fuel, and its engine's heat."""
 
 import polars as pl
 import pyarrow as pa
@@ -18,6 +18,9 @@ STREAM = Stream(
             column("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east", nullable=False),
             column("speed", pa.float64(), "Speed", unit="km/h", nullable=False),
             column("fuel_level", pa.float64(), "Fuel in the tank", unit="litres"),
+            column("acceleration", pa.float64(), "Acceleration along the way; negative where it brakes", unit="m/s²"),
+            column("bearing", pa.float64(), "Which way it goes, clockwise from north, 0 to 360", unit="degrees"),
+            column("engine_temperature", pa.float64(), "Temperature of the engine's coolant", unit="°C"),
         ]
     ),
     event_time="time",
@@ -31,5 +34,9 @@ STREAM = Stream(
         *POSITION,
         Rule("speed is outside 0 to 400", outside("speed", 0, 400)),
         Rule("fuel_level is negative", pl.col("fuel_level") < 0),
+        # Ten times what brakes can do; a crash of more is no driving.
+        Rule("acceleration is outside -100 to 100", outside("acceleration", -100, 100)),
+        Rule("bearing is outside 0 to 360", outside("bearing", 0, 360)),
+        Rule("engine_temperature is outside -90 to 300", outside("engine_temperature", -90, 300)),
     ),
 )

@@ -142,6 +142,12 @@ def _telemetry(row: dict[str, Any], _: str) -> dict[str, Any]:
         raise Fault("speed out of range")
     if (row["fuel_level"] or 0) < 0:
         raise Fault("fuel level is negative")
+    if abs(row["acceleration"] or 0) > 100:
+        raise Fault("acceleration out of range")
+    if not 0 <= row["bearing"] <= 360:
+        raise Fault("bearing out of range")
+    if (row["engine_temperature"] or 0) > 300:
+        raise Fault("engine temperature out of range")
     return row | {"key": row["vehicle_id"], "time": _time(row["time"])}
 
 

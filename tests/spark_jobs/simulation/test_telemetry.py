@@ -66,11 +66,46 @@ def test_fuel_goes_down_on_the_way_and_up_only_where_a_vehicle_stands(calls):
         assert 0 < min(levels) < max(levels) <= 60
         for before, after in pairwise(reports):
             if after["fuel_level"] > before["fuel_level"]:
-                assert after["fuel_level"] - before["fuel_level"] > 20
+                assert after["fuel_level"] - before["fuel_level"] > 1
                 assert after["speed"] == 0
                 filled += 1
     assert (filled, without_gauge) == (call.summary.refuelled, call.summary.without_gauge)
     assert filled > 0 < without_gauge
+
+
+def test_vehicles_go_where_their_bearing_points(calls):
+    for vehicle in (found := calls("telemetry")[0].found).keys:
+        for before, after in pairwise(found.of(vehicle)):
+            if after["speed"] > 20:
+                north = after["latitude"] - before["latitude"]
+                east = (after["longitude"] - before["longitude"]) * math.cos(math.radians(after["latitude"]))
+                turn = math.degrees(math.atan2(east, north)) - (before["bearing"] + after["bearing"]) / 2
+                # Round by the north the mean of two bearings is the opposite one.
+                assert abs((turn + 90) % 180 - 90) < 5
+
+
+def test_what_is_planted_for_warnings_is_there_and_told(calls):
+    for call in calls("telemetry"):
+        points = call.found.events
+        low = {point["key"] for point in points if (point["fuel_level"] or 99) < 10}
+        hot = {point["key"] for point in points if (point["engine_temperature"] or 0) > 110}
+        braking = sum((point["acceleration"] or 0) <= -4 for point in points)
+        accelerating = sum((point["acceleration"] or 0) >= 4 for point in points)
+        assert (call.summary.low_on_fuel, call.summary.overheated) == (tuple(sorted(low)), tuple(sorted(hot)))
+        assert (call.summary.harsh_braking, call.summary.harsh_acceleration) == (braking, accelerating)
+        assert min(len(low), len(hot)) >= 2
+        assert min(braking, accelerating) > 10
+        for vehicle in hot & set(call.found.keys) - set(call.summary.silent):
+            assert call.found.of(vehicle)[-1]["engine_temperature"] < 105, "it cools down again"
+
+
+def test_one_vehicle_in_ten_tells_neither_acceleration_nor_engine_temperature(calls):
+    found = calls("telemetry")[0].found
+    mute = [vehicle for vehicle in found.keys if all(one["acceleration"] is None for one in found.of(vehicle))]
+    assert mute == ["vehicle-009", "vehicle-019"]
+    assert mute == [
+        vehicle for vehicle in found.keys if all(one["engine_temperature"] is None for one in found.of(vehicle))
+    ]
 
 
 def test_some_vehicles_fall_silent_on_the_way_and_no_others(tmp_path):

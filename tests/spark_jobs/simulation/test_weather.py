@@ -38,6 +38,14 @@ def test_calendar_fields_are_the_local_time_of_time_hour(calls):
         assert given == (local.year, local.month, local.day, local.hour)
 
 
+def test_readings_say_where_their_station_stands_where_that_is_known(tmp_path):
+    simulate("weather", tmp_path, size=8, start=START)
+    found = read("weather", tmp_path, tmp_path.iterdir())
+    told = {event["key"]: event["location"] for event in found.events}
+    assert (told["JFK"], told["S00007"]) == ("Queens NY", "NA")
+    assert len({(event["key"], event["location"]) for event in found.events}) == 8
+
+
 def test_about_one_pressure_in_ten_is_missing(tmp_path):
     made = simulate("weather", tmp_path, size=60, start=START)
     found = read("weather", tmp_path, tmp_path.iterdir())
