@@ -182,6 +182,7 @@ def make_done(
         open_events=totals.open_events,
         next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
         next_stale_at=None if worked.report.stale_at == NEVER else from_micros(worked.report.stale_at),
+        processing_time=plan.clock.processing_time,
     )
 
 

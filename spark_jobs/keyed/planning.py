@@ -65,8 +65,10 @@ def plan_run(
     """
     name = f"events.{job.stream}"
     reading, jump = go_on(clock.reading if clock else None, now)
-    # Never back, even where the machine's clock was: what was stale stays stale.
-    processing_time = max(clock.processing_time, reading.time) if clock else reading.time
+    # Never back, even where the machine's clock was: what was stale stays stale. The last batch's too, which a crash may
+    # have cut off from the record of the clock.
+    known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
+    processing_time = max([reading.time, *known])
     position = done.positions.get(name) if done else None
     changes = _changes(job, table, position)
     before = _Time(job, done, clock, processing_time)

@@ -141,6 +141,7 @@ class KeyedDone(Done):
         open_change: by how many events open state grew.
         total_events, total_rows, open_events: the same over the whole generation.
         next_deadline, next_stale_at: the earliest of all that is kept; None of nothing.
+        processing_time: of the batch; a later one's is never less.
     """
 
     positions: dict[str, int]
@@ -156,6 +157,7 @@ class KeyedDone(Done):
     open_events: int = 0
     next_deadline: datetime | None = None
     next_stale_at: datetime | None = None
+    processing_time: datetime | None = None
 
     @property
     def counts(self) -> Counts:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 Reading = dict
 
@@ -61,3 +61,45 @@ def _mean(values: list[float | None]) -> float | None:
 
 def _order(reading: Reading) -> tuple:
     return reading["time"], *((value is not None, value or 0) for value in (reading["pressure"], reading["temp"]))
+
+
+@dataclass
+class _Station:
+    heard_at: datetime
+    session: list[Reading] = field(default_factory=list)
+    waiting: list[Reading] = field(default_factory=list)
+
+
+def move_by_processing_time(
+    runs: list[tuple[datetime, list[Reading]]], delay: timedelta, length: int, at_least: int, timeout: timedelta
+) -> tuple[Answer, list[Reading]]:
+    """The answer where a silence is of processing time, and what came late; of runs, each at its moment."""
+    answer, late = Answer(), []
+    stations: dict[str, _Station] = {}
+    watermark = datetime(1, 1, 1, tzinfo=UTC)
+    for now, readings in runs:
+        for name in [name for name, one in stations.items() if one.heard_at + timeout <= now]:
+            silent = stations.pop(name)
+            _take(answer, silent, silent.waiting, length, at_least)
+            _close(answer, silent.session, at_least)
+        for reading in readings:
+            if reading["time"] <= watermark:
+                late.append(reading)
+                continue
+            station = stations.setdefault(reading["station_id"], _Station(now))
+            station.heard_at = now
+            station.waiting.append(reading)
+        watermark = max([watermark, *(reading["time"] - delay for reading in readings)])
+        for station in stations.values():
+            _take(answer, station, [one for one in station.waiting if one["time"] <= watermark], length, at_least)
+            station.waiting = [one for one in station.waiting if one["time"] > watermark]
+    answer.open_readings = sum(len(one.session) + len(one.waiting) for one in stations.values())
+    return answer, late
+
+
+def _take(answer: Answer, station: _Station, readings: list[Reading], length: int, at_least: int) -> None:
+    for reading in sorted(readings, key=_order):
+        station.session.append(reading)
+        if len(station.session) >= at_least:
+            window = station.session[-length:]
+            answer.averages.append(_row(window, "WINDOW_FULL" if len(window) == length else "WINDOW_FILLING"))

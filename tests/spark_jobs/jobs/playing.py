@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 from spark_jobs.keyed.codec import decode, encode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.harness import TestHarness, in_copies
+from spark_jobs.times import EPOCH
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -20,18 +21,21 @@ def play(
     end: datetime | None = None,
     parts: int = 1,
     cuts: Sequence[datetime] = (),
+    times: Sequence[datetime] | None = None,
 ) -> TestHarness:
     """Play runs, and (with an end) one more without events in which event time reaches it.
 
     A run is one batch, or as many slices of event time as `cuts` make of it. The state is written and read between
-    batches; the job's combiner joins each batch in `parts` of it.
+    batches; the job's combiner joins each batch in `parts` of it. `times` are the runs' processing times: all slices of
+    a run have one.
     """
     harness, read = TestHarness(job), 0
-    for run in runs:
+    for number, run in enumerate(runs):
+        now = EPOCH if times is None else times[number]
         for events, until in slices(job, run, cuts):
             reached = None if until is None else until - MILLISECOND - job.watermark_delay
             copies = in_copies(job, events)
-            harness.batch(combined(job, copies, parts), advance_to=reached)
+            harness.batch(combined(job, copies, parts), now, advance_to=reached)
             restart(harness)
             # By the lists of keys, where events lie as in the event table, and not by what was made of them.
             read += events.select(job.copies).item() if copies is not events else events.height

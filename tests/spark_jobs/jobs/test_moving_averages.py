@@ -41,8 +41,9 @@ def reading(hours, pressure: float | None = 1000.0, temp: float | None = 50.0, s
     }
 
 
-def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [pl.DataFrame(batch, schema=polars_schema(job.events)) for batch in batches], end, cuts=cuts)
+def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
+    runs = [pl.DataFrame(batch, schema=polars_schema(job.events)) for batch in batches]
+    return play(job, runs, end, cuts=cuts, times=times)
 
 
 def averages(harness):
@@ -165,9 +166,44 @@ def test_any_numeric_columns_may_be_averaged():
     assert harness.written["moving_averages"]["humid_avg"].to_list() == [44.0]
 
 
+def test_a_station_that_is_silent_for_30_seconds_of_processing_time_leaves_and_its_next_reading_begins_anew():
+    job = averages_job(n_readings=3, min_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="0s")
+    harness = TestHarness(job)
+
+    def at(seconds, *readings):
+        events = pl.DataFrame(list(readings), schema=polars_schema(job.events))
+        harness.batch(events, processing_time=NOON + timedelta(seconds=seconds))
+        return [(row["pressure_avg"], row["n_readings"]) for row in averages(harness)]
+
+    assert at(0, reading(0, 1000), reading(1, 1002)) == [(1001.0, 2)]
+    assert at(29.9) == [(1001.0, 2)]
+    # A reading of a day later ends no session: what counts is when it came.
+    assert at(29.9, reading(25, 1004)) == [(1001.0, 2), (1002.0, 3)]
+    assert harness.state.height == 2
+    assert at(59.9) == [(1001.0, 2), (1002.0, 3)]
+    assert harness.state.is_empty()
+    assert harness.written["station_sessions"]["n_readings"].to_list() == [3]
+    assert at(60, reading(26, 1100), reading(27, 1200))[2:] == [(1150.0, 2)]
+
+
+def test_a_silent_station_takes_its_waiting_readings_along_and_what_comes_then_is_late_behind_the_watermark_alone():
+    job = averages_job(n_readings=2, timeout="30s", timeout_in="processing_time", watermark_delay="2h")
+    harness = TestHarness(job)
+    for seconds, batch in (
+        (0, [reading(4, 1), reading(3, 2)]),
+        (31, [reading(3, 10), reading(2, 20), reading(2.5, 30)]),
+    ):
+        events = pl.DataFrame(batch, schema=polars_schema(job.events))
+        harness.batch(events, processing_time=NOON + timedelta(seconds=seconds))
+    assert [(row["pressure_avg"], row["end_time"].hour) for row in averages(harness)] == [(1.5, 16)]
+    assert harness.written["late.moving_averages"]["pressure"].to_list() == [20]
+    assert sorted(harness.state["pressure"]) == [10, 30]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
         ({"columns": "pressure,tmep"}, "tmep is no numeric column of weather, which has temp"),
         ({"columns": "station_id"}, "station_id is no numeric column"),
         ({"columns": "temp,temp"}, "named twice"),
@@ -272,6 +308,34 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
     )
     runs = in_batches(readings, cuts)
     assert_same(job, play_readings(job, runs, end=None, cuts=slices), play_readings(job, runs, end=None))
+
+
+RUNS = st.lists(st.tuples(st.integers(0, 50), READINGS | st.just([])), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=100)
+@given(RUNS, st.integers(1, 4), st.integers(1, 4), st.integers(0, 12), SLICES)
+def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(drawn, length, at_least, delay, slices):
+    at_least, timeout = min(length, at_least), timedelta(seconds=60)
+    now, runs = NOON, []
+    for seconds, readings in drawn:
+        now += timedelta(seconds=seconds)
+        runs.append((now, [reading(hours, *values, station) for station, hours, *values, _ in readings]))
+    job = averages_job(
+        n_readings=length,
+        min_readings=at_least,
+        timeout=timeout,
+        timeout_in="processing_time",
+        watermark_delay=timedelta(hours=delay),
+    )
+    times = [now for now, _ in runs]
+    harness = play_readings(job, [readings for _, readings in runs], None, slices, times)
+    answer, late = moving_average_oracle.move_by_processing_time(runs, job.watermark_delay, length, at_least, timeout)
+    same_rows(averages(harness), answer.averages)
+    same_rows(harness.written["station_sessions"].to_dicts(), answer.sessions)
+    told_late = harness.written["late.moving_averages"].select("station_id", "time").rows()
+    assert sorted(told_late) == sorted((one["station_id"], one["time"]) for one in late)
+    assert harness.state.select(job.state_events).item() == answer.open_readings
 
 
 def same_rows(rows, expected):
