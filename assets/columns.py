@@ -39,7 +39,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
     Raises:
         KeyfoldError: a column says that it is made of one that the stream does not have.
     """
-    known = STREAMS[job.stream].schema.names
+    known = STREAMS[job.stream].event_schema.names
     events = table_key(f"events.{job.stream}")
     lineage = {}
     for field in table.schema:

@@ -77,7 +77,7 @@ def stream_assets(
         owners=list(owners),
         metadata={
             "dagster/table_name": f"events.{stream.name}",
-            "dagster/column_schema": column_schema(stream.schema),
+            "dagster/column_schema": column_schema(stream.event_schema),
         },
     )
     quarantine = dg.AssetSpec(

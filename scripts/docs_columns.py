@@ -35,7 +35,10 @@ def tables() -> dict[str, tuple[pa.Schema, list[str]]]:
     """Every table's columns, with what each is made of in words, by the table's name."""
     found = {"quarantine": (QUARANTINE, [""] * len(QUARANTINE))}
     for stream in STREAMS.values():
-        found[f"events.{stream.name}"] = (stream.schema, [_raw(stream, name) for name in stream.schema.names])
+        found[f"events.{stream.name}"] = (
+            stream.event_schema,
+            [*(_raw(stream, name) for name in stream.schema.names), "the plan of ingest"],
+        )
     for template in JOBS.values():
         for table in build_job(template).tables:
             found[table.name] = (

@@ -177,7 +177,7 @@ def _rewritten(stream: Stream, birth: Birth, one: WrittenEvents, copies: Mask) -
     is_kept = np.ones(one.file.rows, np.bool_)
     is_kept[rows[copies]] = False
     frame = pl.read_parquet(events / one.file.path)
-    file = write_data_file(frame.filter(pl.Series(is_kept)), events, stream.schema)
+    file = write_data_file(frame.filter(pl.Series(is_kept)), events, stream.event_schema)
     if one.segment is None:
         return WrittenEvents(file)
     return WrittenEvents(file, write_segment(birth.segments, open_segment(birth.segments, one.segment).take(~copies)))

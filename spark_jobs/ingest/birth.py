@@ -16,7 +16,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.event_ids import ENCODING
 from spark_jobs.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
 from spark_jobs.lakehouse.tables import table_id, table_schema
-from spark_jobs.streams import Stream
+from spark_jobs.streams import INGESTED_AT, Stream
 
 QUARANTINE = pa.schema(
     [
@@ -105,8 +105,14 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
         KeyfoldError: table and stream differ in any other way.
     """
     path = birth.tables["events"]
-    wanted = {field.name: field for field in table_schema(stream.schema).fields}
+    wanted = {field.name: field for field in table_schema(stream.event_schema).fields}
     found = {field.name: field.type for field in table.schema().fields}
+    if INGESTED_AT not in found:
+        # Its rows could not be given one: which run admitted a file is told by records that are long gone.
+        raise KeyfoldError(
+            f"{path} was made by an older Keyfold, whose events do not say when they arrived (column {INGESTED_AT}); "
+            f"{birth.remedy}; then let its jobs begin anew, with --full-refresh"
+        )
     new = [name for name in wanted if name not in found]
     faults = [
         f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name].type
@@ -155,7 +161,7 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
                 f"holds no record; restore that folder, or {remedy}"
             )
     # The tables first: the record, written last, names their ids; what breaks off before it begins anew.
-    create_table(tables["events"], stream.schema)
+    create_table(tables["events"], stream.event_schema)
     create_table(tables["quarantine"], QUARANTINE)
     write_json(
         folder / RECORD,

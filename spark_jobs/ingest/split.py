@@ -229,7 +229,7 @@ def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[i
         order = times.arg_sort().to_numpy().astype(np.int64)
         frame, places = frame[order], places[order]
         ids = ids.take(order) if ids is not None else None
-    file = write_data_file(frame, split.events, stream.schema)
+    file = write_data_file(frame, split.events, stream.event_schema)
     if ids is None:
         return copies, [WrittenEvents(file)]
     order = ids.sorted_order()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
@@ -253,6 +254,7 @@ def _born(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, more: Mapping[str, Any]
 ) -> Generation:
     events = lakehouse.events(job.stream)
+    _check_has_times(lakehouse, job, events)
     generation = Generation(folder, {})
     for table in job.tables:
         # Before the birth record: without one the folder counts for nothing, and is cleared away.
@@ -275,6 +277,16 @@ def _born(
     write_json(folder / _RECORD, record)
     reached("generation: born")
     return Generation(folder, record)
+
+
+def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Path) -> None:
+    there = [field.name for field in DeltaTable(str(events)).schema().fields]
+    if job.event_time not in there:
+        raise KeyfoldError(
+            f"job {job.name} goes by {job.event_time}, a column that events.{job.stream} does not have (it has "
+            f"{', '.join(there)}); if an older Keyfold made the table, once run "
+            f"`{lakehouse.command('ingest', job.stream, '--rebuild')}`"
+        )
 
 
 def _born_folders(lakehouse: Lakehouse, job: str) -> list[Path]:

@@ -5,7 +5,7 @@ to register. A file that cannot be imported, or a name that is taken, is an erro
 """
 
 from spark_jobs.discovery import declarations, import_modules
-from spark_jobs.streams.contract import TIMESTAMP, Rule, Source, Stream
+from spark_jobs.streams.contract import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
 from spark_jobs.streams.metrics import STREAM as METRICS
 from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES
 from spark_jobs.streams.ride_points import STREAM as RIDE_POINTS
@@ -20,6 +20,7 @@ STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, firs
 """Every stream by its name: those that are shipped in the order of the pages, then yours by name."""
 
 __all__ = [
+    "INGESTED_AT",
     "METRICS",
     "RIDE_POINTS",
     "RIDE_STATUSES",

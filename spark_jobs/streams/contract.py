@@ -8,9 +8,13 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from spark_jobs.columns import column
 from spark_jobs.errors import KeyfoldError
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+INGESTED_AT = "ingested_at"
+"""The column of every event table that says when an event arrived; Keyfold fills it, and no stream declares it."""
 
 TIME_UNITS = ("s", "ms", "us", "ns")
 """Of numbers that count from 1970."""
@@ -59,7 +63,8 @@ class Stream:
 
     Attributes:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
-        schema: columns of the event table (`spark_jobs.columns`); a column that is not nullable must be there.
+        schema: columns of an event (`spark_jobs.columns`); a column that is not nullable must be there. The event table
+            has one more, `ingested_at` (`event_schema`).
         event_time: the column with the event's time (UTC).
         description: what people read of the event table.
         sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
@@ -97,6 +102,12 @@ class Stream:
     max_file_bytes: int = 8 << 30
 
     def __post_init__(self) -> None:
+        if INGESTED_AT in self.schema.names:
+            raise KeyfoldError(
+                f"stream {self.name}: its schema has a column {INGESTED_AT}, a name that Keyfold needs for the time at which "
+                f"events arrive; call it otherwise, such as `received_at`, with sources={{'received_at': "
+                f"Source(('{INGESTED_AT}',))}}"
+            )
         named = {
             "event_time": (self.event_time,),
             "event_id": self.event_id,
@@ -122,6 +133,11 @@ class Stream:
         return self.sources.get(column) or Source(names=(column,))
 
     @property
+    def event_schema(self) -> pa.Schema:
+        """The columns of the event table: those of `schema`, and when the event arrived."""
+        return self.schema.append(_ARRIVAL)
+
+    @property
     def raw_schema(self) -> pa.Schema:
         """The raw columns that a file may have, each with the type of the event column that it becomes."""
         return pa.schema(
@@ -132,6 +148,14 @@ class Stream:
                 for name in source.names
             ]
         )
+
+
+_ARRIVAL = column(
+    INGESTED_AT,
+    TIMESTAMP,
+    "Arrival: when the file, or the message, that the event came in was admitted (UTC)",
+    nullable=False,
+)
 
 
 def _is_time_shape(shape: str) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT
+from spark_jobs.streams import INGESTED_AT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TAKEN_BY_DAGSTER = frozenset({"everything", "monitoring", "run_statistics"})
-_TAKEN_BY_STATE = frozenset({DEADLINE, STALE_AT})
+_TAKEN_BY_TABLES = frozenset({DEADLINE, STALE_AT, INGESTED_AT})
 _LONGEST = 38
 
 
@@ -44,7 +45,7 @@ def column_names(labels: Mapping[str, str]) -> dict[str, str]:
         name = "_".join(words(label))[:_LONGEST].strip("_") or f"column_{place}"
         if not name[0].isalpha():
             name = f"column_{name}"
-        if name in _TAKEN_BY_STATE:
+        if name in _TAKEN_BY_TABLES:
             name = f"event_{name}"
         names[raw] = free_name(name, names.values())
     return names

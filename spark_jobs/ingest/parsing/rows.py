@@ -11,8 +11,11 @@ import pyarrow as pa
 
 from spark_jobs.ingest.parsing.casting import cast_columns
 from spark_jobs.ingest.parsing.mapping import map_columns
-from spark_jobs.streams import Stream
+from spark_jobs.streams import INGESTED_AT, Stream
 from spark_jobs.times import ISO_FORMAT
+
+_ALL_TIME = timedelta(days=10_000 * 366)
+"""A longer bound takes any time, and Polars counts no span of more than some hundred thousand years."""
 
 Lines = npt.NDArray[np.int64]
 """Numbers of lines, from 1."""
@@ -50,7 +53,7 @@ class ValidatedRows:
 
     Attributes:
         read: how many rows the parser found.
-        accepted: those that are valid, in the stream's columns and types.
+        accepted: those that are valid, in the event table's columns and types.
         lines: the line number of each accepted row.
         rejects: the others, by line.
     """
@@ -61,20 +64,22 @@ class ValidatedRows:
     rejects: Sequence[Reject]
 
 
-def validate_rows(stream: Stream, rows: Rows, arrived: datetime, path: str | None = None) -> ValidatedRows:
+def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, path: str | None = None) -> ValidatedRows:
     """Type the rows and check them against the stream's rules.
 
     Args:
         stream: what the rows should be.
         rows: what a parser read.
-        arrived: when they came (UTC); event times are bounded by it and never by the clock of this machine, so that
-            a replay answers as the first run did.
+        arrived: when they came (UTC), all at once or each for itself; event times are bounded by it and never by the
+            clock of this machine, so that a replay answers as the first run did.
         path: the value of columns that the stream takes from the file's path.
     """
     read = rows.columns.num_rows + len(rows.rejects)
     typed, wrong = cast_columns(map_columns(stream, rows.columns, path), stream.schema)
-    frame = pl.DataFrame(typed)
-    reasons = _reasons(stream, frame, wrong, arrived)
+    # Of the plan, as the bound is: a replay writes what the first attempt would have written.
+    arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
+    frame = pl.DataFrame(typed).with_columns(arrival)
+    reasons = _reasons(stream, frame, wrong)
     lines, rejects = rows.lines, list(rows.rejects)
     if reasons.null_count() < len(reasons):
         bad = reasons.is_not_null()
@@ -84,7 +89,7 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime, path: str | Non
     return ValidatedRows(read, frame, lines, sorted(rejects, key=lambda reject: reject.line))
 
 
-def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, arrived: datetime) -> pl.Series:
+def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series:
     """Per row the first thing that is wrong with it, or NULL."""
     missing = [
         pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
@@ -94,9 +99,9 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, arrived: dat
     rules = [pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules]
     time = pl.col(stream.event_time)
     bound = str(stream.future_bound).removesuffix(", 0:00:00")
-    future = pl.when(time > _latest(arrived, stream.future_bound)).then(
+    future = pl.when(time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME)).then(
         pl.format(
-            f"{stream.event_time} lies more than {bound} past the arrival of its file: {{}}",
+            f"{stream.event_time} lies more than {bound} past its arrival: {{}}",
             time.dt.strftime(ISO_FORMAT),
         )
     )
@@ -108,11 +113,3 @@ def _wanted(stream: Stream, column: str) -> str:
     """Which raw columns would have been the value, where their names do not say so themselves."""
     names = stream.source(column).names
     return f": no value in {' or '.join(names)}" if names and names != (column,) else ""
-
-
-def _latest(arrived: datetime, bound: timedelta) -> datetime:
-    try:
-        return arrived + bound
-    # A bound that leaves the calendar takes any time.
-    except OverflowError:
-        return datetime.max.replace(tzinfo=arrived.tzinfo)

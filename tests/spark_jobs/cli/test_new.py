@@ -216,11 +216,25 @@ def test_marks_of_missing_values_are_none_and_do_not_make_numbers_text(tmp_path)
 def test_names_become_those_of_columns_each_once_with_their_units(tmp_path):
     path = csv_of(
         tmp_path,
-        **{"Time Stamp": times(2), "Speed (km/h)": [1, 2], "speed": [3, 4], "日本": [1, 2], "deadline": [1, 1]},
+        **{
+            "Time Stamp": times(2),
+            "Speed (km/h)": [1, 2],
+            "speed": [3, 4],
+            "日本": [1, 2],
+            "deadline": [1, 1],
+            "ingested_at": [1, 1],
+        },
     )
     proposal = propose(path)
-    assert list(kinds(proposal)) == ["time_stamp", "speed", "speed_2", "column_4", "event_deadline"]
-    assert [column.unit for column in proposal.columns] == ["", "km/h", "", "", ""]
+    assert list(kinds(proposal)) == [
+        "time_stamp",
+        "speed",
+        "speed_2",
+        "column_4",
+        "event_deadline",
+        "event_ingested_at",
+    ]
+    assert [column.unit for column in proposal.columns] == ["", "km/h", "", "", "", ""]
     assert accepted(proposal, path) == 2
 
 

@@ -83,6 +83,14 @@ def test_an_ingest_of_an_older_keyfold_is_refused_once_and_read_anew_once_it_is_
     check_refused(spark, lakehouse, "was made by an older Keyfold")
 
 
+def test_an_event_table_that_does_not_say_when_events_arrived_is_refused_once_and_read_anew(spark, lakehouse):
+    # As an older Keyfold made it: the table is there before ingest begins, without the column.
+    DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
+    check_refused(spark, lakehouse, r"do not say when they arrived \(column ingested_at\)")
+    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table()
+    assert rows["ingested_at"].null_count == 0
+
+
 def test_a_record_of_a_later_version_is_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
     record = lakehouse.ingest("clicks") / "ingest.json"

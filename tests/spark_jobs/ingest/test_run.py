@@ -21,10 +21,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import IngestCounts, IngestSummary, ingest, ingest_totals
+from spark_jobs.ingest import IngestCounts, IngestSummary, ingest, ingest_journal, ingest_totals
 from spark_jobs.lakehouse import Lakehouse, exclusive, fail_points
+from spark_jobs.lakehouse.changes import snapshot
 from spark_jobs.lakehouse.fail_points import POINTS
-from spark_jobs.streams import RIDE_POINTS, TIMESTAMP, Stream
+from spark_jobs.streams import INGESTED_AT, RIDE_POINTS, TIMESTAMP, Stream
+from spark_jobs.times import micros
 
 START = datetime(2016, 6, 21, 17, tzinfo=UTC)
 EVENTS = Stream(
@@ -56,9 +58,33 @@ def land(path: Path, events: list[dict[str, Any]], *more: str) -> Path:
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:
-    """A Delta table's rows, sorted, read without Spark."""
+    """A Delta table's rows but for their arrival, sorted, read without Spark."""
     table = DeltaTable(str(path)).to_pyarrow_table()
-    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+    kept = table.select([name for name in table.schema.names if name != INGESTED_AT])
+    return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
+
+
+def planned_arrivals(lakehouse: Lakehouse) -> dict[int, datetime]:
+    """When the files of each batch were admitted, as the plans have it."""
+    journal = ingest_journal(lakehouse, "clicks")
+    found: dict[int, datetime] = {}
+    while (plan := journal.plan(len(found))) is not None:
+        found[plan.batch] = plan.planned_at
+    return found
+
+
+def check_arrivals(lakehouse: Lakehouse, planned: dict[int, datetime]) -> None:
+    """Each event arrived when its batch was planned, by the rows and by the log's statistics, from which jobs plan."""
+    journal, events = ingest_journal(lakehouse, "clicks"), lakehouse.events("clicks")
+    stated = {file.path: (file.first, file.last) for file in snapshot(events, INGESTED_AT).files}
+    for batch, at in planned.items():
+        done = journal.done(batch)
+        assert done is not None
+        for file in done.tables["events"]:
+            rows = pq.read_table(events / file.path, columns=[INGESTED_AT]).column(0)
+            assert rows.unique().to_pylist() == [at]
+            assert stated.pop(file.path) == (micros(at) // 1000, micros(at) // 1000)
+    assert not stated
 
 
 def tables(lakehouse: Lakehouse, stream: Stream = EVENTS) -> tuple[list[Any], list[Any], IngestCounts]:
@@ -88,7 +114,7 @@ def test_real_rides_are_ingested_once(spark: SparkSession, lakehouse: Lakehouse,
     summary = ingest(spark, lakehouse, RIDE_POINTS, rides)
     check_counts(lakehouse, summary, RIDE_POINTS)
     events = DeltaTable(str(lakehouse.events("ride_points"))).to_pyarrow_table()
-    assert events.schema.names == RIDE_POINTS.schema.names
+    assert events.schema.names == [*RIDE_POINTS.schema.names, INGESTED_AT]
     found = duckdb.from_arrow(events).aggregate("count(*), sum(point_idx), max(timestamp)").fetchall()
     assert found == expected
     assert summary.files == len(list(rides.glob("*.gz")))
@@ -253,8 +279,11 @@ def test_a_crash_between_any_two_writes_changes_nothing_in_the_end(
         else:
             with pytest.raises(Crash):
                 ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=max_bytes)
+    planned = planned_arrivals(lakehouse)
     check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=max_bytes))
     assert outcome(lakehouse) == unbroken
+    # What was planned before the crash has arrived then, however much later it was read.
+    check_arrivals(lakehouse, planned_arrivals(lakehouse) | planned)
     assert ingest(spark, lakehouse, EVENTS, landing).rows_read == 0
 
 
@@ -327,7 +356,10 @@ def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(
     summary = ingest(spark, lakehouse, EVENTS, landing)
     assert (summary.files, summary.batches, summary.totals) == (0, 0, IngestCounts())
     assert tables(lakehouse) == ([], [], IngestCounts())
-    assert spark.read.format("delta").load(str(lakehouse.events("clicks"))).columns == EVENTS.schema.names
+    assert spark.read.format("delta").load(str(lakehouse.events("clicks"))).columns == [
+        *EVENTS.schema.names,
+        INGESTED_AT,
+    ]
 
 
 def test_a_stream_is_ingested_by_one_run_at_a_time(spark: SparkSession, lakehouse: Lakehouse, landing: Path):

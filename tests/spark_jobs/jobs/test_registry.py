@@ -51,7 +51,7 @@ def test_a_file_or_a_folder_with_a_job_that_is_put_there_is_a_job(tmp_path, monk
 
 @pytest.mark.parametrize(("job", "table"), _TABLES, ids=[table.name for _, table in _TABLES])
 def test_every_table_says_what_its_columns_mean_and_of_what_they_are_made(job, table):
-    known = STREAMS[job.stream].schema.names
+    known = STREAMS[job.stream].event_schema.names
     for field in table.schema:
         assert describe(field), field.name
         assert set(made_of(field)) <= set(known), field.name

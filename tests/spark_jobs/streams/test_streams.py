@@ -10,7 +10,18 @@ import spark_jobs.streams
 from spark_jobs.columns import column, describe, made_of
 from spark_jobs.discovery import declarations, import_modules
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, TIMESTAMP, WEATHER, Source, Stream
+from spark_jobs.streams import (
+    INGESTED_AT,
+    METRICS,
+    RIDE_POINTS,
+    SALES,
+    STREAMS,
+    TELEMETRY,
+    TIMESTAMP,
+    WEATHER,
+    Source,
+    Stream,
+)
 
 CLICKS = Stream(
     name="clicks",
@@ -48,6 +59,15 @@ def test_a_file_that_is_put_there_is_a_stream(tmp_path, monkeypatch):
     found = declarations(import_modules("spark_jobs.streams"), Stream)
     assert found["parking"].private == ("plate",)
     assert found.keys() - STREAMS.keys() == {"parking"}
+
+
+def test_every_event_table_says_when_its_events_arrived_and_no_stream_can_take_the_name():
+    for stream in STREAMS.values():
+        arrival = stream.event_schema.field(-1)
+        assert (arrival.name, arrival.type, arrival.nullable) == (INGESTED_AT, TIMESTAMP, False)
+        assert describe(arrival)
+    with pytest.raises(KeyfoldError, match="ingested_at, a name that Keyfold needs"):
+        replace(CLICKS, schema=CLICKS.schema.append(pa.field(INGESTED_AT, TIMESTAMP)))
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.ingest.parsing import UnreadableFileError, ValidatedRows, parse_file
-from spark_jobs.streams import Stream
+from spark_jobs.streams import INGESTED_AT, Stream
 
 
 def file_rows(stream: Stream, path: Path, arrived: datetime, landing: Path | None = None) -> list[dict[str, Any]]:
@@ -18,12 +18,15 @@ def file_rows(stream: Stream, path: Path, arrived: datetime, landing: Path | Non
 
 
 def as_rows(stream: Stream, rows: ValidatedRows) -> list[dict[str, Any]]:
-    """Accepted and rejected rows with their lines: `raw` and `reason` of those that were rejected alone."""
+    """Accepted and rejected rows with their lines: `raw` and `reason` of those that were rejected alone.
+
+    Without the arrival, which is the same for all: `test_arrival.py` looks at that.
+    """
     assert rows.read == rows.accepted.height + len(rows.rejects)
-    assert rows.accepted.columns == stream.schema.names
+    assert rows.accepted.columns == stream.event_schema.names
     good = [
         event | {"raw": None, "line": line, "reason": None}
-        for event, line in zip(rows.accepted.to_dicts(), rows.lines.tolist(), strict=True)
+        for event, line in zip(rows.accepted.drop(INGESTED_AT).to_dicts(), rows.lines.tolist(), strict=True)
     ]
     return good + [_row(stream, reject.raw, reject.reason, reject.line) for reject in rows.rejects]
 
