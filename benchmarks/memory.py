@@ -19,13 +19,18 @@ class PeakMemory(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_set_size, _family(self._root))))
+            self.peak_bytes = max(self.peak_bytes, memory(self._root))
 
     def stop(self) -> int:
         """End the sampling and give the peak in bytes."""
         self._done.set()
         self.join()
         return self.peak_bytes
+
+
+def memory(root: int) -> int:
+    """Bytes that a process and its children have now; what forked workers share counts once."""
+    return sum(map(_set_size, _family(root)))
 
 
 def processor_seconds(root: int) -> float:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
+from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home
 from spark_jobs.cli.spark import spark_of_environment
-from spark_jobs.cli.terminal import failures, progress_of, report, warn
-from spark_jobs.ingest import IngestSummary
+from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, warn
+from spark_jobs.ingest import IngestSummary, ingest_continuously
 from spark_jobs.ingest import ingest as ingest_files
 from spark_jobs.ingest import rebuild as rebuild_tables
 from spark_jobs.ingest.sources.files import SETTLE
@@ -33,6 +33,10 @@ def ingest(
         bool,
         typer.Option("--rebuild", help="Move the stream's tables aside and read all of its landing files again."),
     ] = False,
+    continuous: Annotated[
+        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+    ] = False,
+    every: Every = DEFAULT_EVERY,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -41,11 +45,26 @@ def ingest(
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
+    if continuous and (rebuild or reread_changed):
+        raise typer.BadParameter("--continuous goes with neither --rebuild nor --reread-changed")
+    # Before Spark starts: a signal that comes while it does ends the run, too.
+    stop = stop_on_signal() if continuous else None
     with failures(), spark_of_environment() as spark, progress_of("ingest") as show:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         if rebuild:
             summary = rebuild_tables(spark, lakehouse, STREAMS[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
+        elif continuous:
+            summary = ingest_continuously(
+                spark,
+                lakehouse,
+                STREAMS[stream],
+                landing,
+                settle=length,
+                every=timedelta(seconds=every),
+                stop=stop,
+                on_batch=show,
+            )
         else:
             summary = ingest_files(
                 spark,

@@ -5,13 +5,21 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.journal.clock import LOOK_EVERY
+
 DEFAULT_HOME = Path(".keyfold")
+DEFAULT_EVERY = LOOK_EVERY.total_seconds()
 
 Home = Annotated[
     Path, typer.Option("--home", envvar="KEYFOLD_HOME", help="The lakehouse: tables, checkpoints and state.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
 Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]
+
+Every = Annotated[
+    float,
+    typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: from one look at what has come to the next."),
+]
 
 
 def given_parameters(given: list[str] | None) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """`keyfold run`: a keyed job over what is new."""
 
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_parameters
+from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, Parameters, given_parameters
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from spark_jobs.errors import KeyfoldError
@@ -32,7 +33,10 @@ def run(
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
     until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
-    continuous: Annotated[bool, typer.Option(help="Keep running until interrupted.")] = False,
+    continuous: Annotated[
+        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+    ] = False,
+    every: Every = DEFAULT_EVERY,
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over what is new in its event table."""
@@ -49,10 +53,14 @@ def run(
         born_with = live_parameters(lakehouse, job, mode)
         with usage_faults():
             keyed_job = build_job(JOBS[job], given, born_with)
+        # Before Spark starts: a signal that comes while it does ends the run, too.
+        stop = stop_on_signal() if continuous else None
         with spark_of_environment() as spark, progress_of(job) as report_progress:
             options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             if continuous:
-                summary = run_continuously(spark, lakehouse, keyed_job, stop=stop_on_signal(), options=options)
+                summary = run_continuously(
+                    spark, lakehouse, keyed_job, every=timedelta(seconds=every), stop=stop, options=options
+                )
             else:
                 summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
         warn(summary.warnings)

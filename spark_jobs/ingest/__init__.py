@@ -6,6 +6,7 @@ tables take them by it: see `spark_jobs.journal`.
 
 from spark_jobs.ingest.admission import is_known
 from spark_jobs.ingest.birth import QUARANTINE
+from spark_jobs.ingest.continuous import ingest_continuously
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, is_unfinished, known_files
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.ingest.rebuild import rebuild
@@ -18,6 +19,7 @@ __all__ = [
     "IngestSummary",
     "KnownFile",
     "ingest",
+    "ingest_continuously",
     "ingest_journal",
     "ingest_totals",
     "is_known",

@@ -1,7 +1,8 @@
 """A run of ingest: everything new in a landing folder goes to the stream's tables, and the run ends."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -105,14 +106,34 @@ def ingest(
         KeyfoldError: the folder is missing or cannot be read, the tables, the journal and the stream do not fit each
             other, a disk is full, or the stream is being ingested already.
     """
-    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
-    if not landing.is_dir():
-        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     if reread_changed and not stream.event_id:
         raise KeyfoldError(
             f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
             "read again; land what is new in files of their own"
         )
+    with ingest_lock(lakehouse, stream, landing) as folder:
+        return ingest_under_lock(
+            spark,
+            lakehouse,
+            stream,
+            folder,
+            settle=settle,
+            reread_changed=reread_changed,
+            on_batch=on_batch,
+            max_bytes_per_batch=max_bytes_per_batch,
+        )
+
+
+@contextmanager
+def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Path | None) -> Iterator[Path]:
+    """Hold a stream's ingest, for one run or for many; gives the landing folder.
+
+    Raises:
+        KeyfoldError: the folder is missing, a rebuild broke off, or the stream is being ingested already.
+    """
+    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    if not landing.is_dir():
+        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     folder = lakehouse.ingest(stream.name)
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(folder, f"ingest of {stream.name}"):
@@ -121,16 +142,7 @@ def ingest(
                 f"ingest of {stream.name}: a rebuild of its tables broke off; finish it with "
                 f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
             )
-        return ingest_under_lock(
-            spark,
-            lakehouse,
-            stream,
-            landing,
-            settle=settle,
-            reread_changed=reread_changed,
-            on_batch=on_batch,
-            max_bytes_per_batch=max_bytes_per_batch,
-        )
+        yield landing
 
 
 def ingest_under_lock(

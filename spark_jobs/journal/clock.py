@@ -14,6 +14,9 @@ from pathlib import Path
 
 from spark_jobs.journal.records import Record
 
+LOOK_EVERY = timedelta(milliseconds=200)
+"""From one look at what has come to the next, of what runs continuously."""
+
 LONGEST_TICK = timedelta(days=1)
 """By so much one tick moves event time at most."""
 

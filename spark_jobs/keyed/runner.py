@@ -1,5 +1,6 @@
 """The runner: one bounded (or continuous) run of a keyed job over what is new in its event table."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables
-from spark_jobs.journal.clock import read_clock
+from spark_jobs.journal.clock import LOOK_EVERY, read_clock
 from spark_jobs.keyed.batches import Batches, OnBatch
 from spark_jobs.keyed.checkpoint import check_checkpoint, finished_batch
 from spark_jobs.keyed.commit import commit
@@ -24,6 +25,7 @@ from spark_jobs.keyed.generations import (
     new_branch,
     new_generation,
 )
+from spark_jobs.keyed.lookout import wait_for_news
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
 from spark_jobs.keyed.records import Counts, KeyedPlan
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
@@ -109,14 +111,24 @@ def run_continuously(
     lakehouse: Lakehouse,
     job: KeyedJob,
     *,
-    interval: timedelta = timedelta(seconds=5),
+    every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process events as they come, looking for some every interval, until stopped or interrupted; time goes on too."""
+    """Process events as they come until told to stop; time goes on too, and timers of processing time fire when due.
+
+    Args:
+        spark, lakehouse, job: as of `run_job`.
+        every: from one look at the event table to the next.
+        stop: set to end the run, which then finishes the batch that it is at.
+        options: how the run goes about it.
+
+    Raises:
+        KeyfoldError: as `run_job`.
+    """
     options = options or RunOptions()
     with _opened(spark, lakehouse, job, _WHAT_IS_NEW, options) as run:
-        run.until(stop or threading.Event(), interval, RunBounds(options.max_bytes_per_batch))
+        run.until(stop or threading.Event(), every, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 
 
@@ -208,16 +220,20 @@ class _Run:
         assert planned is not None  # noqa: S101 - the query ends only when it has asked for the next plan
         self.generation.write_clock(planned.clock)
 
-    def until(self, stop: threading.Event, interval: timedelta, wanted: RunBounds) -> None:
+    def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
         """Work on what is new as it comes, until told to stop."""
+        events, name = self._lakehouse.events(self._job.stream), f"events.{self._job.stream}"
+        planned_at = -math.inf
 
         def next_plan() -> KeyedPlan | None:
-            while not stop.is_set():
+            nonlocal planned_at
+            done = self._journal.last_done()
+            while wait_for_news(events, name, done, stop, every, planned_at):
+                planned_at = time.monotonic()
                 planned = self._plan(wanted)
                 if planned.plans:
                     return planned.plans[0]
                 self.generation.write_clock(planned.clock)
-                stop.wait(interval.total_seconds())
             return None
 
         try:

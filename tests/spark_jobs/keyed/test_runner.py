@@ -304,7 +304,7 @@ def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_t
     land(("ann", 0))
     land(("ann", 9.99))
     stop = threading.Event()
-    run = {"interval": timedelta(milliseconds=200), "stop": stop}
+    run = {"every": timedelta(milliseconds=200), "stop": stop}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_continuously, spark, lakehouse, job, **run)
         wait_for(lambda: rows("windows") == [("ann", START, 2)])

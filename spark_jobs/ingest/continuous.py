@@ -1,0 +1,109 @@
+"""Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder shows that one is worth it."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.ingest.run import IngestSummary, ingest_lock, ingest_under_lock
+from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.journal.clock import LOOK_EVERY
+from spark_jobs.journal.progress import Progress
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.streams import Stream
+
+_FULL_LOOK = 10.0
+"""Seconds after which a run looks at every file: one that was written over leaves its folder as it was."""
+
+_TICK = 50_000_000
+"""Nanoseconds: a folder's time of change is no finer than the kernel's tick, and two changes may have the same."""
+
+
+def ingest_continuously(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Path | None = None,
+    *,
+    settle: timedelta = SETTLE,
+    every: timedelta = LOOK_EVERY,
+    stop: threading.Event | None = None,
+    on_batch: Callable[[Progress], None] | None = None,
+) -> IngestSummary:
+    """Ingest files as they land, until told to stop; a run that is under way is finished.
+
+    Args:
+        spark, lakehouse, stream, landing, on_batch: as of `ingest`.
+        settle: how long a file must have stayed as it is; 0 for producers that rename what is whole into the folder.
+        every: from one look at the folder to the next.
+        stop: set to end it.
+
+    Raises:
+        KeyfoldError: as `ingest`.
+    """
+    stop, look = stop or threading.Event(), _Look()
+    with ingest_lock(lakehouse, stream, landing) as folder:
+        look.remember(folder, _FULL_LOOK)
+        summed = ingest_under_lock(spark, lakehouse, stream, folder, settle=settle, on_batch=on_batch)
+        while not stop.wait(every.total_seconds()):
+            if not look.shows_news(folder):
+                continue
+            # Before the run: what lands while it lists the folder is seen by the next look.
+            look.remember(folder, _FULL_LOOK)
+            summary = ingest_under_lock(spark, lakehouse, stream, folder, settle=settle, on_batch=on_batch)
+            if summary.waiting:
+                look.remember_until(settle)
+            summed = _added(summed, summary)
+    return summed
+
+
+class _Look:
+    """Whether anything in a landing folder has come, by the times of change of its folders alone."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, int | None] = {}
+        self._looked_at = 0
+        self._until = 0.0
+
+    def remember(self, landing: Path, seconds: float) -> None:
+        """Take the folder as it is for seen, for so long at most."""
+        self._looked_at, self._until = time.time_ns(), time.monotonic() + seconds
+        self._folders = {path: _changed_at(path) for path, _, _ in os.walk(landing)}
+
+    def remember_until(self, settle: timedelta) -> None:
+        """What is not whole yet may be after the settling time, though its folder stays as it is."""
+        self._until = min(self._until, time.monotonic() + settle.total_seconds())
+
+    def shows_news(self, landing: Path) -> bool:
+        """Whether a run may find something."""
+        if time.monotonic() >= self._until:
+            return True
+        now = time.time_ns()
+        for folder, changed_at in self._folders.items():
+            # A change within the tick in which the folder was looked at shows in no time of change: once more, then.
+            hides = changed_at is not None and self._looked_at - changed_at < _TICK <= now - self._looked_at
+            if hides or _changed_at(folder) != changed_at:
+                return True
+        return False
+
+
+def _changed_at(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None  # gone, or not to be read: a run tells
+
+
+def _added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:
+    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "batches", "seconds")
+    return replace(
+        run,
+        **{name: getattr(so_far, name) + getattr(run, name) for name in counts},
+        changed={**so_far.changed, **run.changed},
+        warnings=tuple(dict.fromkeys([*so_far.warnings, *run.warnings])),
+    )
