@@ -76,6 +76,33 @@ EXPECTATIONS: Suite = {
         "severity": "warning",
         "description": "Trips use fuel; filling up is no use.",
     },
+    "fuel_efficiency_is_plausible": {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {
+            "unexpected_rows_query": (
+                "SELECT * FROM {batch} WHERE distance_in_metres > 1000 AND litres_per_100_km > 150"
+            )
+        },
+        "severity": "warning",
+        "description": "Trips of a kilometre and more use 150 litres/100 km at most; more is a gauge that jumps, or a leak.",
+    },
+    "hard_points_are_points": {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {
+            "unexpected_rows_query": (
+                "SELECT * FROM {batch} WHERE harsh_braking < 0 OR harsh_acceleration < 0 "
+                "OR harsh_braking + harsh_acceleration > n_points + 1"
+            )
+        },
+        "severity": "critical",
+        "description": "A point, or the arrival, is a hard one once: it brakes or accelerates.",
+    },
+    "engine_temperature_is_possible": {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "highest_engine_temperature", "min_value": -60, "max_value": 200},
+        "severity": "warning",
+        "description": "Engines are not hotter than 200 °C; a sensor that is broken is.",
+    },
     "most_trips_end_with_a_stop": {
         "type": "expect_column_values_to_be_in_set",
         "kwargs": {"column": "reason", "value_set": ["STOPPED"], "mostly": 0.9},

@@ -48,7 +48,7 @@ def test_a_column_is_made_of_those_that_its_declaration_names():
     found = sources(build_job(JOBS["vehicle_trips"]), "vehicle_trips")
     assert found["average_speed"] == {"latitude", "longitude", "time", "speed"}
     assert found["trip_id"] == {"vehicle_id", "time"}
-    assert len(found) == 16
+    assert len(found) == 20
 
 
 def test_columns_of_another_stream_or_parameter_are_made_of_what_the_job_then_reads():

@@ -137,9 +137,9 @@ def at(hour, minute=0):
 LATER = {
     "sales": [["tea", 4, ["oolong", "black"], at(8, 30), 3.5, None, None, None]],
     "ride_points": [["ride-7", 12, 40.72, -74.0, at(8, 5), 12.5, 1.0, "dropoff", 1]],
-    "weather": [["JFK", at(8), 46.0, *[None] * 6, 1016.0, None]],
+    "weather": [["JFK", at(8), 46.0, *[None] * 6, 1016.0, *[None] * 2]],
     "telemetry": [
-        ["bus-7", at(8, minute), 48.0, 11.0, speed, 61.0] for minute, speed in ((1, 40.0), (2, 0.0), (9, 0.0))
+        ["bus-7", at(8, minute), 48.0, 11.0, speed, 61.0, *[None] * 3] for minute, speed in ((1, 40.0), (2, 0.0), (9, 0.0))
     ],
     "metrics": [["cpu", at(8, 5), 22.0]],
 }

@@ -33,6 +33,10 @@ def trip(number: int, **changes: Any) -> dict[str, Any]:
         "average_speed": 48.0,
         "top_speed": 70.0,
         "fuel_used": 0.6,
+        "litres_per_100_km": 7.5,
+        "harsh_braking": 1,
+        "harsh_acceleration": 0,
+        "highest_engine_temperature": 92.5,
         "n_points": 60,
         "reason": "STOPPED",
     }
@@ -53,10 +57,13 @@ def stop(number: int, **changes: Any) -> dict[str, Any]:
 
 
 LONE_POINT = {"end_time": NOON + 6000 * MINUTE, "moving_seconds": 0.0, "idle_seconds": 0.0, "average_speed": None}
+UNTOLD = dict.fromkeys(
+    ("fuel_used", "litres_per_100_km", "harsh_braking", "harsh_acceleration", "highest_engine_temperature")
+)
 GOOD = {
     "vehicle_trips": [
         *(trip(number) for number in range(20)),
-        trip(100, **LONE_POINT, fuel_used=None, reason="FELL_SILENT"),
+        trip(100, **LONE_POINT, **UNTOLD, reason="FELL_SILENT"),
     ],
     "vehicle_stops": [*(stop(number) for number in range(20)), stop(100, reason="FELL_SILENT")],
 }
@@ -85,6 +92,9 @@ def test_good_rows_pass_the_whole_suite(spark, table):
         ({"start_time": NOON + 1145 * MINUTE}, "trips_do_not_overlap"),
         ({"average_speed": 900.0}, "speed_is_plausible"),
         ({"fuel_used": -0.1}, "fuel_is_not_negative"),
+        ({"litres_per_100_km": 900.0}, "fuel_efficiency_is_plausible"),
+        ({"harsh_braking": 62}, "hard_points_are_points"),
+        ({"highest_engine_temperature": 999.0}, "engine_temperature_is_possible"),
     ],
 )
 def test_a_faulty_trip_fails_the_check_that_is_about_it(spark, fault, check):

@@ -12,7 +12,8 @@ By the points of a vehicle in event time:
 
 State holds, a vehicle, the points that the watermark has not passed, and of all it has passed one or two sums (a
 *stretch*: an open trip, a stand): never the points themselves. Distance, time and fuel are summed in whole micrometres,
-microseconds and microlitres, so that sums are the same in whatever parts they were made.
+microseconds and microlitres, so that sums are the same in whatever parts they were made. Hard braking and acceleration
+are counted by points that tell of it, each by its own acceleration, the arrival's among them.
 
 A point at or behind the watermark is late, whatever state its vehicle has. All else follows from event time alone: any
 order of arrival within `watermark_delay` and any split into micro-batches give the same trips.
@@ -33,6 +34,7 @@ from spark_jobs.streams import TELEMETRY, TIMESTAMP
 
 _PLACE = ("latitude", "longitude", "time")
 _MOTION = ("speed", "time")
+_ITS_POINTS = "of its points and its arrival"
 
 VEHICLE_TRIP = pa.schema(
     [
@@ -98,6 +100,32 @@ VEHICLE_TRIP = pa.schema(
             made_of=("fuel_level", "time"),
         ),
         column(
+            "litres_per_100_km",
+            pa.float64(),
+            "Fuel used over the distance; NULL without a reading or a distance",
+            unit="litres/100 km",
+            made_of=("fuel_level", *_PLACE),
+        ),
+        column(
+            "harsh_braking",
+            pa.int64(),
+            f"How many {_ITS_POINTS} brake by `harsh_braking` or more; NULL where none tells its acceleration",
+            made_of=("acceleration",),
+        ),
+        column(
+            "harsh_acceleration",
+            pa.int64(),
+            f"How many {_ITS_POINTS} accelerate by `harsh_acceleration` or more; NULL where none tells its acceleration",
+            made_of=("acceleration",),
+        ),
+        column(
+            "highest_engine_temperature",
+            pa.float64(),
+            f"The highest {_ITS_POINTS}; NULL where none tells it",
+            unit="°C",
+            made_of=("engine_temperature",),
+        ),
+        column(
             "n_points", pa.int64(), "Points from the first to the last that moves", made_of=("time",), nullable=False
         ),
         column("reason", pa.string(), "STOPPED, or FELL_SILENT", made_of=_MOTION, nullable=False),
@@ -133,14 +161,18 @@ class VehicleTripParameters(JobParameters):
     silence: Duration = Field(
         timedelta(minutes=30), description="Event time without a point after which a trip, or a stop, has ended"
     )
+    harsh_braking: float = Field(
+        3.5, gt=0, description="m/s² by which a point that brakes hard is slowed down at least"
+    )
+    harsh_acceleration: float = Field(3.0, gt=0, description="m/s² by which a point accelerates hard at least")
     watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
 
-_FROM_HERE_ON = frozenset({"moving_speed", "stop_after", "silence"})
-"""Parameters that count from here on: whether a point moves was said when it came; what ends a trip or a stop is asked of
+_FROM_HERE_ON = frozenset({"moving_speed", "stop_after", "silence", "harsh_braking", "harsh_acceleration"})
+"""Parameters that count from here on: whether a point moves, or is a hard one, was said when it came; what ends a trip or a stop is asked of
 what is known of it whenever its vehicle is looked at, at the latest when it would have ended before.
 """
 
@@ -221,9 +253,17 @@ def _waiting(points: pl.DataFrame, parameters: VehicleTripParameters) -> pl.Data
         is_moving=pl.col("speed") > parameters.moving_speed,
         top_speed="speed",
         start_fuel=fuel,
+        start_braking=_is_hard(-pl.col("acceleration"), parameters.harsh_braking),
+        start_accelerating=_is_hard(pl.col("acceleration"), parameters.harsh_acceleration),
+        start_heat=pl.col("engine_temperature").fill_nan(None),
         n_points=pl.lit(1, pl.Int64),
         deadline="time",
     )
     schema = polars_schema(STRETCH)
     rest = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in known.columns}
     return known.with_columns(**rest).select(schema.keys())
+
+
+def _is_hard(acceleration: pl.Expr, limit: float) -> pl.Expr:
+    """1 or 0, NULL where nothing is told."""
+    return (acceleration.fill_nan(None) >= limit).cast(pl.Int64)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.ordering import in_order
+from spark_jobs.jobs.vehicle_trips.told import COMBINED_BY, POINTS_AS_STRETCHES, told_of
 from spark_jobs.streams import TIMESTAMP
 from spark_jobs.times import ISO_FORMAT, micros, to_micros, to_times
 
@@ -36,6 +37,12 @@ STRETCH = pa.schema(
         pa.field("first_fuel", pa.int64()),
         pa.field("last_fuel", pa.int64()),
         pa.field("fuel_used", pa.int64()),
+        pa.field("start_braking", pa.int64()),
+        pa.field("start_accelerating", pa.int64()),
+        pa.field("start_heat", pa.float64()),
+        pa.field("braking", pa.int64()),
+        pa.field("accelerating", pa.int64()),
+        pa.field("heat", pa.float64()),
         pa.field("n_points", pa.int64(), nullable=False),
         pa.field("deadline", TIMESTAMP),
     ]
@@ -44,6 +51,7 @@ STRETCH = pa.schema(
 
 Distance in micrometres, moving and idle in microseconds, fuel in microlitres: at the first point (`start_fuel`), and the
 first and the last that was read. `is_moving` of an open trip (which ends with a point that moves), not of a stand.
+`braking` and `accelerating` count its hard points, `heat` is the highest engine temperature; `start_…` of the first point.
 """
 
 Numbers = npt.NDArray[np.int64]
@@ -69,7 +77,8 @@ class Cut(NamedTuple):
 def cut(stretches: pl.DataFrame, limits: Limits) -> Cut:
     """Join stretches, all of which the watermark has passed, to trips and stops, and part those that have ended."""
     # Two kept stretches of a vehicle never tie: the second begins after the first, in time or in what breaks ties.
-    ties = ("start_latitude", "start_longitude", "top_speed", "start_fuel")
+    of_first = ("start_fuel", "start_braking", "start_accelerating", "start_heat")
+    ties = ("start_latitude", "start_longitude", "top_speed", *of_first)
     ordered = in_order(stretches, ("vehicle_id",), "start_time", ties)
     journeys = _Journeys(ordered.events.with_columns(_POINT_AS_STRETCH), ordered.begins_key, limits)
     return Cut(journeys.trips(), journeys.stops(), journeys.still_open())
@@ -113,6 +122,9 @@ class _Journeys:
         self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), self._first)
         self._sum_legs()
         self._sum_fuel()
+        told = {name: told_of(rows, name, self._first, self._arrival, self._arrives) for name in COMBINED_BY}
+        self._told = pl.DataFrame({name: one.by_points for name, one in told.items()})
+        self._told_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in told.items()})
 
     def _sum_legs(self) -> None:
         """Distance and time of each journey, and apart those of the leg to its arrival."""
@@ -158,6 +170,8 @@ class _Journeys:
         moving, idle = (self._moving + self._arrival_moving)[ended], self._idle[ended]
         fuel_used = pl.Series((self._fuel_used + self._arrival_fuel)[ended] / 1e6)
         is_instant = pl.Series(end == start)
+        is_unused = pl.Series(~self._has_fuel[ended] | (distance == 0))
+        told = self._told_with_arrival[ended]
         return pl.DataFrame(
             {
                 "vehicle_id": self._rows["vehicle_id"].gather(first),
@@ -174,6 +188,13 @@ class _Journeys:
                 "average_speed": pl.Series(distance / np.maximum(end - start, 1) * 3.6).set(is_instant, None),
                 "top_speed": self._top_speed[ended],
                 "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
+                # Microlitres over micrometres are litres over metres.
+                "litres_per_100_km": pl.Series(
+                    (self._fuel_used + self._arrival_fuel)[ended] / np.maximum(distance, 1) * 1e5
+                ).set(is_unused, None),
+                "harsh_braking": told["braking"],
+                "harsh_acceleration": told["accelerating"],
+                "highest_engine_temperature": told["heat"],
                 "n_points": self._n_points[ended],
                 "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
             }
@@ -210,6 +231,7 @@ class _Journeys:
             moving=pl.Series(self._moving[kept]),
             idle=pl.Series(self._idle[kept]),
             fuel_used=pl.Series(self._fuel_used[kept]),
+            **self._told[kept].to_dict(),
             n_points=pl.Series(self._n_points[kept]),
             deadline=to_times(self._deadline[kept]),
         )
@@ -259,6 +281,7 @@ _POINT_AS_STRETCH = (
     pl.when(pl.col("end_time").is_null()).then("start_fuel").otherwise("first_fuel").alias("first_fuel"),
     pl.when(pl.col("end_time").is_null()).then("start_fuel").otherwise("last_fuel").alias("last_fuel"),
     pl.col("distance", "moving", "idle", "fuel_used").fill_null(0),
+    *POINTS_AS_STRETCHES,
 )
 
 _LEG = (

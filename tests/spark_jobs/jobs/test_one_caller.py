@@ -20,7 +20,8 @@ from spark_jobs.times import micros
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = build_job(VEHICLE_TRIPS)
-POINTS = pl.DataFrame([("bus-7", NOON, 48.0, 11.0, 50.0, None)], schema=polars_schema(TELEMETRY.schema), orient="row")
+POINT = ("bus-7", NOON, 48.0, 11.0, 50.0, *[None] * 4)
+POINTS = pl.DataFrame([POINT], schema=polars_schema(TELEMETRY.schema), orient="row")
 
 
 class Value:

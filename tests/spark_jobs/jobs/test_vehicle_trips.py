@@ -30,7 +30,16 @@ def trips_job(**parameters):
     return build_job(VEHICLE_TRIPS, parameters)
 
 
-def point(minutes, speed, fuel: float | None = None, latitude=0.0, longitude=10.0, vehicle="bus-7"):
+def point(
+    minutes,
+    speed,
+    fuel: float | None = None,
+    latitude=0.0,
+    longitude=10.0,
+    acceleration: float | None = None,
+    heat: float | None = None,
+    vehicle="bus-7",
+):
     return {
         "vehicle_id": vehicle,
         "time": NOON + minutes * MINUTE,
@@ -38,6 +47,9 @@ def point(minutes, speed, fuel: float | None = None, latitude=0.0, longitude=10.
         "longitude": longitude,
         "speed": float(speed),
         "fuel_level": fuel,
+        "acceleration": acceleration,
+        "bearing": None,
+        "engine_temperature": heat,
     }
 
 
@@ -71,6 +83,7 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
     (trip, second) = trips(play_points(trips_job(), [A_DRIVE]))
     assert trip.pop("distance_in_metres") == pytest.approx(2223.9, abs=0.1)
     assert trip.pop("average_speed") == pytest.approx(66.72, abs=0.01)
+    assert trip.pop("litres_per_100_km") == pytest.approx(0.75 / 2.2239 * 100, abs=0.01)
     assert trip == {
         "trip_id": "bus-7@2026-01-01T12:01:00.000000Z",
         "vehicle_id": "bus-7",
@@ -84,6 +97,9 @@ def test_a_trip_runs_from_the_first_moving_point_to_the_first_at_which_the_vehic
         "idle_seconds": 0.0,
         "top_speed": 60.0,
         "fuel_used": 0.75,
+        "harsh_braking": None,
+        "harsh_acceleration": None,
+        "highest_engine_temperature": None,
         "n_points": 2,
         "reason": "STOPPED",
     }
@@ -148,6 +164,23 @@ def test_fuel_burnt_on_the_way_to_the_arrival_counts_and_fuel_burnt_while_standi
     assert read_there["fuel_used"] == 0.25
 
 
+def test_hard_points_are_counted_from_the_first_that_moves_to_the_arrival_where_they_say_so():
+    told = [(-9.0, 130.0), (-3.5, 90.0), (None, None), (3.0, None), (2.9, 101.5), (-4.0, 100.0), (-9.0, 140.0)]
+    speeds = [0, 50, 50, 0, 50, 0, 0]
+    drive = [point(minute, speeds[minute], acceleration=a, heat=h) for minute, (a, h) in enumerate(told)]
+    (trip,) = trips(play_points(trips_job(), [drive]))
+    assert trip["start_time"] == NOON + MINUTE
+    assert (trip["harsh_braking"], trip["harsh_acceleration"], trip["highest_engine_temperature"]) == (2, 1, 101.5)
+    (harder,) = trips(play_points(trips_job(harsh_braking=3.6, harsh_acceleration=2.9), [[one] for one in drive]))
+    assert (harder["harsh_braking"], harder["harsh_acceleration"]) == (1, 2)
+
+
+def test_a_trip_that_goes_nowhere_or_tells_no_fuel_has_no_efficiency():
+    (still,) = trips(play_points(trips_job(), [[point(0, 50, 40.0), point(1, 50, 39.0)]]))
+    (mute,) = trips(play_points(trips_job(), [[point(0, 50), point(1, 50, latitude=0.1)]]))
+    assert (still["fuel_used"], still["litres_per_100_km"], mute["litres_per_100_km"]) == (1.0, None, None)
+
+
 def test_a_point_at_the_watermark_is_late_and_one_after_it_is_not():
     after = {**point(0, 50), "time": NOON + timedelta(microseconds=1)}
     harness = play_points(trips_job(), [[point(10, 50)], [point(0, 50), after]])
@@ -176,6 +209,8 @@ def test_parameters_that_cannot_be_are_refused(given):
 
 SPEEDS = st.sampled_from([0.0, 0.0, 3.0, 3.1, 50.0, 80.0])
 FUELS = st.none() | st.integers(0, 600).map(lambda decilitres: decilitres / 10)
+ACCELERATIONS = st.none() | st.sampled_from([-8.0, -3.5, -3.4, 0.0, 2.9, 3.0, 5.0])
+HEATS = st.none() | st.integers(-20, 130).map(float)
 POINTS = st.lists(
     st.tuples(
         st.sampled_from("aab"),
@@ -184,6 +219,8 @@ POINTS = st.lists(
         FUELS,
         st.floats(-80, 80),
         st.floats(-180, 180),
+        ACCELERATIONS,
+        HEATS,
         st.floats(0, 0.999),
     ),
     min_size=1,
@@ -280,6 +317,9 @@ def tracks(vehicles, points, seed):
                     "longitude": 11 + metres / 111_000 * 0.5,
                     "speed": speed,
                     "fuel_level": pl.Series(fuel).set(pl.Series(chance.random(points) < 0.3), None),
+                    "acceleration": pl.Series(chance.normal(0, 2, points)).set(pl.Series(~driving), None),
+                    "bearing": chance.uniform(0, 360, points),
+                    "engine_temperature": pl.Series(chance.normal(90, 5, points)).set(pl.Series(~driving), None),
                 }
             ).select(TELEMETRY.schema.names)
         )

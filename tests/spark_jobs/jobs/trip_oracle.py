@@ -8,6 +8,7 @@ from tests.spark_jobs.jobs.ride_oracle import metres
 
 Point = dict
 SECOND = timedelta(seconds=1)
+HARSH_BRAKING, HARSH_ACCELERATION = 3.5, 3.0
 
 
 @dataclass
@@ -89,6 +90,9 @@ def _trip(points: list[Point], arrival: list[Point], moving_speed: float, reason
     legs = [(a, b, (b["time"] - a["time"]) / SECOND) for a, b in pairwise(way)]
     distance, seconds = sum(metres(a, b) for a, b, _ in legs), (way[-1]["time"] - way[0]["time"]) / SECOND
     fuel = [point["fuel_level"] for point in way if point["fuel_level"] is not None]
+    used = sum(max(a - b, 0) for a, b in pairwise(fuel)) if fuel else None
+    told = [point["acceleration"] for point in way if point["acceleration"] is not None]
+    heat = [point["engine_temperature"] for point in way if point["engine_temperature"] is not None]
     start = f"{way[0]['time']:%Y-%m-%dT%H:%M:%S.%fZ}"
     return {
         "trip_id": f"{way[0]['vehicle_id']}@{start}",
@@ -104,7 +108,11 @@ def _trip(points: list[Point], arrival: list[Point], moving_speed: float, reason
         "idle_seconds": sum(length for a, _, length in legs if a["speed"] <= moving_speed),
         "average_speed": distance / seconds * 3.6 if seconds else None,
         "top_speed": max(point["speed"] for point in points),
-        "fuel_used": sum(max(a - b, 0) for a, b in pairwise(fuel)) if fuel else None,
+        "fuel_used": used,
+        "litres_per_100_km": used / (distance / 100_000) if used is not None and distance > 0 else None,
+        "harsh_braking": sum(one <= -HARSH_BRAKING for one in told) if told else None,
+        "harsh_acceleration": sum(one >= HARSH_ACCELERATION for one in told) if told else None,
+        "highest_engine_temperature": max(heat, default=None),
         "n_points": len(points),
         "reason": reason,
     }
@@ -123,5 +131,8 @@ def _stop(points: list[Point], end: datetime, reason: str) -> dict:
 
 
 def _order(point: Point) -> tuple:
-    fuel = point["fuel_level"]
-    return point["time"], point["latitude"], point["longitude"], point["speed"], fuel is not None, fuel or 0
+    told, heat = point["acceleration"], point["engine_temperature"]
+    braking = None if told is None else told <= -HARSH_BRAKING
+    accelerating = None if told is None else told >= HARSH_ACCELERATION
+    rest = [(one is not None, one or 0) for one in (point["fuel_level"], braking, accelerating, heat)]
+    return point["time"], point["latitude"], point["longitude"], point["speed"], *rest

@@ -54,6 +54,8 @@ MEANING = {
         "moving_speed": (30, "move"),
         "stop_after": ("1m", "move"),
         "silence": ("4m", "move"),
+        "harsh_braking": (2.0, "move"),
+        "harsh_acceleration": (2.0, "move"),
     },
     "top_products": {**ENGINE, "window": ("2h", "refresh"), "k": (2, "refresh")},
     "purchase_totals": {**ENGINE, "order": ("event_time", "move")},
