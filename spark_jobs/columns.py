@@ -66,6 +66,11 @@ def describe(field: pa.Field) -> str:
     return f"{meaning}, {unit_of(field)}{semicolon}{rest}" if unit_of(field) else f"{meaning}{semicolon}{rest}"
 
 
+def meaning_of(field: pa.Field) -> str:
+    """What a value of a column says, without its unit; empty for a field as such."""
+    return _said(field, _MEANING)
+
+
 def unit_of(field: pa.Field) -> str:
     """The unit of a column's values; empty where they have none."""
     return _said(field, _UNIT)
