@@ -143,4 +143,6 @@ class Timeout:
         came = heard.select(key).unique().with_columns(due.alias(STALE_AT))
         timers = pl.concat([kept, came]).group_by(key).agg(pl.col(STALE_AT).max())
         rows = state.drop(STALE_AT, strict=False).join(timers, on=list(key), how="left", maintain_order="left")
-        return rows.with_columns(pl.col(STALE_AT).fill_null(due))
+        return rows.select(state.columns if STALE_AT in state.columns else rows.columns).with_columns(
+            pl.col(STALE_AT).fill_null(due)
+        )

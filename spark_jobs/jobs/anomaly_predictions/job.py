@@ -27,7 +27,9 @@ Of the predictions the table has the first of each key and those that differ eno
 another label, or a score further away than `min_change`.
 
 A model of which nothing is heard for `forget_after` of event time leaves state for the table `retired_models`; should
-its key come back, it begins anew.
+its key come back, it begins anew. With `timeout_in=processing_time` nothing is heard of a key from the batch on that
+brought its last event, whatever time that is of; what waits of it is predicted and learned before it leaves
+(`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -51,6 +53,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
 )
 from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
+from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
@@ -126,7 +129,12 @@ class AnomalyPredictionParameters(JobParameters):
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"
     )
     watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
-    forget_after: Duration = Field(timedelta(days=30), description="Event time of silence after which a model retires")
+    forget_after: Duration = Field(timedelta(days=30), description="Silence after which a model retires")
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence lies between two events of a key. processing_time: it lasts from the run that "
+        "brought a key's last event, whatever time that is of",
+    )
     idle_after: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
@@ -164,6 +172,7 @@ _FROM_HERE_ON = frozenset(
         "threshold",
         "min_events",
         "forget_after",
+        "timeout_in",
     }
 )
 """Parameters that count from here on: what a model has learned does not depend on them, only when the next values are
@@ -189,7 +198,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         threshold=_threshold(model, parameters),
         min_events=parameters.min_events,
         min_change=parameters.min_change if parameters.emit == "changes" else None,
-        forget_after=parameters.forget_after,
+        forget=Timeout(parameters.forget_after, parameters.timeout_in),
     )
     return KeyedJob(
         name="anomaly_predictions",

@@ -18,17 +18,20 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     LABELS,
     LATEST_PREDICTION,
     RETIRED_MODEL,
+    UNLEARNED,
     WAITING,
     state_schema,
 )
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.periods import period_start
 from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import Clock, Step
+from spark_jobs.keyed.contract import STALE_AT, Clock, Step
+from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import METRICS
 from spark_jobs.times import micros
 
 _LONG_AGO = -(2**63)
+_KEY = ("key",)
 
 
 class _Heard(NamedTuple):
@@ -37,6 +40,15 @@ class _Heard(NamedTuple):
     output: pl.DataFrame
     latest: pl.DataFrame
     kept: Kept
+
+
+class _Turn(NamedTuple):
+    """What was made of keys in a batch: the rows of state, and rows of the tables."""
+
+    state: pl.DataFrame
+    output: pl.DataFrame
+    latest: pl.DataFrame
+    retired: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ class AnomalyStep:
         threshold: score above which a value is anomalous.
         min_events: events that a model must have learned; until then scores are 0.
         min_change: by how much more than this a score must differ to be emitted, None: all are.
-        forget_after: silence after which a model retires.
+        forget: silence after which a model retires.
     """
 
     model: Model
@@ -62,21 +74,53 @@ class AnomalyStep:
     threshold: float
     min_events: int
     min_change: float | None
-    forget_after: timedelta
+    forget: Timeout
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         is_late = events.select((pl.col("timestamp") <= clock.late_watermark) & (not self.at_arrival)).to_series()
         # Negative zero becomes zero: the two are one value, and would lie in order of arrival.
         on_time = events.filter(~is_late).with_columns(pl.col("value") + 0.0)
-        waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), on_time])
+        over, going_on = self._part(state, clock)
+        turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
+        turns.append(self._turn(going_on, on_time, clock))
+        rows = turns[-1].state
+        is_unlearned = rows["role"] == UNLEARNED
+        renewed = self.forget.renew(rows.filter(~is_unlearned), _but_unlearned(going_on), on_time, _KEY, clock)
+        return Step(
+            state=pl.concat([renewed, rows.filter(is_unlearned)]),
+            output=pl.concat([turn.output for turn in turns]),
+            late=events.filter(is_late),
+            side={
+                # Of a key that was over and has begun anew, what came last.
+                "latest_predictions": pl.concat([turn.latest for turn in turns]).unique(
+                    "key", keep="last", maintain_order=True
+                ),
+                "retired_models": pl.concat([turn.retired for turn in turns]),
+            },
+        )
+
+    def _part(self, state: pl.DataFrame, clock: Clock) -> Parted:
+        """Part all rows of the keys that are to be forgotten before the batch; what is unlearned is due at its refresh."""
+        over, going_on = self.forget.part(_but_unlearned(state), _KEY, clock)
+        if over.is_empty():
+            return Parted(over, state)
+        unlearned = state.filter(role=UNLEARNED)
+        is_over = unlearned["key"].is_in(over["key"].unique().implode())
+        return Parted(pl.concat([over, unlearned.filter(is_over)]), pl.concat([going_on, unlearned.filter(~is_over)]))
+
+    def _turn(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock, over: pl.DataFrame | None = None) -> _Turn:
+        """Predict and learn what is due; of keys that were `over` (and when) all that waits, and then forget them."""
+        waiting = pl.concat([state.filter(role=WAITING).select(METRICS.schema.names), events])
         waiting = waiting.with_columns(deadline=self._due())
         # Also what waited for the watermark before the job was moved to this order.
-        is_due = waiting.select((pl.col("deadline") <= clock.watermark) | self.at_arrival).to_series()
+        is_due = waiting.select(
+            (pl.col("deadline") <= clock.watermark) | self.at_arrival | (over is not None)
+        ).to_series()
         due = waiting.filter(is_due).select("key", "value", event_time="timestamp")
-        ready = in_order(due, ("key",), "event_time").events
+        ready = in_order(due, _KEY, "event_time").events
         waiting = waiting.filter(~is_due)
 
-        kept = self._refreshed(Kept.of(state, self.model), clock)
+        kept = self._refreshed(Kept.of(state, self.model), clock, over)
         kept = kept.with_new(self.model, _keys(ready))
         output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
         for life, part in self._lives(kept.models, ready):
@@ -88,15 +132,12 @@ class AnomalyStep:
             output.append(heard.output)
             latest.append(heard.latest)
             kept = heard.kept
-        kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock))
-        return Step(
+        kept, gone = self._retire(kept, self._is_silent(kept.models, waiting, clock) | (over is not None), over)
+        return _Turn(
             state=self._state(kept.refreshed_where_many_wait(self.model), waiting, clock),
             output=pl.concat(output),
-            late=events.filter(is_late),
-            side={
-                "latest_predictions": pl.concat(latest).unique("key", keep="last", maintain_order=True),
-                "retired_models": pl.concat([*retired, gone]),
-            },
+            latest=pl.concat(latest),
+            retired=pl.concat([*retired, gone]),
         )
 
     def _due(self) -> pl.Expr:
@@ -104,16 +145,24 @@ class AnomalyStep:
         time = pl.col("timestamp")
         return time if self.window is None else period_start(time, self.window) + self.window
 
-    def _refreshed(self, kept: Kept, clock: Clock) -> Kept:
-        """Let models learn what has waited for long enough, before they predict what came now."""
+    def _refreshed(self, kept: Kept, clock: Clock, over: pl.DataFrame | None) -> Kept:
+        """Let models learn what has waited for long enough, before they predict what came now, or what waits to the end."""
         waits = kept.unlearned
         if self.refresh_after is not None:
-            waits = waits.filter(pl.col("stale_at") <= clock.processing_time)
+            # Of a key that was over before now, until then: how often one looks must change nothing.
+            until = None if over is None else waits.join(over, on=_KEY, how="left", maintain_order="left")["over_at"]
+            waits = waits.filter(pl.col(STALE_AT) <= (clock.processing_time if until is None else until))
         return kept.refreshed(self.model, waits["key"].unique())
 
     def _lives(self, models: pl.DataFrame, events: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Part events by the life of their key to which they belong: 0 goes on, each silence begins the next."""
+        """Part events by the life of their key to which they belong: 0 goes on, each silence begins the next.
+
+        A silence of processing time lies between batches, and so between no two events of one.
+        """
         if not events.height:
+            return
+        if not self.forget.in_event_time:
+            yield 0, events
             return
         runs = key_runs(models, events)
         times = events["event_time"].to_physical().to_numpy()
@@ -122,7 +171,7 @@ class AnomalyStep:
         before[runs.starts] = np.where(last == _LONG_AGO, times[runs.starts], last)
         # What comes late breaks no silence that lies behind the key's newest event.
         before = np.maximum(before, last[runs.run])
-        is_silence = times - before > micros(self.forget_after)
+        is_silence = times - before > micros(self.forget.after)
         silences = np.cumsum(is_silence)
         lives = silences - (silences - is_silence)[runs.starts][runs.run]
         if not silences[-1]:
@@ -182,8 +231,8 @@ class AnomalyStep:
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:
         """Whether a model has been silent for long enough, and no event waits that came in time to go on."""
-        silent_at = pl.col("last_event_time") + self.forget_after
-        is_silent = models.select(silent_at <= clock.watermark).to_series()
+        silent_at = pl.col("last_event_time") + self.forget.after
+        is_silent = models.select((silent_at <= clock.watermark) & self.forget.in_event_time).to_series()
         if not is_silent.any():
             return is_silent
         first = waiting.group_by("key").agg(pl.col("timestamp").min().alias("next"))
@@ -191,22 +240,42 @@ class AnomalyStep:
         joined = models.join(first, on="key", how="left", maintain_order="left")
         return is_silent & ~joined.select(goes_on).to_series()
 
-    def _retire(self, kept: Kept, where: pl.Series) -> tuple[Kept, pl.DataFrame]:
-        """Forget models once they have learned all; give what `retired_models` tells of them."""
+    def _retire(self, kept: Kept, where: pl.Series, over: pl.DataFrame | None = None) -> tuple[Kept, pl.DataFrame]:
+        """Forget models once they have learned all; give what `retired_models` tells of them.
+
+        Args:
+            kept: what there is.
+            where: of each model, whether it is forgotten.
+            over: since when keys were over; None: the last event says so.
+        """
         keys = kept.models["key"].filter(where)
         kept = kept.refreshed(self.model, keys)
         is_gone = kept.models["key"].is_in(keys.implode())
-        gone = kept.models.filter(is_gone).with_columns(retired_at=pl.col("last_event_time") + self.forget_after)
+        gone = kept.models.filter(is_gone)
+        if over is None:
+            gone = gone.with_columns(retired_at=pl.col("last_event_time") + self.forget.after)
+        else:
+            gone = gone.join(over, on=_KEY, how="left", maintain_order="left").rename({"over_at": "retired_at"})
         return kept.without(is_gone), gone.select(RETIRED_MODEL.names)
 
     def _state(self, kept: Kept, waiting: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         # A model that is overdue because an event waits is looked at again when that event is due.
-        silent_at = pl.col("last_event_time") + self.forget_after
+        silent_at = pl.col("last_event_time") + self.forget.after
         rows = [
-            kept.rows(pl.when(silent_at > clock.watermark).then(silent_at)),
+            kept.rows(pl.when((silent_at > clock.watermark) & self.forget.in_event_time).then(silent_at)),
             waiting.with_columns(role=pl.lit(WAITING)),
         ]
         return pl.concat(rows, how="diagonal").select(state_schema(self.model).names)
+
+
+def _forgotten_at(over: pl.DataFrame) -> pl.DataFrame:
+    """When each key that is over was to be forgotten."""
+    return _but_unlearned(over).group_by(_KEY).agg(over_at=pl.col(STALE_AT).max())
+
+
+def _but_unlearned(state: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose `stale_at` is when their key is forgotten: of those that are unlearned it is when they are learned."""
+    return state.filter(pl.col("role") != UNLEARNED)
 
 
 def _named(rows: pl.DataFrame) -> pl.DataFrame:

@@ -70,7 +70,7 @@ RETIRED_MODEL = pa.schema(
         column(
             "retired_at",
             TIMESTAMP,
-            "Event time at which it was forgotten (UTC)",
+            "When it was forgotten (UTC): in the time that `timeout_in` says",
             made_of=("timestamp",),
             nullable=False,
         ),

@@ -320,7 +320,8 @@ def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(d
     now, runs = NOON, []
     for seconds, readings in drawn:
         now += timedelta(seconds=seconds)
-        runs.append((now, [reading(hours, *values, station) for station, hours, *values, _ in readings]))
+        came = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in readings]
+        runs.append((now, came))
     job = averages_job(
         n_readings=length,
         min_readings=at_least,

@@ -112,6 +112,24 @@ def test_a_model_that_retires_has_learned_what_it_had_predicted():
     assert harness.state.filter(key="a").height == 0
 
 
+def test_a_model_of_which_nothing_came_for_so_long_in_processing_time_retires_and_its_key_begins_anew():
+    harness = TestHarness(job_of(emit="all", forget_after="30s", timeout_in="processing_time", watermark_delay="10m"))
+    # A value of a day later is no silence; what waits for the watermark is learned before the model retires.
+    for seconds, events in (
+        (0, [reading("a", 0, 1)]),
+        (20, [reading("a", 1440, 2)]),
+        (49, []),
+        (60, [reading("a", 1441, 3)]),
+    ):
+        harness.batch(frame(events), NOON + seconds * SECOND)
+    (retired,) = harness.written["retired_models"].to_dicts()
+    assert (retired["events_learned"], retired["retired_at"]) == (2, NOON + 50 * SECOND)
+    assert values(harness) == [(1, 0), (2, 1)]
+    assert harness.state["role"].to_list() == ["waiting"]
+    harness.batch(advance_to=reading("a", 1441, 3)["timestamp"], processing_time=NOON + 61 * SECOND)
+    assert values(harness)[2:] == [(3, 0)]
+
+
 @pytest.mark.parametrize("learn", ["every_interval", "complete_window"])
 def test_periods_of_event_time_do_not_go_with_order_of_arrival(learn):
     with pytest.raises(
@@ -145,13 +163,17 @@ def arrivals(draw):
     return batches, delay
 
 
+SILENCES = [
+    *(("event_time", silence) for silence in (timedelta(minutes=30), timedelta(hours=3), timedelta(days=2))),
+    *(("processing_time", seconds * SECOND) for seconds in (1, 3, 4, 100)),
+]
 definitions = st.builds(
-    Settings,
+    lambda silence, **more: Settings(timeout_in=silence[0], forget_after=silence[1], **more),
+    st.sampled_from(SILENCES),
     emit=st.sampled_from(["changes", "all"]),
     min_change=st.sampled_from([0.0, 0.2, 1.0]),
     threshold=st.sampled_from([0.0, 0.5, 0.9]),
     min_events=st.integers(0, 5),
-    forget_after=st.sampled_from([timedelta(minutes=30), timedelta(hours=3), timedelta(days=2)]),
 )
 REFRESHES = st.sampled_from([None, SECOND, 3 * SECOND, timedelta(minutes=1)])
 ORDERS = st.sampled_from(["arrival", "event_time"])
