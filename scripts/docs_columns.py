@@ -75,6 +75,8 @@ def _kind(field: pa.Field) -> str:
 def _raw(stream: Stream, column: str) -> str:
     source = stream.source(column)
     parts = [*(f"`{name}`" for name in source.names), *(["the file's path"] if source.path else [])]
+    if column == stream.event_time and stream.missing_time == "arrival":
+        parts.append("the arrival")
     return ", else ".join(parts) if parts else f"always `{source.constant}`"
 
 

@@ -51,9 +51,15 @@ def find_drift(stream: Stream, files: Iterable[Path]) -> list[Drift]:
 def _drift(stream: Stream, file: Path, columns: frozenset[str]) -> Drift:
     known = {*stream.raw_schema.names, *stream.ignored}
     lacking = [
-        field.name for field in stream.schema if not field.nullable and not _has_source(stream, field.name, columns)
+        field.name
+        for field in stream.schema
+        if not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
     ]
     return Drift(file, tuple(sorted(columns - known)), tuple(lacking))
+
+
+def _is_stood_in_for(stream: Stream, column: str) -> bool:
+    return stream.missing_time == "arrival" and column == stream.event_time
 
 
 def _has_source(stream: Stream, column: str, columns: frozenset[str]) -> bool:

@@ -61,29 +61,31 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
         KeyfoldError: there is no such stream, or its events cannot be numbered by this key; says by which they can.
     """
     stream, window = _find_stream(parameters), parameters.window
+    time = parameters.time_of(stream)
+    columns = stream.schema_by(time)
     key = parameters.key if window is None else (*parameters.key, WINDOW_START)
-    events = stream.schema if window is None else pa.schema([*stream.schema, _window_start(stream)])
+    events = columns if window is None else pa.schema([*columns, _window_start(time)])
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         if window is None:
-            return number_events(state, events, clock, stream.event_time, key)
-        return number_in_windows(state, events, clock, stream.event_time, key, window)
+            return number_events(state, events, clock, time, key)
+        return number_in_windows(state, events, clock, time, key, window)
 
     return KeyedJob(
         name="event_index",
         stream=stream.name,
         key=key,
-        **_windows_of(stream, window),
-        event_time=stream.event_time,
+        **_windows_of(time, window),
+        event_time=time,
         watermark_delay=parameters.watermark_delay,
         events=events,
         state=_state(events, key),
-        output=_numbered(stream, key),
+        output=_numbered(columns, key, time),
         step=step,
         step_decides_late=True,
         idle_after=parameters.idle_after,
         key_groups=parameters.key_groups,
-        state_events=pl.col(stream.event_time).count(),
+        state_events=pl.col(time).count(),
         one_per_key=pl.col(NEXT_INDEX).is_not_null(),
         # A window that is not asked for is not told: generations that were born before there were any go on.
         parameters=parameters.model_dump(mode="json", exclude={"window"} if window is None else None),
@@ -137,35 +139,33 @@ def number_in_windows(
     )
 
 
-def _windows_of(stream: Stream, window: WindowShape | None) -> dict[str, Any]:
+def _windows_of(time: str, window: WindowShape | None) -> dict[str, Any]:
     """How events get the starts of their windows: each its one, or as many as it is in."""
-    time = pl.col(stream.event_time)
     if window is None:
         return {}
     if not window.overlaps:
-        return {"derived": {WINDOW_START: period_start(time, window.length)}}
-    return {"keys_of": KeysOf(WINDOW_START, period_starts(time, window.length, window.every))}
+        return {"derived": {WINDOW_START: period_start(pl.col(time), window.length)}}
+    return {"keys_of": KeysOf(WINDOW_START, period_starts(pl.col(time), window.length, window.every))}
 
 
-def _window_start(stream: Stream) -> pa.Field:
-    meaning = "Start of the window (UTC)"
-    return column(WINDOW_START, TIMESTAMP, meaning, made_of=(stream.event_time,), nullable=False)
+def _window_start(time: str) -> pa.Field:
+    return column(WINDOW_START, TIMESTAMP, "Start of the window (UTC)", made_of=(time,), nullable=False)
 
 
-def _numbered(stream: Stream, key: tuple[str, ...]) -> pa.Schema:
+def _numbered(columns: pa.Schema, key: tuple[str, ...], time: str) -> pa.Schema:
     """The stream's columns, the window where there is one, and the number."""
     times: list[pa.Field] = []
     meaning = "Number of the event among those of its key, from 0"
     if WINDOW_START in key:
         end = "End of the window, which is not in it (UTC)"
         times = [
-            _window_start(stream),
-            column(WINDOW_END, TIMESTAMP, end, made_of=(stream.event_time,), nullable=False),
+            _window_start(time),
+            column(WINDOW_END, TIMESTAMP, end, made_of=(time,), nullable=False),
         ]
         meaning = "Number of the event among those of its key in the window, from 0"
-    made_of = dict.fromkeys([*(name for name in key if name != WINDOW_START), stream.event_time])
+    made_of = dict.fromkeys([*(name for name in key if name != WINDOW_START), time])
     number = column(INDEX, pa.int64(), meaning, made_of=tuple(made_of), nullable=False)
-    return pa.schema([*passed_on(stream.schema), *times, number])
+    return pa.schema([*passed_on(columns), *times, number])
 
 
 def _state(events: pa.Schema, key: tuple[str, ...]) -> pa.Schema:

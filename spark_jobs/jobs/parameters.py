@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob
+from spark_jobs.streams import INGESTED_AT, Stream
 
 _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 
@@ -18,10 +20,19 @@ class JobParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    time: Literal["event", "arrival"] = Field(
+        "event",
+        description="Which time the job goes by. event: the events' own, as their stream has it. arrival: when ingest admitted "
+        "them (ingested_at), so that no event comes late, however old",
+    )
     key_groups: int = Field(64, ge=1, le=32_768, description="Into how many parts the keys are split")
 
     added_later: ClassVar[frozenset[str]] = frozenset()
     """Names of parameters that a job got after generations of it were born, which did without."""
+
+    def time_of(self, stream: Stream) -> str:
+        """The column of a stream's event table with the times that the job goes by."""
+        return INGESTED_AT if self.time == "arrival" else stream.event_time
 
     def recorded(self) -> dict[str, Any]:
         """The parameters as a generation records them.
@@ -117,7 +128,8 @@ def build_job(
         KeyfoldError: a parameter is unknown or has a value that it cannot have; names it and says what it takes.
     """
     try:
-        return template.build(template.parameters.model_validate({**(born_with or {}), **(given or {})}))
+        parameters = template.parameters.model_validate({**(born_with or {}), **(given or {})})
+        return _by_time(template.build(parameters), parameters)
     except ValidationError as error:
         known = ", ".join(template.parameters.model_fields)
         faults = "; ".join(
@@ -125,3 +137,12 @@ def build_job(
             for fault in error.errors()
         )
         raise KeyfoldError(f"job {template.name}: {faults} (parameters: {known})") from None
+
+
+def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
+    """The job, on the time that its parameters say; here, once for all jobs that are written for events' own times."""
+    if getattr(parameters, "time", None) == "arrival":
+        # A job that hands on its stream's own times has them beside the arrival, and says itself that it goes by that.
+        return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
+    # Not told where it is not asked for: generations that were born before there was a choice go on.
+    return replace(job, parameters={name: value for name, value in job.parameters.items() if name != "time"})

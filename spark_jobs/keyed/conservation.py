@@ -76,7 +76,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
     events = lakehouse.events(job.stream)
     # By the event table's own log, and not by the journal: what is compared must be counted apart.
-    later = changes_since(events, done.positions[f"events.{job.stream}"], job.event_time)
+    later = changes_since(events, done.positions[f"events.{job.stream}"], job.stored_time)
     read = rows = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
     if job.keys_of is not None:
         read = events_in_table(events, job, later.version)

@@ -144,6 +144,8 @@ class KeyedJob:
         derived: columns of `events` that the event table does not have, each as an expression over those that it has.
         keys_of: a column of the key that an event may have several values of: it comes once for each (`copies`).
         event_time: the event's time, a UTC timestamp column of the event table.
+        time_from: another column of the event table that gives the time: with `ingested_at` a job that is written for
+            the events' own times goes by their arrival, which then is what its `event_time` holds.
         watermark_delay: how far behind the newest event time the watermark stays.
         events: columns of the event table that the step needs (and that `late.<job>` shows).
         state: rows the job keeps: any number a key, key columns among them; may have `deadline` and `stale_at`.
@@ -204,6 +206,7 @@ class KeyedJob:
     state: pa.Schema
     output: pa.Schema
     step: StepFunction
+    time_from: str = ""
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     keys_of: KeysOf | None = None
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
@@ -267,6 +270,11 @@ class KeyedJob:
         )
         late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
         return (own, *self.side_outputs, late)
+
+    @property
+    def stored_time(self) -> str:
+        """The column of the event table with the times that the job goes by."""
+        return self.time_from or self.event_time
 
     @property
     def copies(self) -> pl.Expr:

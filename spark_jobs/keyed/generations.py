@@ -235,7 +235,7 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         "key": list(job.key),
         "key_groups": job.key_groups,
         "hash": HASH,
-        "event_time": job.event_time,
+        "event_time": f"{job.event_time} from {job.time_from}" if job.time_from else job.event_time,
         "watermark_delay": job.watermark_delay.total_seconds(),
         "derived": {name: str(how) for name, how in job.derived.items()},
         "keys_of": None if job.keys_of is None else str(job.keys_of),
@@ -281,9 +281,9 @@ def _born(
 
 def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Path) -> None:
     there = [field.name for field in DeltaTable(str(events)).schema().fields]
-    if job.event_time not in there:
+    if job.stored_time not in there:
         raise KeyfoldError(
-            f"job {job.name} goes by {job.event_time}, a column that events.{job.stream} does not have (it has "
+            f"job {job.name} goes by {job.stored_time}, a column that events.{job.stream} does not have (it has "
             f"{', '.join(there)}); if an older Keyfold made the table, once run "
             f"`{lakehouse.command('ingest', job.stream, '--rebuild')}`"
         )

@@ -98,7 +98,8 @@ def plan_run(
 def _changes(job: KeyedJob, table: Path, position: int | None) -> Changes:
     remedy = "see that the event table is right, then start a new generation with --full-refresh"
     try:
-        return snapshot(table, job.event_time) if position is None else changes_since(table, position, job.event_time)
+        time = job.stored_time
+        return snapshot(table, time) if position is None else changes_since(table, position, time)
     except RowsChangedError as error:
         raise KeyfoldError(
             f"job {job.name}: rows of events.{job.stream} were changed or deleted by other than ingest, after it had "

@@ -177,6 +177,9 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
         scan = pl.scan_parquet(unit.path)
+        if job.time_from:
+            # Before all else: slices, windows and keys are cut by the time that the job goes by.
+            scan = scan.with_columns(pl.col(job.time_from).alias(job.event_time))
         there = scan.collect_schema()
         # A column that came to the table after the file was written.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]

@@ -198,7 +198,7 @@ def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[str]:
     events, position = lakehouse.events(job.stream), done.positions.get(f"events.{job.stream}")
     if position is None:
         return [str(path) for path in data_file_paths(events)]
-    return [str(events / file.path) for file in changes_since(events, position, job.event_time).files]
+    return [str(events / file.path) for file in changes_since(events, position, job.stored_time).files]
 
 
 def _held(job: KeyedJob, files: list[str], which: pl.Expr) -> int:

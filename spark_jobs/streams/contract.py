@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -65,7 +65,10 @@ class Stream:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
         schema: columns of an event (`spark_jobs.columns`); a column that is not nullable must be there. The event table
             has one more, `ingested_at` (`event_schema`).
-        event_time: the column with the event's time (UTC).
+        event_time: the column with the event's time (UTC); `INGESTED_AT` where messages have no time of their own, so
+            that events are of the time at which they arrive.
+        missing_time: what becomes of a message without its time: it goes to `quarantine`, or its `arrival` stands in, and is
+            then what its event time says. A time that is there and cannot be read is never stood in for.
         description: what people read of the event table.
         sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
         ignored: raw columns that are left out on purpose, so that they are no drift.
@@ -88,6 +91,7 @@ class Stream:
     name: str
     schema: pa.Schema
     event_time: str
+    missing_time: Literal["quarantine", "arrival"] = "quarantine"
     description: str = ""
     sources: Mapping[str, Source] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
@@ -109,7 +113,7 @@ class Stream:
                 f"Source(('{INGESTED_AT}',))}}"
             )
         named = {
-            "event_time": (self.event_time,),
+            "event_time": () if self.event_time == INGESTED_AT else (self.event_time,),
             "event_id": self.event_id,
             "sources": tuple(self.sources),
             "private": self.private,
@@ -120,6 +124,16 @@ class Stream:
                     f"stream {self.name}: {what} names {', '.join(strangers)}, which its schema does not have; it has "
                     f"{', '.join(self.schema.names)}"
                 )
+        if self.missing_time == "arrival" and self.event_time == INGESTED_AT:
+            raise KeyfoldError(
+                f"stream {self.name}: its event time is the arrival, which no message lacks: leave missing_time out"
+            )
+        if self.missing_time == "arrival" and self.event_time in self.event_id:
+            raise KeyfoldError(
+                f"stream {self.name}: event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two "
+                "messages without a time that arrive together would pass for one; leave it out of event_id, or leave event_id "
+                "empty, so that none is taken for a copy"
+            )
         for name, source in self.sources.items():
             if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
                 raise KeyfoldError(
@@ -133,9 +147,18 @@ class Stream:
         return self.sources.get(column) or Source(names=(column,))
 
     @property
+    def goes_by_arrival(self) -> bool:
+        """Whether the time of some of its events, or of all, is their arrival."""
+        return self.event_time == INGESTED_AT or self.missing_time == "arrival"
+
+    @property
     def event_schema(self) -> pa.Schema:
         """The columns of the event table: those of `schema`, and when the event arrived."""
         return self.schema.append(_ARRIVAL)
+
+    def schema_by(self, time: str) -> pa.Schema:
+        """The columns of an event that a job hands on which goes by this time: the arrival is among them if it is that."""
+        return self.event_schema if time == INGESTED_AT else self.schema
 
     @property
     def raw_schema(self) -> pa.Schema:

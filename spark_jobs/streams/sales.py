@@ -14,7 +14,12 @@ STREAM = Stream(
             column("item", pa.string(), "What was sold: the item's code or name", nullable=False),
             column("quantity", pa.int64(), "Pieces; negative for returns", nullable=False),
             column("models", pa.list_(pa.string()), "Variants of the item in this sale"),
-            column("time", TIMESTAMP, "Event time: when it was sold (UTC)", nullable=False),
+            column(
+                "time",
+                TIMESTAMP,
+                "Event time: when it was sold (UTC); its arrival where nobody said so",
+                nullable=False,
+            ),
             column("price", pa.float64(), "Price of one piece", unit="in the shop's currency"),
             column("invoice", pa.string(), "Invoice that lists the sale"),
             column("customer", pa.string(), "Who bought it"),
@@ -22,6 +27,8 @@ STREAM = Stream(
         ]
     ),
     event_time="time",
+    # Tills send messages without a time, as they sell: {"item":"Mac","quantity":5,"model":["Macbook air"]}
+    missing_time="arrival",
     sources={
         "item": Source(("item", "StockCode")),
         "quantity": Source(("quantity", "Quantity")),

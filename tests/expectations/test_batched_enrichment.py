@@ -29,7 +29,7 @@ def dead_letter(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def failed(spark: SparkSession, rows: list[dict[str, Any]], suite: Any, schema: Any) -> set[str]:
-    return failed_checks(spark, rows, schema(METRICS), suite.EXPECTATIONS)
+    return failed_checks(spark, rows, schema(METRICS, METRICS.event_time), suite.EXPECTATIONS)
 
 
 def failed_enriched(spark: SparkSession, rows: list[dict[str, Any]]) -> set[str]:

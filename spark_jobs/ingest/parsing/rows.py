@@ -79,6 +79,9 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
     # Of the plan, as the bound is: a replay writes what the first attempt would have written.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
+    if stream.missing_time == "arrival":
+        # A value that is there and would not go is NULL by now too: `wrong` has it, and it goes to quarantine.
+        frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
     reasons = _reasons(stream, frame, wrong)
     lines, rejects = rows.lines, list(rows.rejects)
     if reasons.null_count() < len(reasons):

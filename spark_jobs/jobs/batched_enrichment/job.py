@@ -110,7 +110,8 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         max_pause=parameters.max_pause.total_seconds(),
     )
     id_columns = stream.event_id or tuple(stream.schema.names)
-    events = pa.schema([_shard(id_columns), *stream.schema])
+    time = parameters.time_of(stream)
+    events = pa.schema([_shard(id_columns), *stream.schema_by(time)])
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         return enrich(state, events, clock, parameters, connect or (lambda: EnrichmentClient(settings)))
@@ -120,17 +121,17 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         stream=stream.name,
         key=(SHARD,),
         derived={SHARD: PartOf(id_columns, parameters.shards)},
-        event_time=stream.event_time,
+        event_time=time,
         watermark_delay=parameters.watermark_delay,
         events=events,
         state=pa.schema([*events, *_WAITING]),
-        output=enriched_schema(stream),
+        output=enriched_schema(stream, time),
         step=step,
         step_decides_late=True,
         side_outputs=(
             OutputTable(
                 DEAD_LETTERS,
-                dead_letter_schema(stream),
+                dead_letter_schema(stream, time),
                 events=pl.len(),
                 description="Events that the service would not have, or that could not be asked about, with its last answer.",
             ),
@@ -151,17 +152,17 @@ BATCHED_ENRICHMENT = JobTemplate(
 )
 
 
-def enriched_schema(stream: Stream) -> pa.Schema:
+def enriched_schema(stream: Stream, time: str) -> pa.Schema:
     """Columns of the main table: the event's, the service's answer as JSON, the key of the batch it was in."""
     enrichment = column(
         _ENRICHED, pa.string(), "What the service says of the event, as JSON", made_of=stream.schema.names
     )
-    return pa.schema([*passed_on(stream.schema), enrichment, _batch_key(stream)])
+    return pa.schema([*passed_on(stream.schema_by(time)), enrichment, _batch_key(stream)])
 
 
-def dead_letter_schema(stream: Stream) -> pa.Schema:
+def dead_letter_schema(stream: Stream, time: str) -> pa.Schema:
     """Columns of the dead letters: the event's, and how and when it failed."""
-    return pa.schema([*passed_on(stream.schema), _batch_key(stream), *_FAILED])
+    return pa.schema([*passed_on(stream.schema_by(time)), _batch_key(stream), *_FAILED])
 
 
 def _shard(id_columns: Sequence[str]) -> pa.Field:
@@ -182,27 +183,28 @@ def enrich(
 ) -> Step:
     """The step: see the module's text. Pure but for the calls, and what is called is decided before the first one."""
     stream = STREAMS[parameters.stream]
+    time = parameters.time_of(stream)
     waiting = events.with_columns(
-        (pl.col(stream.event_time) + parameters.max_wait).alias(DEADLINE),
+        (pl.col(time) + parameters.max_wait).alias(DEADLINE),
         pl.lit(clock.processing_time + parameters.stale_after, dtype=pl.Datetime("us", "UTC")).alias(STALE_AT),
     )
-    goes, stays = _part(_in_order(pl.concat([state, waiting]), stream), clock, parameters.max_size)
+    goes, stays = _part(_in_order(pl.concat([state, waiting]), stream, time), clock, parameters.max_size)
     batches = _batches(goes, stream)
     answered = _ask(goes, batches, parameters.max_in_flight, connect, clock.answers)
     failed = pl.col("enrichment").is_null()
     dead = answered.filter(failed).with_columns(failed_at=pl.lit(clock.processing_time, dtype=pl.Datetime("us", "UTC")))
     return Step(
         state=stays.select(state.columns),
-        output=answered.filter(~failed).select(enriched_schema(stream).names),
-        side={DEAD_LETTERS: dead.select(dead_letter_schema(stream).names)},
+        output=answered.filter(~failed).select(enriched_schema(stream, time).names),
+        side={DEAD_LETTERS: dead.select(dead_letter_schema(stream, time).names)},
     )
 
 
-def _in_order(waiting: pl.DataFrame, stream: Stream) -> pl.DataFrame:
-    """Events shard by shard in an order that their arrival has no part in, with `#event` and `#id`: JSON of each."""
+def _in_order(waiting: pl.DataFrame, stream: Stream, time: str) -> pl.DataFrame:
+    """Events shard by shard in order of this time, ties by all that they say, with `#event` and `#id`: JSON of each."""
     texts = [_json(stream.schema.names, stream).alias("#event")]
     texts.append(_json(stream.event_id, stream).alias("#id") if stream.event_id else texts[0].alias("#id"))
-    return waiting.with_columns(texts).sort(SHARD, stream.event_time, *stream.event_id, "#event")
+    return waiting.with_columns(texts).sort(SHARD, time, *stream.event_id, "#event")
 
 
 def _json(columns: tuple[str, ...] | list[str], stream: Stream) -> pl.Expr:
