@@ -1,17 +1,20 @@
-"""The fleet: points of vehicles as they are sent, their trips, and their stops."""
+"""The fleet: points of vehicles as they are sent, their trips, stops and days."""
 
 from assets.keyed_asset import conservation_check, keyed_assets
+from assets.plots.fleet import plot_trips
 from assets.streams import stream_assets, stream_check
+from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 
 GROUP = "fleet"
 OWNERS = ("team:fleet",)
 STREAM = TELEMETRY
-JOBS = (VEHICLE_TRIPS,)
+JOBS = (VEHICLE_TRIPS, FLEET_DAYS)
 
 ASSETS = [
     *stream_assets(TELEMETRY, group=GROUP, owners=OWNERS),
-    keyed_assets(VEHICLE_TRIPS, group=GROUP, owners=OWNERS),
+    keyed_assets(VEHICLE_TRIPS, group=GROUP, owners=OWNERS, plot=plot_trips),
+    keyed_assets(FLEET_DAYS, group=GROUP, owners=OWNERS),
 ]
-CHECKS = [stream_check(TELEMETRY), conservation_check(VEHICLE_TRIPS)]
+CHECKS = [stream_check(TELEMETRY), *(conservation_check(job) for job in JOBS)]

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from matplotlib.image import imread
 
+from assets.plots.fleet import plot_trips
 from assets.plots.products import plot_models, plot_products
 from assets.plots.rides import plot_rides
 from assets.plots.runs import plot_runs
@@ -17,7 +18,10 @@ from assets.plots.weather import plot_averages
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import empty
+from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.simulation.telemetry import telemetry_table
+from spark_jobs.times import micros
 from tests.made_generations import put_done, put_generation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,6 +77,17 @@ def test_rides_are_drawn_as_durations_and_as_a_map(lakehouse):
     assert all(is_drawn(value) for value in drawn.values())
 
 
+def test_trips_are_drawn_as_a_map_and_the_hot_spots_beside_it(lakehouse):
+    ticks = np.arange(0, 3600, 10) * 1_000_000 + micros(START)
+    points = telemetry_table(np.random.default_rng(1), 4, ticks)
+    harness = TestHarness(build_job(JOBS["vehicle_trips"]))
+    harness.batch(points, advance_to=HOURS[-1])
+    put(lakehouse, "vehicle_trips", vehicle_trips=harness.written["vehicle_trips"])
+    lakehouse.events("telemetry").parent.mkdir(parents=True)
+    points.write_delta(str(lakehouse.events("telemetry")))
+    assert is_drawn(plot_trips(lakehouse)["map_and_hot_spots"])
+
+
 def test_averages_are_drawn_against_their_readings(lakehouse):
     averages = pl.DataFrame({"station_id": ["EWR"] * 48, "end_time": HOURS}).with_columns(
         start_time=pl.col("end_time") - timedelta(hours=9), pressure_avg=pl.lit(1000.0), temp_avg=pl.lit(40.0),
@@ -107,6 +122,7 @@ def test_models_are_drawn_with_those_that_sell_best(lakehouse):
     ("job", "plot"),
     [
         ("ride_summaries", plot_rides),
+        ("vehicle_trips", plot_trips),
         ("moving_averages", plot_averages),
         ("top_products", plot_products),
         ("model_totals", plot_models),

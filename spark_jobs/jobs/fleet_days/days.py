@@ -1,0 +1,78 @@
+"""Days of a time zone, as numbers: the days since 1970-01-01 of its calendar, and the moment at which each begins."""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator
+
+from spark_jobs.times import EPOCH, micros
+
+Numbers = npt.NDArray[np.int64]
+
+_DAY = micros(timedelta(days=1))
+
+
+class Days(NamedTuple):
+    """Days in a row.
+
+    Attributes:
+        first: number of the first.
+        begins: when each begins, in microseconds since 1970; where clocks are set at midnight, the first moment of the day.
+    """
+
+    first: int
+    begins: Numbers
+
+    def of(self, times: Numbers) -> Numbers:
+        """The day in which each time (in microseconds) lies; one that begins a day is in it."""
+        return self.first + np.searchsorted(self.begins, times, side="right") - 1
+
+    def begin(self, days: Numbers) -> Numbers:
+        """When days begin."""
+        return self.begins[days - self.first]
+
+
+def days_around(earliest: int, latest: int, zone: str) -> Days:
+    """The days of a zone in which times from `earliest` to `latest` lie, and some on both sides.
+
+    Example:
+        >>> night = micros(datetime(2026, 3, 29, 22, 30, tzinfo=UTC))
+        >>> berlin = days_around(night, night, "Europe/Berlin")
+        >>> int(berlin.of(np.array([night]))[0]) == night // _DAY + 1
+        True
+    """
+    # No zone is a whole day off; a day's end is the next one's begin.
+    first, last = earliest // _DAY - 2, latest // _DAY + 3
+    if zone == "UTC":
+        return Days(first, np.arange(first, last + 1) * _DAY)
+    years = range((EPOCH + timedelta(days=first)).year, (EPOCH + timedelta(days=last)).year + 1)
+    begins = np.concatenate([_year(zone, year) for year in years])
+    return Days((datetime(years[0], 1, 1, tzinfo=UTC) - EPOCH).days, begins)
+
+
+@lru_cache(maxsize=1024)
+def _year(zone: str, year: int) -> Numbers:
+    """When the days of a year begin."""
+    midnight, there = datetime(year, 1, 1), ZoneInfo(zone)  # noqa: DTZ001 - of the zone's own clocks
+    begins = []
+    while midnight.year == year:
+        # A midnight that clocks jump over is taken by the offset before it: that is the moment of the jump.
+        begins.append(micros(midnight.replace(tzinfo=there).astimezone(UTC)))
+        midnight += timedelta(days=1)
+    return np.array(begins, dtype=np.int64)
+
+
+def _known_zone(name: Any) -> Any:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("no time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+"""A time zone by its IANA name: `UTC`, `Europe/Berlin`."""

@@ -1,0 +1,147 @@
+"""The sums of a vehicle's days, and how points that the watermark has passed are added to them."""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.jobs.fleet_days.days import Days, days_around
+from spark_jobs.jobs.fleet_days.legs import Legs
+from spark_jobs.keyed.codec import empty
+from spark_jobs.streams import TIMESTAMP
+from spark_jobs.times import micros, to_times
+
+DAY_SUMS = ("distance", "moving", "idle", "stopped", "trips", "fuel_used", "n_readings", "n_points")
+"""Micrometres, microseconds, counts, microlitres: whole numbers, so that no sum depends on its order."""
+
+FLEET_STATE = pa.schema(
+    [
+        pa.field("vehicle_id", pa.string(), nullable=False),
+        pa.field("role", pa.string(), nullable=False),
+        pa.field("time", TIMESTAMP),
+        pa.field("latitude", pa.float64()),
+        pa.field("longitude", pa.float64()),
+        pa.field("speed", pa.float64()),
+        pa.field("fuel", pa.int64()),
+        pa.field("may_pause", pa.bool_()),
+        pa.field("day", pa.date32()),
+        pa.field("latest", TIMESTAMP),
+        *(pa.field(name, pa.int64()) for name in DAY_SUMS),
+        pa.field("deadline", TIMESTAMP),
+    ]
+)
+"""Rows of three roles.
+
+- `waiting`: a point that the watermark has not passed; `fuel` in microlitres, `n_points` 1.
+- `passed`: a vehicle's last point, counted already, with the last fuel reading before the next; and, while the stand it
+  is of may turn out to be a pause of a trip (`may_pause`), the points of that stand before it.
+- `day`: the sums of an open day.
+"""
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Limits(NamedTuple):
+    """What moves, what ends a trip, whose days they are, and how far event time has come."""
+
+    moving_speed: float
+    stop_after: timedelta
+    silence: timedelta
+    zone: str
+    watermark: datetime
+
+
+class Added(NamedTuple):
+    """Days that have changed or closed (`DAY_SUMS`, `vehicle_id`, `day`, `day_start`, `latest`, `is_open`), and the state."""
+
+    days: pl.DataFrame
+    kept: pl.DataFrame
+
+
+def add_to_days(state: pl.DataFrame, limits: Limits) -> Added:
+    """Add points that the watermark has passed to the sums of their days, and close the days that are over."""
+    is_day = state["role"] == "day"
+    points, sums = state.filter(~is_day), state.filter(is_day).select("vehicle_id", "day", "latest", *DAY_SUMS)
+    calendar = _calendar(points, sums, limits.zone)
+    added, kept = sums.clear(), points.clear()
+    if points.height:
+        legs = Legs(points, limits.moving_speed, limits.stop_after, limits.silence, limits.watermark)
+        added, kept = _by_day(legs, calendar).select(sums.columns), legs.kept()
+    changed = added.select("vehicle_id", "day", has_changed=pl.lit(value=True)).unique()
+    days = (
+        pl.concat([sums, added])
+        .group_by("vehicle_id", "day")
+        .agg(pl.col(DAY_SUMS).sum(), pl.col("latest").max())
+        .join(changed, on=["vehicle_id", "day"], how="left")
+    )
+    number = days["day"].cast(pl.Int32).to_numpy().astype(np.int64)
+    closes = calendar.begin(number + 1) + micros(max(limits.stop_after, limits.silence))
+    is_open = pl.Series(closes > micros(limits.watermark))
+    days = days.with_columns(
+        day_start=to_times(calendar.begin(number)), deadline=to_times(closes), is_open=is_open, role=pl.lit("day")
+    )
+    still_open = days.filter("is_open").select(name for name in FLEET_STATE.names if name in days.columns)
+    return Added(
+        days=days.filter(pl.col("has_changed") | ~pl.col("is_open")),
+        kept=pl.concat([empty(FLEET_STATE), kept, still_open], how="diagonal"),
+    )
+
+
+def _calendar(points: pl.DataFrame, sums: pl.DataFrame, zone: str) -> Days:
+    """The days of all times there are."""
+    times = pl.concat([points["time"], sums["day"].cast(pl.Datetime("us")).dt.replace_time_zone("UTC").alias("time")])
+    physical = times.to_physical()
+    earliest, latest = physical.min(), physical.max()
+    return days_around(int(earliest or 0), int(latest or 0), zone)  # type: ignore[arg-type]
+
+
+def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
+    """What the legs, and the points that are new, add to each vehicle's days; nothing where nothing is added."""
+    day = calendar.of(legs.time)
+    crosses = np.append(day[1:] != day[:-1], False) & legs.is_known
+    begins = legs.begins_vehicle.copy()
+    begins[1:] |= day[1:] != day[:-1]
+    first = np.flatnonzero(begins)
+
+    def within(values: Numbers) -> Numbers:
+        return np.add.reduceat(np.where(crosses, 0, values), first)
+
+    latest = np.maximum.reduceat(np.where(legs.is_new, legs.time, _NEVER), first)
+    whole = pl.DataFrame(
+        {
+            "vehicle_id": legs.vehicles.gather(first),
+            "day": day[first],
+            **{name: within(values) for name, values in legs.of_legs.items()},
+            **{name: np.add.reduceat(values, first) for name, values in legs.of_points.items()},
+            "latest": to_times(latest).set(pl.Series(latest == _NEVER), None),
+        }
+    )
+    parts = _split(legs, np.flatnonzero(crosses), day, calendar)
+    sums = pl.concat([whole, parts], how="diagonal").with_columns(pl.col("day").cast(pl.Int32).cast(pl.Date))
+    return sums.with_columns(pl.col(DAY_SUMS).fill_null(0)).filter(pl.any_horizontal(pl.col(DAY_SUMS) != 0))
+
+
+def _split(legs: Legs, rows: Numbers, day: Numbers, calendar: Days) -> pl.DataFrame:
+    """Parts of legs that go over midnight, one a day: time as it lies, metres in proportion to it."""
+    parts = day[rows + 1] - day[rows] + 1
+    of = np.repeat(np.arange(rows.size), parts)
+    on = np.repeat(day[rows], parts) + np.arange(of.size) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin, end = legs.time[rows][of], legs.time[rows + 1][of]
+    until = np.minimum(calendar.begin(on + 1), end)
+    since = np.maximum(calendar.begin(on), begin)
+    gone = (np.stack([since, until]) - begin) / (end - begin)
+    split: dict[str, Numbers | pl.Series] = {}
+    for name, values in legs.of_legs.items():
+        whole = values[rows][of]
+        # Each to its moments, and then apart, so that the parts add up to the whole.
+        before, after = (
+            np.round(whole * gone).astype(np.int64) if name == "distance" else (since - begin, until - begin)
+        )
+        split[name] = np.where(whole != 0, after - before, 0)
+    return pl.DataFrame({"vehicle_id": legs.vehicles.gather(rows[of]), "day": on, **split})
+
+
+_NEVER = np.iinfo(np.int64).min

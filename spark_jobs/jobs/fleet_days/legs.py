@@ -1,0 +1,147 @@
+"""Legs from a vehicle's point to its next: which are of a trip, which of a stand, and which is not known yet."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from spark_jobs.jobs.great_circle import great_circle_metres
+from spark_jobs.jobs.ordering import in_order
+from spark_jobs.times import micros, to_micros, to_times
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Legs:
+    """Points in order of vehicle and time, and the legs that begin at them.
+
+    Args:
+        points: rows of the roles `passed` and `waiting`, all of which the watermark has passed.
+        moving_speed: above which a point moves.
+        stop_after: how long a pause of a trip may not last.
+        silence: beyond which two points have no leg between them.
+        watermark: how far event time has come.
+
+    Attributes:
+        vehicles: of each point.
+        time: of each point, in microseconds.
+        begins_vehicle: whether it is its vehicle's first here.
+        is_new: whether it is counted now; else it was before, and is here for the leg that begins at it.
+        is_known: whether the leg to the next point is there, and what it is of is known.
+        of_legs: distance, moving, idle and stopped time, a leg.
+        of_points: trips, fuel used, readings and points, a point.
+    """
+
+    def __init__(
+        self, points: pl.DataFrame, moving_speed: float, stop_after: timedelta, silence: timedelta, watermark: datetime
+    ) -> None:
+        ordered = in_order(points, ("vehicle_id",), "time", ("latitude", "longitude", "speed", "fuel"))
+        rows = self._rows = ordered.events
+        self.vehicles, self.time = rows["vehicle_id"], to_micros(rows["time"])
+        self.begins_vehicle, self._lasts = ordered.begins_key, ordered.lasts
+        self.is_new = (rows["role"] == "waiting").to_numpy()
+        self._stop_after, self._silence, self._watermark = micros(stop_after), micros(silence), micros(watermark)
+        self._moves = (rows["speed"] > moving_speed).to_numpy()
+
+        self._begins_way = self.begins_vehicle.copy()
+        self._begins_way[1:] |= self.time[1:] - self.time[:-1] > self._silence
+        begins_run = self._begins_way.copy()
+        begins_run[1:] |= self._moves[1:] != self._moves[:-1]
+        self._run = np.flatnonzero(begins_run)
+        self._run_of = np.cumsum(begins_run) - 1
+        self._judge_stands()
+        self.of_legs = self._sum_legs()
+        self.of_points = {
+            "trips": self._starts_trip(),
+            **self._fuel(),
+            "n_points": self.is_new.astype(np.int64),
+        }
+
+    def _judge_stands(self) -> None:
+        """Of each run of points that all stand: whether it is a pause of a trip, and whether that is known."""
+        run, rows = self._run, self._rows
+        may_pause = rows["may_pause"].fill_null(value=False).to_numpy()
+        is_behind_trip = ~self._moves[run] & (~self._begins_way[run] | may_pause[run])
+        is_followed = np.append(~self._begins_way[run[1:]], False)
+        until_next = np.append(self.time[run[1:]] - self.time[run[:-1]], 0)
+        self._is_pause = is_behind_trip & is_followed & (until_next < self._stop_after)
+        last = np.append(run[1:] - 1, rows.height - 1)
+        self._is_last = np.zeros(rows.height, dtype=bool)
+        self._is_last[self._lasts] = True
+        # A silence that has passed, or a point after one, has decided it; so has standing for long enough.
+        self._is_undecided = (
+            is_behind_trip
+            & self._is_last[last]
+            & (self.time[last] + self._silence > self._watermark)
+            & (self.time[run] + self._stop_after > self._watermark)
+        )
+
+    def _sum_legs(self) -> dict[str, Numbers]:
+        has_leg = np.append(~self._begins_way[1:], False)
+        took = np.where(has_leg, np.append(self.time[1:] - self.time[:-1], 0), 0)
+        self.is_known = has_leg & ~self._is_undecided[self._run_of]
+        is_idle = self.is_known & self._is_pause[self._run_of]
+        is_stopped = self.is_known & ~self._moves & ~is_idle
+        is_of_trip = (self.is_known & self._moves) | is_idle
+        metres = self._rows.select(_METRES_TO_NEXT).to_series().to_numpy()
+        return {
+            "distance": np.where(is_of_trip, metres, 0),
+            "moving": np.where(self.is_known & self._moves, took, 0),
+            "idle": np.where(is_idle, took, 0),
+            "stopped": np.where(is_stopped, took, 0),
+        }
+
+    def _starts_trip(self) -> Numbers:
+        """1 at each new point that opens a trip: that moves, behind a stand that is no pause, or behind nothing."""
+        goes_on = np.append(False, self._is_pause[:-1]) & ~self._begins_way[self._run]
+        starts = np.zeros(self._rows.height, dtype=np.int64)
+        starts[self._run[self._moves[self._run] & ~goes_on]] = 1
+        return np.where(self.is_new, starts, 0)
+
+    def _fuel(self) -> dict[str, Numbers]:
+        """Falls from the reading before, on the same way; `last_read` is what the next reading falls from."""
+        fuel, index = self._rows["fuel"], np.arange(self._rows.height)
+        is_read, level = fuel.is_not_null().to_numpy(), fuel.fill_null(0).to_numpy()
+        way = np.maximum.accumulate(np.where(self._begins_way, index, 0))
+        read = np.maximum.accumulate(np.where(is_read, index, -1))
+        before = np.append(-1, read[:-1])
+        falls = np.where(is_read & (before >= way), np.maximum(level[before] - level, 0), 0)
+        self._last_read = pl.Series(level[read], dtype=pl.Int64).set(pl.Series(read < way), None)
+        counts = self.is_new & is_read
+        return {"fuel_used": np.where(counts, falls, 0), "n_readings": counts.astype(np.int64)}
+
+    def kept(self) -> pl.DataFrame:
+        """The points that legs to come begin at: each vehicle's last, until it is silent, with its stand while undecided."""
+        is_heard = (self.time[self._lasts] + self._silence > self._watermark)[np.cumsum(self.begins_vehicle) - 1]
+        may_pause = self._is_undecided[self._run_of]
+        kept = np.flatnonzero((self._is_last | may_pause) & is_heard)
+        silent = (self.time[self._lasts] + self._silence)[np.cumsum(self.begins_vehicle) - 1][kept]
+        stands = self.time[self._run[self._run_of[kept]]] + self._stop_after
+        return self._rows[kept].select(
+            "vehicle_id",
+            "time",
+            "latitude",
+            "longitude",
+            "speed",
+            role=pl.lit("passed"),
+            # On the last alone: what is before it was counted.
+            fuel=self._last_read.gather(kept).set(pl.Series(~self._is_last[kept]), None),
+            may_pause=pl.Series(may_pause[kept]),
+            deadline=to_times(np.where(may_pause[kept], np.minimum(stands, silent), silent)),
+        )
+
+
+_METRES_TO_NEXT = (
+    (
+        great_circle_metres(
+            pl.col("latitude"), pl.col("longitude"), pl.col("latitude").shift(-1), pl.col("longitude").shift(-1)
+        )
+        * 1e6
+    )
+    .round()
+    .fill_null(0)
+    .cast(pl.Int64)
+)
+"""Micrometres to the row after."""

@@ -1,0 +1,61 @@
+"""The suite of fleet days: good rows pass all of it, and each fault fails the check that is about it."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from expectations.fleet_days import EXPECTATIONS
+from spark_jobs.jobs.fleet_days.job import FLEET_DAY
+from tests.expectations.failed_checks import failed_checks
+
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def day(number: int, **changes: Any) -> dict[str, Any]:
+    good = {
+        "vehicle_id": "bus-7",
+        "day": date(2026, 1, 1) + timedelta(days=number),
+        "day_start": NEW_YEAR + timedelta(days=number),
+        "kilometres": 80.0,
+        "trips": 9,
+        "moving_seconds": 7_200.0,
+        "idle_seconds": 600.0,
+        "stopped_seconds": 30_000.0,
+        "fuel_used": 7.5,
+        "latest": NEW_YEAR + timedelta(days=number, hours=20),
+        "n_points": 900,
+        "is_open": number > 18,
+    }
+    return {**good, **changes}
+
+
+UNKNOWN = {"kilometres": 0.0, "moving_seconds": 0.0, "fuel_used": None, "latest": None, "n_points": 0}
+GOOD = [*(day(number) for number in range(20)), day(20, **UNKNOWN)]
+
+
+def test_good_rows_pass_the_whole_suite(spark):
+    assert failed_checks(spark, GOOD, FLEET_DAY, EXPECTATIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [
+        ({"vehicle_id": None}, "vehicle_id_is_there"),
+        ({"day": date(2026, 1, 4)}, "one_row_a_vehicle_and_day"),
+        ({"kilometres": -1.0}, "kilometres_are_not_negative"),
+        ({"fuel_used": -0.5}, "fuel_is_not_negative"),
+        ({"stopped_seconds": 90_000.0}, "no_day_is_longer_than_a_day"),
+        ({"idle_seconds": -1.0}, "no_day_is_longer_than_a_day"),
+        ({"latest": NEW_YEAR}, "points_are_of_their_day"),
+        ({"latest": None}, "points_are_of_their_day"),
+        ({"kilometres": 900.0}, "speed_is_plausible"),
+        ({"kilometres": 90_000.0}, "mean_distance_is_usual"),
+    ],
+)
+def test_a_fault_fails_the_check_that_is_about_it(spark, fault, check):
+    assert check in failed_checks(spark, [*GOOD, day(50, **fault)], FLEET_DAY, EXPECTATIONS)
+
+
+def test_severities_are_mixed():
+    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}
