@@ -1,4 +1,4 @@
-"""A batch of ingest: its files go to splits, what splits could not know of each other is put right, and it is written down.
+"""A batch of ingest: its inputs go to splits, what splits could not know of each other is put right, and it is written down.
 
 Splits are consecutive files, so that an earlier split's rows are the earlier ones, and a data file spans little time where
 files come in order of time.
@@ -12,11 +12,13 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import Birth
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, write_segment
-from spark_jobs.ingest.split import Split, SplitResult, WrittenEvents, read_split
+from spark_jobs.ingest.sources.kafka.offsets import OffsetRange, ReadTopic
+from spark_jobs.ingest.split import Split, SplitResult, TopicAccess, WrittenEvents, read_split
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
@@ -41,20 +43,23 @@ def work(
     plan: IngestPlan,
     before: IngestDone | None,
     segments: tuple[Segment, ...],
+    access: TopicAccess | None = None,
 ) -> IngestDone:
     """Do what a plan says, and give back its done record, which is not written yet.
 
     Args:
         spark: spreads the work.
         lakehouse: where the source is, if below its home.
-        stream: what the files hold.
+        stream: what its inputs hold.
         birth: whose plan it is.
         plan: the plan.
         before: the done record of the batch before.
         segments: the index of ids that is live.
+        access: how the plan's topic is reached, if it reads one.
 
     Raises:
-        OSError: a disk is full or fails; the batch can be done again.
+        OSError: a disk is full or fails, or Kafka does not answer; the batch can be done again.
+        KeyfoldError: messages of a topic are gone.
     """
     began = time.monotonic()
     reached("work: before")
@@ -64,13 +69,15 @@ def work(
             plan.batch,
             plan.planned_at,
             lakehouse.home / plan.source,
+            access,
             birth.tables["events"],
             birth.tables["quarantine"],
             birth.segments,
             segments,
-            files,
+            tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
+            tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
         )
-        for files in _splits(plan.files, spark.sparkContext.defaultParallelism)
+        for inputs in _splits(plan, spark.sparkContext.defaultParallelism)
     ]
     if stream.event_id:
         birth.segments.mkdir(exist_ok=True)
@@ -102,30 +109,42 @@ def work(
         totals=(before.totals if before else IngestCounts()) + counts,
         segments=live,
         deferred=tuple(path for result in results for path in result.deferred),
+        topics=_topics_after(before, plan),
     )
 
 
-def _splits(files: Sequence[AdmittedFile], parallelism: int) -> list[tuple[tuple[int, AdmittedFile], ...]]:
-    """Consecutive files, in about as many equal parts as are read at a time."""
-    total = sum(file.size for file in files)
-    count = max(1, min(parallelism, len(files), -(-total // _SPLIT_BYTES)))
-    splits: list[list[tuple[int, AdmittedFile]]] = [[] for _ in range(count)]
+def _topics_after(before: IngestDone | None, plan: IngestPlan) -> dict[str, ReadTopic]:
+    known = before.topics if before else {}
+    if plan.topic is None:
+        return known
+    read = known.get(plan.source, ReadTopic(id=plan.topic.id, next={}))
+    return known | {plan.source: read.after(plan.topic)}
+
+
+def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, AdmittedFile | OffsetRange], ...]]:
+    """Consecutive inputs, in about as many equal parts as are read at a time."""
+    total = plan.size
+    inputs = plan.inputs(max(1, min(parallelism, -(-total // _SPLIT_BYTES))))
+    count = max(1, min(parallelism, len(inputs), -(-total // _SPLIT_BYTES)))
+    splits: list[list[tuple[int, AdmittedFile | OffsetRange]]] = [[] for _ in range(count)]
     done = 0
-    for place, file in enumerate(files):
-        # By its middle, so that a file goes where most of it belongs.
-        middle = done + file.size / 2
-        splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, file))
-        done += file.size
+    for place, one in enumerate(inputs):
+        # By its middle, so that an input goes where most of it belongs.
+        middle = done + one.size / 2
+        splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, one))
+        done += one.size
     return [tuple(split) for split in splits if split]
 
 
 def _read(spark: SparkSession, splits: Sequence[Split]) -> list[SplitResult]:
-    if sum(file.size for split in splits for _, file in split.files) <= _HERE_BYTES:
+    if sum(one.size for split in splits for _, one in (*split.files, *split.ranges)) <= _HERE_BYTES:
         results = [read_split(split) for split in splits]
     else:
         # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
         results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
     # A full disk is told and not raised in the worker: Spark would try again, and hide the reason in a stack.
+    if refused := [result.refused for result in results if result.refused]:
+        raise KeyfoldError(refused[0])
     faults = [result.fault for result in results if result.fault]
     if faults:
         raise OSError(faults[0])

@@ -1,4 +1,4 @@
-"""Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder shows that one is worth it."""
+"""Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder or topic shows that one is worth it."""
 
 import os
 import threading
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.ingest.run import IngestSummary, ingest_lock, ingest_under_lock
+from spark_jobs.ingest.run import IngestSummary, Landing, ingest_lock, ingest_under_lock
 from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.ingest.sources.kafka.offsets import TopicState
+from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
 from spark_jobs.journal.clock import LOOK_EVERY
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse
@@ -28,34 +30,35 @@ def ingest_continuously(
     spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Path | None = None,
+    landing: Landing | None = None,
     *,
     settle: timedelta = SETTLE,
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     on_batch: Callable[[Progress], None] | None = None,
 ) -> IngestSummary:
-    """Ingest files as they land, until told to stop; a run that is under way is finished.
+    """Ingest files as they land, or messages as they come, until told to stop; a run that is under way is finished.
 
     Args:
         spark, lakehouse, stream, landing, on_batch: as of `ingest`.
         settle: how long a file must have stayed as it is; 0 for producers that rename what is whole into the folder.
-        every: from one look at the folder to the next.
+        every: from one look at the folder, or topic, to the next.
         stop: set to end it.
 
     Raises:
         KeyfoldError: as `ingest`.
     """
-    stop, look = stop or threading.Event(), _Look()
-    with ingest_lock(lakehouse, stream, landing) as folder:
-        look.remember(folder, _FULL_LOOK)
-        summed = ingest_under_lock(spark, lakehouse, stream, folder, settle=settle, on_batch=on_batch)
+    stop = stop or threading.Event()
+    with ingest_lock(lakehouse, stream, landing) as source:
+        look = _TopicLook(source) if isinstance(source, KafkaTopic) else _Look(source)
+        look.remember()
+        summed = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
         while not stop.wait(every.total_seconds()):
-            if not look.shows_news(folder):
+            if not look.shows_news():
                 continue
             # Before the run: what lands while it lists the folder is seen by the next look.
-            look.remember(folder, _FULL_LOOK)
-            summary = ingest_under_lock(spark, lakehouse, stream, folder, settle=settle, on_batch=on_batch)
+            look.remember()
+            summary = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
             if summary.waiting:
                 look.remember_until(settle)
             summed = _added(summed, summary)
@@ -65,21 +68,22 @@ def ingest_continuously(
 class _Look:
     """Whether anything in a landing folder has come, by the times of change of its folders alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, landing: Path) -> None:
+        self._landing = landing
         self._folders: dict[str, int | None] = {}
         self._looked_at = 0
         self._until = 0.0
 
-    def remember(self, landing: Path, seconds: float) -> None:
-        """Take the folder as it is for seen, for so long at most."""
-        self._looked_at, self._until = time.time_ns(), time.monotonic() + seconds
-        self._folders = {path: _changed_at(path) for path, _, _ in os.walk(landing)}
+    def remember(self) -> None:
+        """Take the folder as it is for seen, for a while."""
+        self._looked_at, self._until = time.time_ns(), time.monotonic() + _FULL_LOOK
+        self._folders = {path: _changed_at(path) for path, _, _ in os.walk(self._landing)}
 
     def remember_until(self, settle: timedelta) -> None:
         """What is not whole yet may be after the settling time, though its folder stays as it is."""
         self._until = min(self._until, time.monotonic() + settle.total_seconds())
 
-    def shows_news(self, landing: Path) -> bool:
+    def shows_news(self) -> bool:
         """Whether a run may find something."""
         if time.monotonic() >= self._until:
             return True
@@ -90,6 +94,27 @@ class _Look:
             if hides or _changed_at(folder) != changed_at:
                 return True
         return False
+
+
+class _TopicLook:
+    """Whether anything in a topic has come, by the ends of its partitions."""
+
+    def __init__(self, topic: KafkaTopic) -> None:
+        self._topic = topic
+        self._seen: TopicState | None = None
+        self._found: TopicState | None = None
+
+    def remember(self) -> None:
+        """Take the topic as it was at the last look for seen."""
+        self._seen = self._found
+
+    def remember_until(self, settle: timedelta) -> None:
+        """What is in a topic is whole."""
+
+    def shows_news(self) -> bool:
+        """Whether a run may find something."""
+        self._found = topic_state(self._topic)
+        return self._found != self._seen
 
 
 def _changed_at(folder: str) -> int | None:

@@ -87,6 +87,8 @@ class KnownFiles:
         for source, path in table.select("source", "path").iter_rows():
             found.setdefault(source, {})[path] = None
         for plan, files in self._later(after):
+            if plan.topic is not None:
+                continue
             found.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
         return {source: tuple(paths) for source, paths in found.items()}
 

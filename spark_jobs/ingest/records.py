@@ -1,11 +1,13 @@
-"""What ingest's journal holds: the files that a batch reads, and what came of them."""
+"""What ingest's journal holds: the files or offsets that a batch reads, and what came of them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from spark_jobs.ingest.segments import Segment
+from spark_jobs.ingest.sources.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from spark_jobs.journal import Done, Plan
 
 
@@ -13,7 +15,7 @@ from spark_jobs.journal import Done, Plan
 class IngestCounts:
     """Files and rows; `rows_read` = `accepted` + `quarantined` + `duplicates`, always.
 
-    A file that is rejected as a whole counts as one row read and one quarantined.
+    A file that is rejected as a whole counts as one row read and one quarantined, and so does a gap in a topic.
     """
 
     files: int = 0
@@ -48,18 +50,32 @@ class AdmittedFile(BaseModel):
 
 
 class IngestPlan(Plan):
-    """The files that a batch reads, in order; `planned_at` is when they were admitted, and so their time of arrival.
+    """The files, or the offsets of a topic, that a batch reads; `planned_at` is when they were admitted.
 
     Attributes:
-        source: the landing folder: below the lakehouse's home as a relative path, so that the home may move.
+        source: the landing folder: below the lakehouse's home as a relative path, so that the home may move; or the
+            topic, as `kafka://TOPIC`.
         files: in order of their paths.
+        topic: which offsets, where it reads a topic.
     """
 
     source: str
-    files: tuple[AdmittedFile, ...]
+    files: tuple[AdmittedFile, ...] = ()
+    topic: TopicShare | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it reads, about."""
+        return sum(one.size for one in (self.topic.ranges if self.topic else self.files))
+
+    def inputs(self, count: int) -> Sequence[AdmittedFile | OffsetRange]:
+        """What it reads, in order, in pieces that can be shared out among so many readers."""
+        return cut_pieces(self.topic.ranges, count) if self.topic else self.files
 
     def describe(self) -> str:
         """What the batch reads, in a line for people."""
+        if self.topic is not None:
+            return f"{', '.join(_told(one) for one in self.topic.ranges) or 'nothing'} of {self.source}"
         count = len(self.files)
         size = sum(file.size for file in self.files) / 1e6
         return f"{count:,} {'file' if count == 1 else 'files'}, {size:,.1f} MB of {self.source}"
@@ -73,12 +89,14 @@ class IngestDone(Done):
         totals: of all batches up to this one.
         segments: the index of ids, this batch's among them.
         deferred: files that changed or went while they were read: nothing of them counts, a later run reads them.
+        topics: how far each topic is read, by source.
     """
 
     counts: IngestCounts
     totals: IngestCounts
     segments: tuple[Segment, ...] = ()
     deferred: tuple[str, ...] = ()
+    topics: dict[str, ReadTopic] = Field(default_factory=dict)
 
     def describe(self) -> str:
         """What came of the batch, in a line for people."""
@@ -88,3 +106,8 @@ class IngestDone(Done):
             f"{counts.rows_read:,} rows: {counts.accepted:,} accepted, {counts.quarantined:,} quarantined, "
             f"{counts.duplicates:,} duplicates{left}"
         )
+
+
+def _told(offsets: OffsetRange) -> str:
+    what = "gap" if offsets.is_lost else "offsets"
+    return f"partition {offsets.partition} {what} {offsets.start}..{offsets.end}"

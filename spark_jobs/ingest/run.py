@@ -1,4 +1,4 @@
-"""A run of ingest: everything new in a landing folder goes to the stream's tables, and the run ends."""
+"""A run of ingest: everything new in a landing folder, or a topic, goes to the stream's tables, and the run ends."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,15 @@ from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_n
 from spark_jobs.ingest.known import KnownFiles
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, missing_segments, rebuild_segments, sweep_segments
+from spark_jobs.ingest.sources.kafka.offsets import (
+    MESSAGE_BYTES,
+    TopicShare,
+    cut_batches,
+    gone_error,
+    plan_ranges,
+)
+from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_id, topic_state
+from spark_jobs.ingest.split import TopicAccess
 from spark_jobs.journal.agreement import check_tables
 from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.lakehouse import Lakehouse, exclusive
@@ -29,6 +38,9 @@ MAX_BYTES_PER_BATCH = 512 << 20
 MAX_FILES_PER_BATCH = 10_000
 """A plan names each file: this bounds the record."""
 
+Landing = Path | KafkaTopic
+"""Where events come from: a folder of files, or a topic of Kafka."""
+
 _TOLD = 10
 
 
@@ -38,6 +50,7 @@ class IngestSummary:
 
     Attributes:
         stream: the stream's name.
+        source: the landing folder, or the topic as `kafka://TOPIC`.
         files, rows_read, accepted, quarantined, duplicates: this run's counts.
         totals: the same counts over all runs of all sources of the stream.
         waiting: files that are not whole yet, or changed while they were read, and wait for a later run.
@@ -49,6 +62,7 @@ class IngestSummary:
     """
 
     stream: str
+    source: str
     files: int
     rows_read: int
     accepted: int
@@ -78,38 +92,46 @@ def ingest(
     spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Path | None = None,
+    landing: Landing | None = None,
     *,
     settle: timedelta = timedelta(0),
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
 ) -> IngestSummary:
-    """Ingest the files that are new in a landing folder, in subfolders too; killed at any moment, run it again.
+    """Ingest what is new in a landing folder, or in a topic; killed at any moment, run it again.
 
     Files are known by their paths and read once, so only those that are whole are read: see `sources.files` for what
-    makes a file whole.
+    makes a file whole. Of a topic the journal knows by partition up to which offset it was read.
 
     Args:
         spark: the session.
         lakehouse: where the tables are.
         stream: what the files hold.
-        landing: the folder; by default the lakehouse's own for the stream.
+        landing: the folder, read with its subfolders, or the topic; by default the lakehouse's own folder for the stream.
         settle: how long a file must have stayed as it is; 0 where nobody writes while this runs. A stream with
             done-markers goes by them.
         reread_changed: read files again that have changed since they were read; what is in the tables already is
             dropped by its id.
         on_batch: called after each batch is committed.
-        max_bytes_per_batch: size of the files that one batch takes; it takes one at least.
+        max_bytes_per_batch: size of the files that one batch takes; it takes one at least. A message is taken to have
+            `MESSAGE_BYTES`.
 
     Raises:
-        KeyfoldError: the folder is missing or cannot be read, the tables, the journal and the stream do not fit each
+        KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, a topic is not the one that was read
+            or has lost messages, the tables, the journal and the stream do not fit each
             other, a disk is full, or the stream is being ingested already.
     """
     if reread_changed and not stream.event_id:
         raise KeyfoldError(
             f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
             "read again; land what is new in files of their own"
+        )
+    if reread_changed and stream.goes_by_arrival:
+        raise KeyfoldError(
+            f"{stream.name} takes messages without a time of their own, which read again would have another one, and after "
+            f"{stream.duplicate_window} would count twice: changed files cannot be read again; land what is new in "
+            "files of their own"
         )
     with ingest_lock(lakehouse, stream, landing) as folder:
         return ingest_under_lock(
@@ -125,14 +147,15 @@ def ingest(
 
 
 @contextmanager
-def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Path | None) -> Iterator[Path]:
-    """Hold a stream's ingest, for one run or for many; gives the landing folder.
+def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Iterator[Landing]:
+    """Hold a stream's ingest, for one run or for many; gives the landing folder, or the topic.
 
     Raises:
         KeyfoldError: the folder is missing, a rebuild broke off, or the stream is being ingested already.
     """
-    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
-    if not landing.is_dir():
+    if not isinstance(landing, KafkaTopic):
+        landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    if isinstance(landing, Path) and not landing.is_dir():
         raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     folder = lakehouse.ingest(stream.name)
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
@@ -149,7 +172,7 @@ def ingest_under_lock(
     spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Path,
+    landing: Landing,
     *,
     settle: timedelta,
     reread_changed: bool = False,
@@ -159,20 +182,24 @@ def ingest_under_lock(
     """What `ingest` does, for whoever holds the lock of the stream's ingest."""
     began = time.monotonic()
     try:
-        run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), on_batch)
+        run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), landing, on_batch)
         run.begin()
         # First what a killed run had planned: its files would else be found new, and be planned twice.
         run.do(run.journal.pending())
-        source = source_name(lakehouse, landing)
-        admission = select_files(
-            landing,
-            run.known.of(source),
-            settle=settle,
-            done_marker=stream.done_marker,
-            reread_changed=reread_changed,
-        )
-        run.known.note(source, admission.touched)
-        run.do(run.plan(source, admission.files, max_bytes_per_batch))
+        if isinstance(landing, KafkaTopic):
+            admission = Admission()
+            run.do(run.plan(landing.source, run.new_offsets(landing, max_bytes_per_batch)))
+        else:
+            source = source_name(lakehouse, landing)
+            admission = select_files(
+                landing,
+                run.known.of(source),
+                settle=settle,
+                done_marker=stream.done_marker,
+                reread_changed=reread_changed,
+            )
+            run.known.note(source, admission.touched)
+            run.do(run.plan(source, _parts(admission.files, max_bytes_per_batch)))
         run.tidy_up()
     except OSError as error:
         raise KeyfoldError(
@@ -190,10 +217,11 @@ class _Run:
         lakehouse: Lakehouse,
         stream: Stream,
         birth: Birth,
+        landing: Landing,
         on_batch: Callable[[Progress], None] | None,
     ) -> None:
         self._spark, self._lakehouse, self._stream, self._on_batch = spark, lakehouse, stream, on_batch
-        self._birth = birth
+        self._birth, self._landing = birth, landing
         self.journal = ingest_journal(lakehouse, stream.name)
         self._counts = IngestCounts()
         self._batches = self._deferred = 0
@@ -207,14 +235,38 @@ class _Run:
         fit_events(self._stream, birth, opened["events"])
         self._finish_last(opened)
 
-    def plan(self, source: str, files: Sequence[AdmittedFile], max_bytes: int) -> list[IngestPlan]:
-        """Plan batches of consecutive files, and write the plans."""
-        parts = _parts(files, max_bytes)
+    def new_offsets(self, topic: KafkaTopic, max_bytes: int) -> list[TopicShare]:
+        """What is new in a topic, batch by batch."""
+        last = self.journal.last_done()
+        before = self.journal.plan(last.batch) if last else None
+        read = last.topics.get(topic.source) if last else None
+        state = topic_state(topic)
+        ranges = plan_ranges(
+            state, read, record_gaps=topic.on_gap == "record", anew=topic.anew, remedy=self._birth.remedy
+        )
+        return [
+            TopicShare(
+                name=topic.name,
+                id=state.id,
+                ranges=tuple(batch),
+                arrived_after=before.planned_at if before else None,
+            )
+            for batch in cut_batches(ranges, max(1, max_bytes // MESSAGE_BYTES))
+        ]
+
+    def plan(self, source: str, parts: Sequence[Sequence[AdmittedFile] | TopicShare]) -> list[IngestPlan]:
+        """Plan batches of consecutive files or of offsets, and write the plans."""
         last = self.journal.last_done()
         first, now = last.batch + 1 if last else 0, datetime.now(UTC)
         plans = [
             IngestPlan(
-                batch=first + at, run=first, batches=len(parts), planned_at=now, source=source, files=tuple(part)
+                batch=first + at,
+                run=first,
+                batches=len(parts),
+                planned_at=now,
+                source=source,
+                files=() if isinstance(part, TopicShare) else tuple(part),
+                topic=part if isinstance(part, TopicShare) else None,
             )
             for at, part in enumerate(parts)
         ]
@@ -227,14 +279,17 @@ class _Run:
         if not plans:
             return
         began, done_bytes = time.monotonic(), 0
-        sizes = [sum(file.size for file in plan.files) for plan in plans]
+        sizes = [plan.size for plan in plans]
         last = self.journal.last_done()
         segments = self._live_segments(last)
         # What a failed attempt left: no record names it, so it is no part of the index.
         sweep_segments(self._birth.segments, {segment.name for segment in segments})
         for at, plan in enumerate(plans):
             # The order is the safety: rows are written, then named in a done record, then the tables take them.
-            done = work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments)
+            access = self._access(plan.topic) if plan.topic else None
+            done = work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments, access)
+            if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
+                raise gone_error(plan.topic.name, self._birth.remedy)
             self.journal.write_done(done)
             self._commit(done)
             last, segments = done, done.segments
@@ -243,6 +298,23 @@ class _Run:
             left = seconds_left(done_bytes, sum(sizes), time.monotonic() - began)
             if self._on_batch is not None:
                 self._on_batch(Progress(at + 1, len(plans), done_bytes, sum(sizes), "bytes", left))
+
+    def _access(self, share: TopicShare) -> TopicAccess:
+        """How a plan's topic is read; sees that it is the one that was planned."""
+        own = self._landing if isinstance(self._landing, KafkaTopic) and self._landing.name == share.name else None
+        # Of a run that was killed; this one reads something else.
+        topic = own or KafkaTopic(share.name)
+        is_gone = topic_id(topic) != share.id
+        if is_gone and not topic.anew:
+            raise gone_error(share.name, self._birth.remedy)
+        return TopicAccess(
+            share.name,
+            topic.settings.bootstrap,
+            tuple(sorted(topic.settings.conf)),
+            topic.on_gap == "record",
+            is_gone,
+            share.arrived_after,
+        )
 
     def tidy_up(self) -> None:
         """Keep what is known of files in few records, and the journal short."""
@@ -255,6 +327,7 @@ class _Run:
         counts = self._counts
         return IngestSummary(
             stream=self._stream.name,
+            source=str(self._landing.source if isinstance(self._landing, KafkaTopic) else self._landing),
             files=counts.files,
             rows_read=counts.rows_read,
             accepted=counts.accepted,

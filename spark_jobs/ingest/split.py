@@ -1,4 +1,4 @@
-"""A split: some of a batch's files, read by one worker, which validates their rows and writes them as data files.
+"""A split: some of a batch's inputs, read by one worker, which validates their rows and writes them as data files.
 
 What it gives back are names and counts. Nothing that it wrote counts before the batch's done record names it.
 """
@@ -13,24 +13,53 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import QUARANTINE
 from spark_jobs.ingest.duplicates import Numbers, same_time_copies
 from spark_jobs.ingest.event_ids import event_ids
-from spark_jobs.ingest.parsing import Reject, UnreadableFileError, ValidatedRows, parse_file
+from spark_jobs.ingest.parsing import Reject, UnreadableFileError, ValidatedRows, parse_file, parse_messages
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
 from spark_jobs.ingest.segments import Segment, copies_of_history, write_segment
 from spark_jobs.ingest.sources.files import fingerprint, refusal
+from spark_jobs.ingest.sources.kafka.messages import Messages, TopicReader, message_columns
+from spark_jobs.ingest.sources.kafka.offsets import OffsetRange
+from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
 from spark_jobs.privacy import errors_without_values
 from spark_jobs.streams import Stream
-from spark_jobs.times import micros
+from spark_jobs.times import micros, to_times
 
 ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20
 """A split holds no more than about this in memory before it writes."""
 
 _LINES = 1 << 40
-"""More than a file has lines: a row's place in its batch is its file's place times this, and its line."""
+"""More than an input has rows: a row's place in its batch is its input's place times this, and its line."""
+
+
+@dataclass(frozen=True)
+class TopicAccess:
+    """How a worker reads a plan's topic. Passwords are not among it: the worker's own environment has them.
+
+    Attributes:
+        name: the topic's.
+        bootstrap: addresses of brokers.
+        settings: names of the further settings that the driver has.
+        record_gaps: whether messages that are gone are recorded; else they are an error.
+        is_gone: whether the topic that was planned is there no more, with all its messages.
+        arrived_after: see `TopicShare`.
+    """
+
+    name: str
+    bootstrap: str
+    settings: tuple[str, ...]
+    record_gaps: bool
+    is_gone: bool = False
+    arrived_after: datetime | None = None
+
+    def where(self, partition: int) -> str:
+        """What stands for a partition where a file's path would."""
+        return f"{PREFIX}{self.name}/{partition}"
 
 
 @dataclass(frozen=True)
@@ -41,22 +70,26 @@ class Split:
         stream: what the files hold.
         batch: its number.
         arrived: when the files were admitted (UTC).
-        landing: the landing folder.
+        landing: the landing folder, if it reads files.
+        topic: how the topic is reached, if it reads one.
         events, quarantine: the tables' folders.
         ids: the folder of the index of ids.
         segments: those of the index that are live.
         files: with their place in the batch.
+        ranges: the same of a topic.
     """
 
     stream: Stream
     batch: int
     arrived: datetime
     landing: Path
+    topic: TopicAccess | None
     events: Path
     quarantine: Path
     ids: Path
     segments: tuple[Segment, ...]
     files: tuple[tuple[int, AdmittedFile], ...]
+    ranges: tuple[tuple[int, OffsetRange], ...]
 
 
 @dataclass(frozen=True)
@@ -76,17 +109,21 @@ class WrittenEvents:
 
 @dataclass
 class SplitResult:
-    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault."""
+    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
+
+    `refused` is why it must not go on, for people.
+    """
 
     counts: IngestCounts = field(default_factory=IngestCounts)
     events: list[WrittenEvents] = field(default_factory=list)
     rejects: list[WrittenFile] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     fault: str = ""
+    refused: str = ""
 
 
 def read_split(split: Split) -> SplitResult:
-    """Read a split's files; runs in a Spark worker, or in the driver where there is little to do."""
+    """Read a split's inputs; runs in a Spark worker, or in the driver where there is little to do."""
     with errors_without_values(f"ingest of {split.stream.name}", split.stream.private):
         return _read_split(split)
 
@@ -95,6 +132,8 @@ def _read_split(split: Split) -> SplitResult:
     result = SplitResult()
     kept = _Rows(split)
     try:
+        if split.topic is not None:
+            _read_topic(split, split.topic, kept)
         for place, file in split.files:
             taken = _read(split, place, file)
             if taken is None:
@@ -108,8 +147,50 @@ def _read_split(split: Split) -> SplitResult:
         kept.discard()
         result.fault = str(error)
         return result
+    except KeyfoldError as error:
+        kept.discard()
+        result.refused = str(error)
+        return result
     result.counts, result.events, result.rejects = kept.counts, kept.events, kept.rejected
     return result
+
+
+def _read_topic(split: Split, access: TopicAccess, kept: "_Rows") -> None:
+    """Take the rows of ranges of offsets."""
+    if access.is_gone:
+        for _, lost in split.ranges:
+            kept.reject_gap(access, lost)
+        return
+    settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
+    columns = message_columns(split.stream.raw_schema.names)
+    with TopicReader(settings, access.name, columns, record_gaps=access.record_gaps) as reader:
+        for place, offsets in split.ranges:
+            for found in reader.read(offsets):
+                if isinstance(found, OffsetRange):
+                    kept.reject_gap(access, found)
+                    continue
+                rows = parse_messages(
+                    split.stream,
+                    found.values,
+                    found.offsets,
+                    _arrivals(split, access, found),
+                    beside=found.columns,
+                    faults=found.faults,
+                    path=access.name,
+                )
+                kept.take(rows, place, access.where(found.partition), first_line=offsets.start)
+                if kept.is_large:
+                    kept.write()
+
+
+def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
+    """When messages arrived: by the broker's clock where it says so, between the plan before and this one."""
+    if messages.appended is None:
+        return split.arrived
+    arrived = to_times(messages.appended)
+    if access.arrived_after is not None:
+        arrived = arrived.clip(lower_bound=access.arrived_after)
+    return arrived.clip(upper_bound=split.arrived)
 
 
 def _read(split: Split, place: int, file: AdmittedFile) -> "_Rows | None":
@@ -160,13 +241,14 @@ class _Rows:
     def is_large(self) -> bool:
         return self._rows >= ROWS_A_FILE or self._bytes >= BYTES_A_FILE
 
-    def take(self, rows: ValidatedRows, place: int, file: str) -> None:
-        """Take a chunk of a file."""
+    def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
+        """Take a chunk of an input, whose lines count from `first_line` on."""
         rejected = len(rows.rejects)
         self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
-            self._places.append(place * _LINES + rows.lines)
+            # Offsets may be of any size, and how many an input has is not.
+            self._places.append(place * _LINES + (rows.lines - first_line))
         self._rejects += [(file, reject) for reject in rows.rejects]
         self._rows += rows.read
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
@@ -174,6 +256,18 @@ class _Rows:
     def reject_file(self, file: str, reason: str) -> None:
         """Reject a file as a whole."""
         self._rejects.append((file, reason))
+        self.counts += IngestCounts(rows_read=1, quarantined=1)
+
+    def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
+        """Record messages that are gone."""
+        if lost.start == lost.end:
+            return
+        reason = (
+            f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): what they held "
+            "is in no table"
+        )
+        self._rejects.append((access.where(lost.partition), Reject("", lost.start, reason)))
+        self._rows += 1
         self.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def add(self, other: "_Rows") -> None:

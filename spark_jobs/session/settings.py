@@ -188,8 +188,12 @@ class SparkSettings(BaseModel):
         return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
 
 
-def parse_conf(text: str) -> dict[str, str]:
+def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str]:
     """Settings separated by blanks, as in `spark.driver.memory=4g "spark.app.note=two words"`.
+
+    Args:
+        text: the settings.
+        variable: where they come from, for errors.
 
     Raises:
         KeyfoldError: a part is no setting. The message repeats none, since half a secret would be such a part.
@@ -197,11 +201,11 @@ def parse_conf(text: str) -> dict[str, str]:
     try:
         pairs = [part.partition("=") for part in shlex.split(text)]
     except ValueError as error:
-        raise KeyfoldError(f"KEYFOLD_SPARK_CONF: {error}; give name=value, and quote a value that has blanks") from None
+        raise KeyfoldError(f"{variable}: {error}; give name=value, and quote a value that has blanks") from None
     for place, (_, equals, _) in enumerate(pairs, 1):
         if not equals:
             raise KeyfoldError(
-                f"KEYFOLD_SPARK_CONF: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
+                f"{variable}: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
                 "blanks"
             )
     return {name: value for name, _, value in pairs}

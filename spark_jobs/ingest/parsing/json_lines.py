@@ -6,7 +6,6 @@ the bad line is among a few, and those few go through Python's json, which also 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -15,39 +14,31 @@ import pyarrow.json as pj
 from pyarrow import types
 
 from spark_jobs.ingest.parsing.casting import SHOWN, named
-from spark_jobs.ingest.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
-from spark_jobs.streams import Stream
+from spark_jobs.ingest.parsing.rows import Reject, Rows
 
 _PARTS = 16
 _FEW = 32
 _BLANK = b" \t\r\n"
 
 
-def parse_json_lines(stream: Stream, values: Sequence[bytes], lines: np.ndarray, arrived: datetime) -> ValidatedRows:
-    """Parse JSON objects, one a value, wherever they came from; blank ones are left out.
-
-    Args:
-        stream: what they should be.
-        values: the raw objects, in UTF-8.
-        lines: the number of each, for its parsed row.
-        arrived: when they came (UTC).
-    """
-    return validate_rows(stream, read_values(stream.raw_schema, values, lines, stream.missing), arrived)
-
-
 def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
     """Read chunks of JSON objects, one a line; `missing` texts stand for no value."""
-    line, text_schema = 1, _as_text(schema)
+    line = 1
     for chunk in text:
         ended = chunk.count(b"\n")
         count = ended + (not chunk.endswith(b"\n"))
-        table = _read(text_schema, chunk, count) if _one_object_a_line(chunk, count) else None
+        table = read_objects(schema, chunk, count)
         if table is not None:
             yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
         else:
             values = chunk.split(b"\n")
             yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
         line += ended
+
+
+def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+    """The table of `count` objects, one a line; None where they must be looked at one by one."""
+    return _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:

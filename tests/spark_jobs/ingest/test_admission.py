@@ -242,7 +242,7 @@ def test_a_file_s_own_time_says_nothing_of_its_arrival(
     os.utime(path, (at, at))
     summary = ingest(spark, lakehouse, METRICS, landing)
     assert (summary.accepted, summary.quarantined) == (1, 1)
-    assert "past the arrival" in quarantine(lakehouse)[0]["reason"]
+    assert "past its arrival" in quarantine(lakehouse)[0]["reason"]
     put(landing / "later.json", metric(3))
     assert ingest(spark, lakehouse, METRICS, landing).accepted == 1
 

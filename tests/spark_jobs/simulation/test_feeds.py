@@ -27,7 +27,7 @@ REASONS = {
     "broken JSON": "not valid JSON",
     "too few fields": r"the row has \d+ fields, the header \d+",
     "quote that never closes": "not valid CSV",
-    "time in the future": "past the arrival of its file: 2199-12-31",
+    "time in the future": "past its arrival: 2199-12-31",
     "unreadable time": "is not an ISO 8601 time: half past nine",
     "unreadable invoice date": "is not an ISO 8601 time: half past nine",
     "no station": "station_id is missing",

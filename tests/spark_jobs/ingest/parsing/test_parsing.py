@@ -10,14 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.ingest.parsing import parse_json_lines
 from spark_jobs.ingest.parsing.csv_lines import read_csv
 from spark_jobs.ingest.parsing.json_lines import read_json
 from spark_jobs.ingest.parsing.rows import Rows, validate_rows
@@ -134,7 +132,7 @@ def test_times_keep_their_four_and_five_digits(shared_data: Path):
         ({"passenger_count": "two"}, "passenger_count is not an integer of 32 bits: two"),
         (
             {"timestamp": "2026-01-02T00:00:01Z"},
-            "timestamp lies more than 1 day past the arrival of its file: 2026-01-02T00:00:01.000000Z",
+            "timestamp lies more than 1 day past its arrival: 2026-01-02T00:00:01.000000Z",
         ),
     ],
 )
@@ -444,16 +442,6 @@ def test_csv_rows_are_those_that_pythons_csv_reads_however_the_text_is_cut(field
         expected.append((line, plain[0] or None, plain[1] or None, raw))
         line += raw.count("\n") + 1
     assert found == expected
-
-
-def test_lines_of_another_source_are_parsed_with_the_numbers_they_bring():
-    values = [json.dumps(POINT).encode(), b"", b"rubbish", (json.dumps(POINT) + "\n").encode()]
-    found = parse_json_lines(RIDE_POINTS, values, np.array([70, 71, 72, 73]), ARRIVED)
-    assert [(row["line"], row["reason"] is None) for row in as_rows(RIDE_POINTS, found)] == [
-        (70, True),
-        (73, True),
-        (72, False),
-    ]
 
 
 # bounds

@@ -1,0 +1,1 @@
+"""Kafka topics: what they hold (`topic`), which offsets are read next (`offsets`), and the reading of them (`messages`)."""
