@@ -14,6 +14,10 @@ How a ride closes:
 
 A closed ride stays closed for `closed_for` of event time; its points until then go to `late.ride_summaries`. So does a
 point at or behind the late watermark, whatever state its ride has.
+
+With `timeout_in=processing_time` a ride that was not dropped off closes when no run has brought a point of it for `timeout`,
+however far apart its points lie in event time; those that wait for the watermark are counted first. No event time says
+when that was, so nothing is remembered of it: a point that comes then begins the ride anew (`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -25,9 +29,10 @@ from pydantic import Field
 
 from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Rules, cut
+from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import RIDE_POINTS, TIMESTAMP
 
 RIDE_POINT = pa.schema(
@@ -100,7 +105,12 @@ class RideSummaryParameters(JobParameters):
         description="fast: a ride closes as soon as its dropoff is seen. complete: it waits until the watermark has "
         "passed the dropoff, so that points which came out of order are counted.",
     )
-    timeout: Duration = Field(timedelta(minutes=30), description="Event time after a ride's last point when it closes")
+    timeout: Duration = Field(timedelta(minutes=30), description="Silence after a ride's last point when it closes")
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence lies between two points. processing_time: it lasts from the run that brought "
+        "a ride's last point, whatever time that is of",
+    )
     long_ride_threshold: Duration = Field(timedelta(hours=1), description="Rides longer than this are in long_rides")
     watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
     closed_for: Duration = Field(
@@ -110,8 +120,17 @@ class RideSummaryParameters(JobParameters):
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
+    added_later = frozenset({"timeout_in"})
 
-_FROM_HERE_ON = frozenset({"close", "timeout", "long_ride_threshold", "closed_for"})
+    @property
+    def silence(self) -> Timeout:
+        """What closes a ride that was not dropped off."""
+        return Timeout(self.timeout, self.timeout_in)
+
+
+_KEY = ("ride_id",)
+
+_FROM_HERE_ON = frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"})
 """Parameters that count from here on: a ride that is open keeps its points and closes by the new rule whenever it is
 looked at, at the latest when it would have closed before; one that has closed stays closed.
 """
@@ -126,11 +145,11 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
     return KeyedJob(
         name="ride_summaries",
         stream=RIDE_POINTS.name,
-        key=("ride_id",),
+        key=_KEY,
         event_time="timestamp",
         watermark_delay=parameters.watermark_delay,
         events=RIDE_POINT,
-        state=OPEN_RIDE,
+        state=parameters.silence.add_column(OPEN_RIDE),
         output=RIDE_SUMMARY,
         step=step,
         step_decides_late=True,
@@ -145,7 +164,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         state_events=pl.col("n_points").sum(),
         # What is known of the points that have passed, or that the ride is closed; points that wait may be any number.
         one_per_key=pl.col("start_time").is_not_null() | pl.col("closed_at").is_not_null(),
-        parameters=parameters.model_dump(mode="json"),
+        parameters=parameters.recorded(),
         movable_parameters=_FROM_HERE_ON,
     )
 
@@ -160,35 +179,50 @@ RIDE_SUMMARIES = JobTemplate(
 
 def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: RideSummaryParameters) -> Step:
     """The step: see the module's text. Every point ends in one summary, in state, or among the late."""
+    silence, rules = parameters.silence, _rules(clock, parameters)
     is_marker = state["closed_at"].is_not_null()
+    over, going_on = silence.part(state.filter(~is_marker), _KEY, clock)
     markers = state.filter(is_marker).select("ride_id", "closed_at")
+    parts: list[Cut] = []
+    if over.height:
+        # Before what came: a dropoff may have waited, after which points are late.
+        parts.append(cut(over.select(STRETCH.names), rules._replace(is_over=True)))
+        markers = _markers(markers, parts[0].closed)
     is_late = events["timestamp"] <= clock.late_watermark
     if markers.height:
         known = events.select("ride_id").join(markers, on="ride_id", how="left", maintain_order="left")["closed_at"]
         is_late |= (events["timestamp"] <= known + parameters.closed_for).fill_null(value=False)
-    stretches = pl.concat([state.filter(~is_marker).select(STRETCH.names), _points(events.filter(~is_late))])
-    parts = cut(stretches, _rules(clock, parameters))
-    output = _summaries(parts.closed)
-    closed = parts.closed.select("ride_id", "closed_at").unique("ride_id", keep="last")
-    needed = pl.concat([markers.join(closed, on="ride_id", how="anti"), closed])
-    needed = needed.with_columns(deadline=pl.col("closed_at") + parameters.closed_for)
+    on_time = events.filter(~is_late)
+    parts.append(cut(pl.concat([going_on.select(STRETCH.names), _points(on_time)]), rules))
+    output = _summaries(pl.concat([part.closed for part in parts]))
+    needed = _markers(markers, parts[-1].closed).with_columns(deadline=pl.col("closed_at") + parameters.closed_for)
+    still_open = silence.renew(parts[-1].still_open, going_on, on_time, _KEY, clock)
     is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
     return Step(
         state=pl.concat(
-            [empty(OPEN_RIDE), parts.still_open, needed.filter(pl.col("deadline") > clock.watermark)], how="diagonal"
+            [empty(silence.add_column(OPEN_RIDE)), still_open, needed.filter(pl.col("deadline") > clock.watermark)],
+            how="diagonal",
         ),
         output=output,
-        late=pl.concat([events.filter(is_late), parts.late.select(RIDE_POINT.names)]),
+        late=pl.concat([events.filter(is_late), *(part.late.select(RIDE_POINT.names) for part in parts)]),
         side={"long_rides": output.filter(is_long)},
     )
 
 
 def _rules(clock: Clock, parameters: RideSummaryParameters) -> Rules:
     is_fast = parameters.close == "fast"
+    if not parameters.silence.in_event_time:
+        return Rules(None, None, parameters.closed_for, is_fast, clock.watermark)
     # The watermark follows a run's points by the delay: had they come one by one, a ride of `fast` would have closed only
     # when it had been silent for so long.
     silence = parameters.timeout + parameters.watermark_delay if is_fast else parameters.timeout
     return Rules(parameters.timeout, silence, parameters.closed_for, is_fast, clock.watermark)
+
+
+def _markers(markers: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
+    """The rides that are known as closed, once these have: each by its last close that has a time."""
+    new = closed.select("ride_id", "closed_at").drop_nulls("closed_at").unique("ride_id", keep="last")
+    return pl.concat([markers.join(new, on="ride_id", how="anti"), new])
 
 
 def _points(events: pl.DataFrame) -> pl.DataFrame:

@@ -41,6 +41,8 @@ Without `start_time` it is one point.
 TIES = ("point_idx", "latitude", "longitude", "meter_reading", "ride_status")
 """By what points of one ride and one moment are put in order."""
 
+_NO_TIME = timedelta(0)
+
 Numbers = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
@@ -50,25 +52,29 @@ class Rules(NamedTuple):
     """What closes a ride, and how far event time has come.
 
     Attributes:
-        timeout: after a ride's last point it closes, unless it was dropped off.
-        silence: between two points, longer than which the ride had closed before the second of them.
+        timeout: after a ride's last point it closes, unless it was dropped off; None: in processing time, which is told by
+            `is_over`.
+        silence: between two points, longer than which the ride had closed before the second of them; None: there is none.
         closed_for: after the close the ride's points are late.
         at_once: whether a dropoff closes its ride as soon as it is seen, or when the watermark has passed it.
         watermark: event time that has passed.
+        is_over: whether the rides have fallen silent in processing time, and close as they are.
     """
 
-    timeout: timedelta
-    silence: timedelta
+    timeout: timedelta | None
+    silence: timedelta | None
     closed_for: timedelta
     at_once: bool
     watermark: datetime
+    is_over: bool = False
 
 
 class Cut(NamedTuple):
     """What became of stretches.
 
     Attributes:
-        closed: a row a ride that closes, with `start_time`, `end_time`, `distance` and more; `closed_at` is when.
+        closed: a row a ride that closes, with `start_time`, `end_time`, `distance` and more; `closed_at` is when, NULL
+            where no event time says so.
         still_open: stretches of open rides, the first of each with the ride's `deadline`.
         late: points that came after their ride's close.
     """
@@ -98,7 +104,8 @@ class _Rides:
         self._places = self._rows.select("latitude", "longitude")
         self._drops_off = (self._rows["ride_status"] == "dropoff").to_numpy()
         is_end = self._drops_off.copy()
-        is_end[:-1] |= np.diff(self._time) > micros(rules.silence)
+        if rules.silence is not None:
+            is_end[:-1] |= np.diff(self._time) > micros(rules.silence)
         is_end[self._lasts] = True
         self._ends = np.flatnonzero(is_end)
         self._n_points = self._rows["n_points"].to_numpy()
@@ -113,10 +120,12 @@ class _Rides:
         while first.size or not closed:
             end = self._ends[np.searchsorted(self._ends, first)]
             drops_off = self._drops_off[end]
-            closed_at = self._time[end] + np.where(drops_off, 0, micros(rules.timeout))
-            closes = (closed_at <= watermark) | (drops_off & rules.at_once)
-            closed.append(self._summed(first[closes], end[closes], closed_at[closes]))
-            still_open.append(self._folded(first[~closes], last[~closes], closed_at[~closes]))
+            closed_at = self._time[end] + np.where(drops_off, 0, micros(rules.timeout or _NO_TIME))
+            has_time = drops_off | (rules.timeout is not None)
+            closes = (has_time & (closed_at <= watermark)) | (drops_off & rules.at_once) | rules.is_over
+            times = pl.select(pl.when(pl.Series(has_time)).then(to_times(closed_at))).to_series()
+            closed.append(self._summed(first[closes], end[closes], times.filter(pl.Series(closes))))
+            still_open.append(self._folded(first[~closes], last[~closes], times.filter(pl.Series(~closes))))
             goes_on = closes & (end < last)
             first, last, closed_at = end[goes_on] + 1, last[goes_on], closed_at[goes_on]
             ride, rows = _ranges(first, last)
@@ -127,7 +136,7 @@ class _Rides:
             first, last = first[first <= last], last[first <= last]
         return Cut(pl.concat(closed), pl.concat(still_open), pl.concat(late))
 
-    def _summed(self, first: Rows, last: Rows, closed_at: Numbers) -> pl.DataFrame:
+    def _summed(self, first: Rows, last: Rows, closed_at: pl.Series) -> pl.DataFrame:
         """One row a ride that closes."""
         begins, ends = self._rows[first], self._rows[last]
         return pl.DataFrame(
@@ -140,11 +149,11 @@ class _Rides:
                 "n_points": self._n_points_of(first, last),
                 "distance": self._distance_of(first, last),
                 "fare": ends["meter_reading"],
-                "closed_at": to_times(closed_at),
+                "closed_at": closed_at,
             }
         )
 
-    def _folded(self, first: Rows, last: Rows, deadline: Numbers) -> pl.DataFrame:
+    def _folded(self, first: Rows, last: Rows, deadline: pl.Series) -> pl.DataFrame:
         """What is kept of open rides: the points that the watermark has passed as one stretch, the others as they are."""
         passed_until = np.append(0, np.cumsum(self._time <= micros(self._rules.watermark)))
         n_passed = passed_until[last + 1] - passed_until[first]
@@ -161,7 +170,7 @@ class _Rides:
             kept["distance"].scatter(folded, self._distance_of(first, head)),
             pl.Series("deadline", [None], pl.Datetime("us", "UTC"))
             .new_from_index(0, kept.height)
-            .scatter(heads, to_times(deadline)),
+            .scatter(heads, deadline),
         )
 
     def _n_points_of(self, first: Rows, last: Rows) -> Numbers:

@@ -103,6 +103,60 @@ class Fast:
         return self.answer
 
 
+class InProcessingTime:
+    """What either way to close says where rides fall silent in processing time, fed run by run."""
+
+    def __init__(self, timeout: timedelta, closed_for: timedelta, *, is_fast: bool) -> None:
+        self.timeout, self.closed_for, self.is_fast = timeout, closed_for, is_fast
+        self.answer = Answer()
+        self.open: dict[str, list[Point]] = {}
+        self.heard_at: dict[str, datetime] = {}
+        self.closed_at: dict[str, datetime] = {}
+
+    def run(self, now: datetime, points: list[Point], watermark_before: datetime, watermark_after: datetime) -> None:
+        for ride in [ride for ride, at in self.heard_at.items() if at + self.timeout <= now]:
+            self._settle(ride, None)
+        for point in points:
+            ride = point["ride_id"]
+            closed_at = self.closed_at.get(ride)
+            is_after_close = closed_at is not None and point["timestamp"] <= closed_at + self.closed_for
+            if point["timestamp"] <= watermark_before or is_after_close:
+                self.answer.late_points += 1
+                continue
+            self.open.setdefault(ride, []).append(point)
+            self.heard_at[ride] = now
+        for ride in list(self.open):
+            self._settle(ride, watermark_after)
+        for ride, closed_at in list(self.closed_at.items()):
+            if closed_at + self.closed_for <= watermark_after:
+                del self.closed_at[ride]
+
+    def _settle(self, ride: str, watermark: datetime | None) -> None:
+        """Close what the points close; without a watermark the ride has fallen silent, and all of it closes."""
+        of_ride, heard_at = sorted(self.open.pop(ride), key=_order), self.heard_at.pop(ride)
+        while of_ride:
+            place = next((at for at, point in enumerate(of_ride) if point["ride_status"] == "dropoff"), None)
+            if place is None:
+                if watermark is None:
+                    _close(self.answer, ride, of_ride, "GARBAGE_COLLECTION")
+                    return
+                break
+            at = of_ride[place]["timestamp"]
+            if not self.is_fast and watermark is not None and at > watermark:
+                break
+            _close(self.answer, ride, of_ride[: place + 1], "DROPOFF_SEEN")
+            self.closed_at[ride] = at
+            after = of_ride[place + 1 :]
+            of_ride = [point for point in after if point["timestamp"] > at + self.closed_for]
+            self.answer.late_points += len(after) - len(of_ride)
+        if of_ride:
+            self.open[ride], self.heard_at[ride] = of_ride, heard_at
+
+    def result(self) -> Answer:
+        self.answer.open_points = sum(map(len, self.open.values()))
+        return self.answer
+
+
 def metres(a: Point, b: Point) -> float:
     """Great-circle distance by the spherical law of cosines in vector form: another formula than the job's."""
     xyz = [

@@ -3,7 +3,7 @@
 import gzip
 import json
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain
 
 import polars as pl
 import pytest
@@ -22,6 +22,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
 CLOSED_FOR = timedelta(hours=2)
 LONG_PAST_ALL = NOON + timedelta(days=30)
+MINUTE = timedelta(minutes=1)
 
 
 def ride_job(**parameters):
@@ -44,8 +45,8 @@ def frame(points):
     return pl.DataFrame(points, schema=polars_schema(RIDE_POINT), orient="row")
 
 
-def play_rides(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
+def play_rides(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts, times=times)
 
 
 def assert_agree(harness, answer):
@@ -128,6 +129,29 @@ def test_a_closed_ride_is_forgotten_after_closed_for():
     assert harness.state.height == 0
 
 
+@pytest.mark.parametrize("close", ["fast", "complete"])
+def test_a_ride_that_no_run_hears_of_for_so_long_closes_in_processing_time_and_a_point_that_comes_then_begins_anew(
+    close,
+):
+    job = ride_job(close=close, timeout="30m", timeout_in="processing_time", watermark_delay="10m")
+    # Points of a day lie in one run: they are no silence, and one of them is ahead of the watermark.
+    runs = [[point("a", 0, 0, "pickup"), point("a", 1, 1440), point("b", 0, 1445)], [], [point("a", 2, 1436)]]
+    harness = play_rides(job, runs, None, times=[NOON, NOON + 29 * MINUTE, NOON + 30 * MINUTE])
+    told = harness.written["ride_summaries"].select("ride_id", "n_points", "reason").rows()
+    assert sorted(told) == [("a", 2, "GARBAGE_COLLECTION"), ("b", 1, "GARBAGE_COLLECTION")]
+    assert harness.state.select("ride_id", "point_idx", "stale_at").rows() == [("a", 2, NOON + 60 * MINUTE)]
+    harness.batch(frame([point("a", 3, 1400)]), NOON + 61 * MINUTE)
+    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
+    assert harness.state.is_empty()
+
+
+def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_comes_then_is_late():
+    job = ride_job(close="complete", timeout="30m", timeout_in="processing_time", watermark_delay="1d")
+    harness = play_rides(job, [A_RIDE, [point("a", 3, 11)]], None, times=[NOON, NOON + 30 * MINUTE])
+    assert harness.written["ride_summaries"].select("n_points", "reason").rows() == [(3, "DROPOFF_SEEN")]
+    assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
+
+
 def test_long_rides_are_those_longer_than_the_threshold():
     points = [
         *(point(ride, index, 20 * index, "pickup" if index == 0 else "enroute") for ride in "ab" for index in range(3)),
@@ -194,6 +218,22 @@ def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
     assert_same(job, play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None))
+
+
+@settings(deadline=None, max_examples=100)
+@given(rides_in_batches(), CLOSE, st.integers(0, 60), CUTS, st.lists(st.integers(0, 40), min_size=6, max_size=6))
+def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_is_told_when_they_were(
+    runs, close, delay, cuts, gaps
+):
+    job = ride_job(close=close, timeout_in="processing_time", watermark_delay=timedelta(minutes=delay))
+    times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
+    oracle = ride_oracle.InProcessingTime(TIMEOUT, CLOSED_FOR, is_fast=close == "fast")
+    watermark = datetime(1, 1, 1, tzinfo=UTC)
+    for now, run in zip(times, runs, strict=True):
+        reached = max([watermark, *(one["timestamp"] - job.watermark_delay for one in run)])
+        oracle.run(now, run, watermark, reached)
+        watermark = reached
+    assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
 
 
 @settings(deadline=None, max_examples=75)
