@@ -31,6 +31,7 @@ def keyed_assets(
     group: str,
     owners: Sequence[str] = (),
     plot: Plot | None = None,
+    plot_of_counts: bool = False,
     priority: int = 1,
 ) -> dg.AssetsDefinition:
     """Every table of a job as an asset; one step writes them all, and reports them when they are written.
@@ -40,6 +41,7 @@ def keyed_assets(
         group: the asset group.
         owners: people or teams, in Dagster's notation.
         plot: draws what people would rather look at than read, for the main table's metadata.
+        plot_of_counts: whether that shows counts and nothing private: it is then drawn of tables with private columns too.
         priority: of the steps that a run could take next, it takes one of the highest; checks that hold nothing back
             have 0.
     """
@@ -75,7 +77,7 @@ def keyed_assets(
             # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
-        plots = _plots(context, lakehouse, job, plot)
+        plots = _plots(context, lakehouse, job, plot, of_counts=plot_of_counts)
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
             yield dg.MaterializeResult(
@@ -163,12 +165,12 @@ def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: st
 
 
 def _plots(
-    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
 ) -> dict[str, dg.MetadataValue]:
-    # A picture names keys and shows values: none is drawn of what is private.
-    shows_rows = plot is not None and not any(private_columns(job.stream, table.schema) for table in job.tables)
+    # A picture names keys and shows values: none is drawn of what is private, unless it shows counts alone.
+    may_draw = of_counts or not any(private_columns(job.stream, table.schema) for table in job.tables)
     try:
-        return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and shows_rows else {})}
+        return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and may_draw else {})}
     except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
         context.log.warning("the plots could not be drawn", exc_info=True)
         return {}

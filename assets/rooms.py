@@ -23,7 +23,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.streams import Stream
 
-_SHIPPED = ("rides", "weather", "metrics", "fleet", "sales", "enrichment")
+_SHIPPED = ("rides", "ride_meters", "weather", "metrics", "fleet", "sales", "payments", "enrichment")
 _NO_GROUP = frozenset({"rooms", "health"})
 """This module, and the one that looks over all groups."""
 

@@ -21,7 +21,7 @@ import dagster as dg
 from rich.console import Console
 
 from assets import rides
-from assets.plots.anomalies import LABELS
+from assets.plots import anomalies, payments
 from dagster_project.automation.run_liveness import lock_run
 from dagster_project.demo.report import print_report
 from dagster_project.resources import lakehouse_home
@@ -35,13 +35,14 @@ from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
 from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
+from spark_jobs.simulation.payments import PaymentsSimulation, PlantedFraud
 from spark_jobs.streams import RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
 """Of the first demo; further ones land as many as the simulator makes by itself."""
 
 SIZES = {"weather": 30}
-"""Stations; of other streams as many series, vehicles and sales as the simulator makes by itself."""
+"""Stations; of other streams as many series, vehicles, sales and cards as the simulator makes by itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,14 +90,22 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         made = simulate(stream, landing, size=size, seed=earlier)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
         if isinstance(made, MetricsSimulation):
-            _label(lakehouse.home / LABELS, made.anomalies)
+            _label(lakehouse.home / anomalies.LABELS, made.anomalies)
+        if isinstance(made, PaymentsSimulation):
+            _label_frauds(lakehouse.home / payments.LABELS, made.frauds)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 
-def _label(labels: Path, anomalies: Iterable[PlantedAnomaly]) -> None:
+def _label_frauds(labels: Path, frauds: Iterable[PlantedFraud]) -> None:
+    """Tell the plot of cards in two cities which payments were planted."""
+    known: list[str] = json.loads(labels.read_text(encoding="utf-8"))["frauds"] if labels.exists() else []
+    write_json(labels, {"frauds": [*known, *(fraud.payment_id for fraud in frauds)]})
+
+
+def _label(labels: Path, found: Iterable[PlantedAnomaly]) -> None:
     """Tell the plot of anomalies which ones were planted."""
     windows: dict[str, Any] = json.loads(labels.read_text(encoding="utf-8")) if labels.exists() else {}
-    for planted in anomalies:
+    for planted in found:
         windows.setdefault(planted.key, []).append([planted.start.isoformat(), planted.end.isoformat()])
     write_json(labels, windows)
 

@@ -18,6 +18,8 @@ SHIPPED = (
     "purchase_totals",
     "model_totals",
     "event_index",
+    "ride_meter_jumps",
+    "card_in_two_cities",
     "batched_enrichment",
 )
 """Names of the jobs that come with Keyfold: the pages tell of these, and not of yours."""

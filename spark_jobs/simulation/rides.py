@@ -1,7 +1,7 @@
 """Rides over New York: random walks at a taxi's pace, as the workshop's message, one JSON object a line.
 
 All rides of a call end within its hours, save that some points arrive late. One ride in thirty takes longer than an
-hour, one in sixteen never drops off.
+hour, one in sixteen never drops off; the meter of one in forty jumps once.
 """
 
 from collections.abc import Sequence
@@ -48,11 +48,13 @@ class RideSimulation(SimulationSummary):
         rides: rides of the well-formed points.
         without_dropoff: rides whose dropoff point never comes.
         over_an_hour: rides that take longer than an hour.
+        meter_jumps: the planted ones: a ride, and the first of its points that shows too much.
     """
 
     rides: int
     without_dropoff: int
     over_an_hour: int
+    meter_jumps: tuple[tuple[str, int], ...]
 
 
 def ride_points_table(
@@ -176,6 +178,7 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     points = ride_points(rng, ids, lengths, elapsed, pickups)
     endless = [ids[at] for at in rng.choice(request.size, max(1, request.size // 16), replace=False)]
     points = points.filter(~(pl.col("ride_id").is_in(endless) & (pl.col("ride_status") == "dropoff")))
+    points, jumps = _with_jumps(rng, points, ids, lengths)
     time = pl.col("timestamp").cast(pl.Int64)
     line = pl.struct(
         "ride_id",
@@ -196,8 +199,29 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
         "rides": request.size,
         "without_dropoff": len(endless),
         "over_an_hour": spans.filter(pl.col("time") > HOUR).height,
+        "meter_jumps": jumps,
     }
     return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
+
+
+def _with_jumps(
+    rng: np.random.Generator, points: pl.DataFrame, ids: Sequence[str], lengths: Ints
+) -> tuple[pl.DataFrame, tuple[tuple[str, int], ...]]:
+    """The points, with a meter that jumps in some rides; and where it does: the ride, and its first point that shows it."""
+    rides = rng.choice(len(ids), max(1, len(ids) // 40), replace=False)
+    # Before the last point, which a ride may lack.
+    since = rng.integers(1, lengths[rides] - 1)
+    by = pl.DataFrame(
+        {
+            "ride_id": [ids[ride] for ride in rides],
+            "since": since,
+            "by": np.round(rng.uniform(5, 20, len(rides)), 2),
+        }
+    )
+    jumped = points.join(by, on="ride_id", how="left", maintain_order="left")
+    added = pl.when(pl.col("point_idx") >= pl.col("since")).then("by").fill_null(0)
+    jumped = jumped.with_columns((pl.col("meter_reading") + added).round(4).alias("meter_reading"))
+    return jumped.select(points.columns), tuple(sorted(by.select("ride_id", "since").iter_rows()))
 
 
 # A malformed line's point_idx is no good point's, so that none is lost by it. The text that a fault replaces stands in

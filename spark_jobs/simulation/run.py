@@ -15,14 +15,21 @@ import polars as pl
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import write_whole
-from spark_jobs.simulation import metrics, rides, sales, telemetry, weather
+from spark_jobs.simulation import metrics, payments, rides, sales, telemetry, weather
 from spark_jobs.simulation.contract import SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
 from spark_jobs.simulation.feed import feed
 from spark_jobs.times import micros
 
 SIMULATORS: dict[str, Simulator] = {
     one.name: one
-    for one in (rides.SIMULATOR, weather.SIMULATOR, metrics.SIMULATOR, telemetry.SIMULATOR, sales.SIMULATOR)
+    for one in (
+        rides.SIMULATOR,
+        weather.SIMULATOR,
+        metrics.SIMULATOR,
+        telemetry.SIMULATOR,
+        sales.SIMULATOR,
+        payments.SIMULATOR,
+    )
 }
 """What can be simulated, by the name of the stream."""
 
@@ -47,8 +54,8 @@ def simulate(
     Args:
         stream: one of `SIMULATORS`.
         to: the folder, made if need be; readers never see half a file in it.
-        size: how many rides (ride_points), stations (weather), series (metrics), vehicles (telemetry) or sold lines
-            (sales); the volume grows with it, the span of time does not.
+        size: how many rides (ride_points), stations (weather), series (metrics), vehicles (telemetry), sold lines
+            (sales) or cards (payments); the volume grows with it, the span of time does not.
         seed: what chance starts from.
         start: the earliest event time, with an offset.
         hours: span of event time.

@@ -7,13 +7,14 @@ to register. A file that cannot be imported, or a name that is taken, is an erro
 from spark_jobs.discovery import declarations, import_modules
 from spark_jobs.streams.contract import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
 from spark_jobs.streams.metrics import STREAM as METRICS
+from spark_jobs.streams.payments import STREAM as PAYMENTS
 from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES
 from spark_jobs.streams.ride_points import STREAM as RIDE_POINTS
 from spark_jobs.streams.sales import STREAM as SALES
 from spark_jobs.streams.telemetry import STREAM as TELEMETRY
 from spark_jobs.streams.weather import STREAM as WEATHER
 
-SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales")
+SHIPPED = ("ride_points", "weather", "metrics", "telemetry", "sales", "payments")
 """Names of the streams that come with Keyfold: the pages tell of these, and not of yours."""
 
 STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, first=SHIPPED)
@@ -22,6 +23,7 @@ STREAMS: dict[str, Stream] = declarations(import_modules(__name__), Stream, firs
 __all__ = [
     "INGESTED_AT",
     "METRICS",
+    "PAYMENTS",
     "RIDE_POINTS",
     "RIDE_STATUSES",
     "SALES",

@@ -5,11 +5,13 @@ import sys
 import pytest
 
 import assets
-from assets import enrichment, fleet, metrics, rides, sales, weather
+from assets import enrichment, fleet, metrics, payments, ride_meters, rides, sales, weather
 from assets.rooms import find_rooms
 from spark_jobs.errors import KeyfoldError
 
-SHIPPED = (rides, weather, metrics, fleet, sales, enrichment)
+SHIPPED = (rides, weather, metrics, fleet, sales, payments, enrichment)
+JOINED = {rides: (ride_meters,)}
+"""Modules that are of the group of another."""
 
 MINE = """
 from spark_jobs.streams import {stream}
@@ -36,11 +38,13 @@ def put(tmp_path, monkeypatch):
 
 def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_modules_say():
     rooms = find_rooms()
-    assert [room.group for room in rooms][:6] == [module.GROUP for module in SHIPPED]
+    assert [room.group for room in rooms][: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
     for room, module in zip(rooms, SHIPPED, strict=False):
-        assert (room.jobs, room.assets, room.checks) == (module.JOBS, module.ASSETS, module.CHECKS)
+        modules = (module, *JOINED.get(module, ()))
+        for of_room, name in ((room.jobs, "JOBS"), (room.assets, "ASSETS"), (room.checks, "CHECKS")):
+            assert list(of_room) == [one for part in modules for one in getattr(part, name)]
         assert room.stream is getattr(module, "STREAM", None)
-    assert rooms[5].stream is None
+    assert rooms[len(SHIPPED) - 1].stream is None
 
 
 def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
@@ -61,9 +65,9 @@ def test_a_module_with_the_group_of_another_joins_it(put):
     put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', ('job',), ['asset'], ['check']\n")
     joined = find_rooms()[0]
     assert joined.stream is rides.STREAM
-    assert joined.jobs == (*rides.JOBS, "job")
+    assert joined.jobs == (*rides.JOBS, *ride_meters.JOBS, "job")
     assert (joined.assets[-1], joined.checks[-1]) == ("asset", "check")
-    assert len(joined.assets) == len(rides.ASSETS) + 1
+    assert len(joined.assets) == len(rides.ASSETS) + len(ride_meters.ASSETS) + 1
 
 
 def test_two_modules_of_one_group_that_begin_with_a_stream_each_are_refused(put):

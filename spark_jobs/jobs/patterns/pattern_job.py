@@ -96,7 +96,7 @@ def pattern_job(
     """
     known = _known_columns(f"job {name}", stream, key, patterns, keep)
     # In the order of the stream, which is the order that breaks ties.
-    events = pa.schema([field for field in stream.schema if field.name in known])
+    events = pa.schema([field for field in stream.event_schema if field.name in known])
     checked = f"{name}_checked"
     return KeyedJob(
         name=name,
@@ -134,7 +134,7 @@ def _known_columns(
     """The columns of the stream that the job needs."""
     if not patterns:
         raise KeyfoldError(f"{where}: patterns is empty; give one at least")
-    names = stream.schema.names
+    names = stream.event_schema.names
     wanted = dict.fromkeys([*key, *keep, stream.event_time], "key, keep")
     for title, pattern in patterns.items():
         for condition in conditions(pattern):

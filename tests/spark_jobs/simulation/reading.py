@@ -173,9 +173,22 @@ def _sales(row: dict[str, Any], _: str) -> dict[str, Any]:
     return row | {"key": item, "time": time, "quantity": quantity, "models": models, "price": price}
 
 
+def _payments(row: dict[str, Any], _: str) -> dict[str, Any]:
+    if not row["card"].strip():
+        raise Fault("empty card")
+    if row["city"] is None:
+        raise Fault("no city")
+    if not isinstance(row["amount"], float):
+        raise Fault("amount is a word")
+    if row["amount"] <= 0:
+        raise Fault("amount is nought")
+    return row | {"key": row["card"], "time": _time(row["time"])}
+
+
 _JUDGES: dict[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
     "weather": _weather,
     "metrics": _metrics,
     "telemetry": _telemetry,
     "sales": _sales,
+    "payments": _payments,
 }

@@ -14,7 +14,7 @@ from tests.spark_jobs.ingest.parsing.reading import file_rows
 from tests.spark_jobs.simulation.conftest import START
 from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
 
-NEW = ("weather", "metrics", "telemetry", "sales")
+NEW = ("weather", "metrics", "telemetry", "sales", "payments")
 CALLS = pytest.mark.parametrize("number", [0, 1], ids=["first", "further"])
 EVERY = pytest.mark.parametrize("stream", NEW)
 BOUNDS = {
@@ -22,6 +22,7 @@ BOUNDS = {
     "metrics": (MINUTE, HOUR),
     "telemetry": (MINUTE, 40 * MINUTE),
     "sales": (MINUTE, 3 * HOUR),
+    "payments": (MINUTE, 15 * MINUTE),
 }
 REASONS = {
     "broken JSON": "not valid JSON",
@@ -49,6 +50,10 @@ REASONS = {
     "half a piece": r"quantity is not an integer of 64 bits: 2\.5",
     "model is a number": "models? is not a text or a list of texts",
     "no stock code": "item is missing",
+    "empty card": "card is empty",
+    "no city": "city is missing",
+    "amount is nought": "amount is not above nought",
+    "amount is a word": "amount is not a finite number: plenty",
     "quantity is a word": "quantity is not an integer of 64 bits: dozen",
 }
 

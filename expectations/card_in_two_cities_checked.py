@@ -1,0 +1,5 @@
+"""What holds for `card_in_two_cities_checked`: what holds for every such account."""
+
+from expectations.checked_events import EXPECTATIONS
+
+__all__ = ["EXPECTATIONS"]

@@ -1,0 +1,57 @@
+"""Cards used in two cities within ten minutes: the same card cannot be in both.
+
+A pattern (`patterns`): a payment followed by one with the same card in another city. Every payment is answered with the
+first such one after it, so that a copied card that pays between two payments of its owner is found twice.
+
+Not every match is fraud: some cities lie across a bridge from each other, and an online shop has its own city. What of
+matches is true is measured on planted fraud: `python -m benchmarks.planted_fraud`.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+from pydantic import Field
+
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from spark_jobs.jobs.patterns import FollowedBy, pattern_job
+from spark_jobs.keyed.contract import JobTemplate, KeyedJob
+from spark_jobs.streams import PAYMENTS
+
+
+class CardInTwoCitiesParameters(JobParameters):
+    """Parameters of `card_in_two_cities`."""
+
+    within: Duration = Field(timedelta(minutes=10), description="From the one payment to the other at most")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order payments may come")
+    idle_after: Duration = Field(
+        timedelta(hours=2), description="Processing time without new payments after which runs advance event time"
+    )
+
+
+def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
+    """Make the job of its parameters."""
+    any_payment = pl.lit(value=True)
+    return pattern_job(
+        "card_in_two_cities",
+        stream=PAYMENTS,
+        key=["card"],
+        patterns={
+            "two_cities": FollowedBy(
+                any_payment, any_payment, within=parameters.within, where=pl.col("city") != pl.col("first_city")
+            )
+        },
+        keep=["city", "amount", "merchant", "payment_id"],
+        watermark_delay=parameters.watermark_delay,
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        parameters=parameters.model_dump(mode="json"),
+        movable_parameters=frozenset({"within"}),
+    )
+
+
+CARD_IN_TWO_CITIES = JobTemplate(
+    name="card_in_two_cities",
+    description="Two payments with one card in different cities, ten minutes apart at most.",
+    parameters=CardInTwoCitiesParameters,
+    build=build,
+)

@@ -1,0 +1,224 @@
+"""Payments with cards, one JSON object a line; some cards were copied, and are used far away.
+
+A card is at home in a city, and shops there in rounds of one to four payments, minutes apart. One round in fourteen is a
+journey to another city, hours from the round before. Two things look like fraud and are none: cities so near each
+other that a round goes through both, and online shops, whose payments tell of the city where the shop is at home.
+
+**Fraud** is planted in one card of twenty-five: a payment in a city where its owner is not, within ten minutes of one of
+the owner's own. Nothing in the line tells it; `PaymentsSimulation.frauds` does.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.simulation.contract import (
+    HOUR,
+    SECOND,
+    Arrival,
+    Format,
+    Ints,
+    SimulatedEvents,
+    SimulationRequest,
+    SimulationSummary,
+    Simulator,
+    json_field,
+)
+from spark_jobs.streams import PAYMENTS
+from spark_jobs.times import to_times
+
+CITIES = (
+    "Mannheim", "Ludwigshafen", "Mainz", "Wiesbaden", "Ulm", "Neu-Ulm",
+    "Hamburg", "Leipzig", "Dresden", "Bremen", "Freiburg", "Rostock", "Kassel", "Trier",
+)  # fmt: skip
+"""The first six are three pairs: a bridge lies between a city and its neighbour."""
+
+_IN_PAIRS = 6
+
+MERCHANTS = ("bakery", "grocer", "chemist", "café", "bookshop", "petrol station", "butcher", "kiosk")
+
+ONLINE = "online shop"
+_ONLINE_HOME = "Hamburg"
+
+WITHIN = 600 * SECOND
+"""A planted payment lies no further from its owner's."""
+
+_OWNERS = 4417  # seeds where cards are at home, whatever the call
+
+
+@dataclass(frozen=True)
+class PlantedFraud:
+    """A payment with a copied card: which one, and when and where it was made."""
+
+    payment_id: str
+    time: datetime
+    city: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaymentsSimulation(SimulationSummary):
+    """What one call wrote.
+
+    Attributes:
+        cards: how many.
+        frauds: the planted ones, by time.
+        online: honest payments in online shops, which tell of the shop's city.
+        over_a_bridge: honest payments that follow one in the city across the bridge within ten minutes.
+    """
+
+    cards: int
+    frauds: tuple[PlantedFraud, ...]
+    online: int
+    over_a_bridge: int
+
+
+def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple[pl.DataFrame, Ints]:
+    """Clean payments in the order of time, and which of them are frauds.
+
+    Args:
+        rng: where chance comes from.
+        cards: how many.
+        begin: no payment is earlier, in microseconds since 1970.
+        end: every payment is earlier.
+
+    Returns:
+        The columns of the stream `payments`, and the rows that are planted. Of every card there is a payment.
+    """
+    card, time, city = _rounds(rng, cards, begin, end)
+    is_online = rng.random(len(card)) < 0.004
+    place = np.where(is_online, CITIES.index(_ONLINE_HOME), city)
+    planted = _frauds(rng, card, time, place, end)
+    card, time, place = (np.concatenate(pair) for pair in zip((card, time, place), planted, strict=True))
+    is_online, frauds = np.append(is_online, np.zeros(len(planted[0]), dtype=bool)), len(planted[0])
+    is_fraud = np.arange(len(card)) >= len(card) - frauds
+    order = np.lexsort((card, time))
+    amount = np.round(rng.lognormal(np.where(is_fraud, 5.5, 3.2), 0.8) + 0.01, 2)
+    shop = np.where(is_online, len(MERCHANTS), rng.integers(0, len(MERCHANTS), len(card)))
+    names = pl.Series([*MERCHANTS, ONLINE], dtype=pl.String)
+    table = pl.DataFrame(
+        {
+            "card": pl.Series(card_numbers(cards), dtype=pl.String).gather(card[order]),
+            "time": to_times(time[order]),
+            "city": pl.Series(CITIES, dtype=pl.String).gather(place[order]),
+            "amount": amount[order],
+            "merchant": names.gather(shop[order]),
+            # Numbers of one call never come again: the next begins where this one ends.
+            "payment_id": pl.Series(
+                [f"{begin // SECOND:x}-{number:06}" for number in range(len(card))], dtype=pl.String
+            ),
+        }
+    ).select(PAYMENTS.schema.names)
+    return table, np.flatnonzero(is_fraud[order])
+
+
+def card_numbers(count: int) -> list[str]:
+    """Numbers of no bank: they begin with nines."""
+    return [f"9999-{number // 10_000:04}-{number % 10_000:04}" for number in range(count)]
+
+
+def _rounds(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple[Ints, Ints, Ints]:
+    """Card, time and city of each payment of honest owners: rounds three hours apart, at least."""
+    slots = max(1, (end - begin) // (3 * HOUR))
+    slot = (end - begin) // slots
+    shops = rng.random((cards, slots)) < 0.3
+    shops[np.arange(cards), rng.integers(0, slots, cards)] = True
+    owner, at = np.nonzero(shops)
+    home = np.random.default_rng(_OWNERS).integers(0, len(CITIES), max(cards, 100_000))[owner]
+    # From one slot to the next time enough remains for the journey: a round is over an hour before its slot is.
+    away = rng.integers(0, len(CITIES), len(owner))
+    city = np.where(rng.random(len(owner)) < 1 / 14, away, home)
+    starts = begin + at * slot + (rng.random(len(owner)) * (slot - min(slot // 2, 2 * HOUR))).astype(np.int64)
+    sizes = rng.integers(1, 4, len(owner), endpoint=True)
+    number = np.repeat(np.arange(len(owner)), sizes)
+    firsts = np.cumsum(sizes) - sizes
+    gaps = rng.integers(60 * SECOND // 1000, 900 * SECOND // 1000, len(number)) * 1000
+    gaps[firsts] = 0
+    elapsed = np.cumsum(gaps)
+    time = starts[number] + elapsed - elapsed[firsts][number]
+    # Of a round in a city with a neighbour, what is bought in the other.
+    crosses = (city[number] < _IN_PAIRS) & (rng.random(len(number)) < 0.012)
+    place = np.where(crosses, city[number] ^ 1, city[number])
+    keeps = time < end
+    keeps[firsts] = True
+    return owner[number][keeps], time[keeps], place[keeps]
+
+
+def _frauds(rng: np.random.Generator, card: Ints, time: Ints, place: Ints, end: int) -> tuple[Ints, Ints, Ints]:
+    """Card, time and city of planted payments: one for each copied card, soon after one of its owner's."""
+    cards = int(card.max()) + 1
+    copied = rng.permutation(cards)[: max(1, cards // 25)]
+    found: list[tuple[int, int, int]] = []
+    for victim in copied:
+        own = np.flatnonzero(card == victim)
+        early = own[time[own] + WITHIN < end]
+        if not early.size:
+            continue
+        near = rng.choice(early)
+        # Nowhere that the owner has been, nor across the bridge from there.
+        been = set(place[own].tolist()) | {int(city) ^ 1 for city in place[own] if city < _IN_PAIRS}
+        elsewhere = [city for city in range(len(CITIES)) if city not in been]
+        after = int(rng.integers(30 * SECOND // 1000, WITHIN // 1000)) * 1000 + 1
+        found.append((int(victim), int(time[near]) + after, int(rng.choice(elsewhere))))
+    victims, times, cities = (np.array([one[at] for one in found], dtype=np.int64) for at in range(3))
+    return victims, times, cities
+
+
+def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    table, planted = payments_table(rng, request.size, request.begin, request.end)
+    frauds = tuple(
+        PlantedFraud(number, time, city)
+        for number, time, city in table[planted].select("payment_id", "time", "city").iter_rows()
+    )
+    time = pl.col("time").cast(pl.Int64)
+    stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+    line = pl.struct("payment_id", "card", "city", "merchant", "amount", stamp).struct.json_encode()
+    events = table.select(time=time, over=time, key=pl.col("card"), ndjson=line)
+    details = {
+        "cards": request.size,
+        "frauds": frauds,
+        "online": table.filter(pl.col("merchant") == ONLINE).height,
+        "over_a_bridge": _over_a_bridge(table),
+    }
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
+
+
+def _over_a_bridge(table: pl.DataFrame) -> int:
+    number = pl.col("city").replace_strict(CITIES, range(len(CITIES)), return_dtype=pl.Int64)
+    paid = table.sort("card", "time").with_columns(pair=pl.when(number < _IN_PAIRS).then(number // 2))
+    before = pl.all().shift().over("card").name.prefix("before_")
+    near = (pl.col("time") - pl.col("before_time") <= timedelta(microseconds=WITHIN)) & (
+        pl.col("pair") == pl.col("before_pair")
+    )
+    return paid.with_columns(before).filter(near & (pl.col("city") != pl.col("before_city"))).height
+
+
+_FAULTS = {
+    "broken JSON": pl.col("line").str.head(40),
+    "empty card": json_field("card", '" "'),
+    "no city": json_field("city", "null"),
+    "amount is nought": json_field("amount", "0.0"),
+    "amount is a word": json_field("amount", '"plenty"'),
+    "unreadable time": json_field("time", '"half past nine"'),
+    "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
+}
+
+SIMULATOR = Simulator(
+    name=PAYMENTS.name,
+    prefix="payments",
+    counted="cards",
+    size=500,
+    hours=(48, 6),
+    least_hours=3,
+    files=16,
+    arrival=Arrival(
+        delay=timedelta(seconds=5),
+        held_back=(timedelta(minutes=2), timedelta(minutes=6)),
+        out_of_order=timedelta(minutes=1),
+        late=timedelta(minutes=15),
+        late_by=(timedelta(minutes=20), timedelta(minutes=60)),
+    ),
+    make=_make,
+    summary=PaymentsSimulation,
+)

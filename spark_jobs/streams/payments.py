@@ -1,0 +1,35 @@
+"""Payments: what was paid with a card, where, and when."""
+
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.columns import column
+from spark_jobs.streams.contract import TIMESTAMP, Rule, Source, Stream
+from spark_jobs.streams.rules import not_empty
+
+STREAM = Stream(
+    name="payments",
+    description="Valid card payments, each once: typed, checked, de-duplicated by their number.",
+    schema=pa.schema(
+        [
+            column("card", pa.string(), "Card that was paid with", nullable=False),
+            column("time", TIMESTAMP, "Event time: when it was paid (UTC)", nullable=False),
+            column(
+                "city", pa.string(), "City in which it was paid, or where an online shop is at home", nullable=False
+            ),
+            column("amount", pa.float64(), "Amount paid", unit="euros", nullable=False),
+            column("merchant", pa.string(), "Who was paid"),
+            column("payment_id", pa.string(), "Number of the payment", nullable=False),
+        ]
+    ),
+    event_time="time",
+    sources={"time": Source(("time", "timestamp")), "payment_id": Source(("payment_id", "id"))},
+    event_id=("payment_id",),
+    rules=(
+        not_empty("card"),
+        not_empty("city"),
+        not_empty("payment_id"),
+        Rule("amount is not above nought", pl.col("amount") <= 0),
+    ),
+    private=("card",),
+)
