@@ -40,6 +40,9 @@ class Kept(NamedTuple):
     def with_new(self, model: Model, keys: pl.Series) -> "Kept":
         """Give each of these keys that has none a model that has learned nothing."""
         keys = keys.filter(~keys.is_in(self.models["key"].implode()))
+        # Most batches bring none, and a call on a few rows costs as much as on thousands.
+        if not len(keys):
+            return self
         new = model.initial(keys).with_columns(
             events_learned=pl.lit(0, pl.Int64),
             last_event_time=pl.lit(None, pl.Datetime("us", "UTC")),
@@ -50,6 +53,8 @@ class Kept(NamedTuple):
 
     def refreshed(self, model: Model, keys: pl.Series) -> "Kept":
         """Let the models of these keys learn all that waits for them, in one go and in order of time."""
+        if not (self.unlearned.height and len(keys)):
+            return self
         is_learned = self.unlearned["key"].is_in(keys.implode())
         if not is_learned.any():
             return self

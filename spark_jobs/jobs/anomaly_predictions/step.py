@@ -83,11 +83,8 @@ class AnomalyStep:
         over, going_on = self._part(state, clock)
         turns = [self._turn(over, on_time.clear(), clock, _forgotten_at(over))] if over.height else []
         turns.append(self._turn(going_on, on_time, clock))
-        rows = turns[-1].state
-        is_unlearned = rows["role"] == UNLEARNED
-        renewed = self.forget.renew(rows.filter(~is_unlearned), _but_unlearned(going_on), on_time, _KEY, clock)
         return Step(
-            state=pl.concat([renewed, rows.filter(is_unlearned)]),
+            state=self._renewed(turns[-1].state, going_on, on_time, clock),
             output=pl.concat([turn.output for turn in turns]),
             late=events.filter(is_late),
             side={
@@ -101,12 +98,22 @@ class AnomalyStep:
 
     def _part(self, state: pl.DataFrame, clock: Clock) -> Parted:
         """Part all rows of the keys that are to be forgotten before the batch; what is unlearned is due at its refresh."""
+        if self.forget.in_event_time:
+            return Parted(state.clear(), state)
         over, going_on = self.forget.part(_but_unlearned(state), _KEY, clock)
         if over.is_empty():
             return Parted(over, state)
         unlearned = state.filter(role=UNLEARNED)
         is_over = unlearned["key"].is_in(over["key"].unique().implode())
         return Parted(pl.concat([over, unlearned.filter(is_over)]), pl.concat([going_on, unlearned.filter(~is_over)]))
+
+    def _renewed(self, rows: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, clock: Clock) -> pl.DataFrame:
+        """Rows of state, with when their keys are to be forgotten in processing time."""
+        if self.forget.in_event_time:
+            return rows
+        is_unlearned = rows["role"] == UNLEARNED
+        renewed = self.forget.renew(rows.filter(~is_unlearned), _but_unlearned(before), heard, _KEY, clock)
+        return pl.concat([renewed, rows.filter(is_unlearned)])
 
     def _turn(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock, over: pl.DataFrame | None = None) -> _Turn:
         """Predict and learn what is due; of keys that were `over` (and when) all that waits, and then forget them."""
@@ -148,6 +155,8 @@ class AnomalyStep:
     def _refreshed(self, kept: Kept, clock: Clock, over: pl.DataFrame | None) -> Kept:
         """Let models learn what has waited for long enough, before they predict what came now, or what waits to the end."""
         waits = kept.unlearned
+        if not waits.height:
+            return kept
         if self.refresh_after is not None:
             # Of a key that was over before now, until then: how often one looks must change nothing.
             until = None if over is None else waits.join(over, on=_KEY, how="left", maintain_order="left")["over_at"]
@@ -248,6 +257,8 @@ class AnomalyStep:
             where: of each model, whether it is forgotten.
             over: since when keys were over; None: the last event says so.
         """
+        if not where.any():
+            return kept, empty(RETIRED_MODEL)
         keys = kept.models["key"].filter(where)
         kept = kept.refreshed(self.model, keys)
         is_gone = kept.models["key"].is_in(keys.implode())
