@@ -173,6 +173,7 @@ def make_done(
         watermark=plan.clock.watermark,
         newest=plan.newest,
         arrived_at=plan.arrived_at,
+        stands_in=plan.stands_in,
         arrivals=arrivals,
         events=worked.report.events,
         rows=rows,

@@ -1,18 +1,25 @@
 """Plans a run: what is new in the event table, cut into slices of time, and the clock of each."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.journal.clock import BEGINNING, Reading, Silence, go_on, silent_event_time, too_short
+from spark_jobs.journal.clock import Reading, go_on, too_short
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
+from spark_jobs.keyed.event_time import (
+    BoundsOfTime,
+    EventTime,
+    Instant,
+    from_milliseconds,
+    newest_that_came,
+    waits_for_others,
+)
+from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from spark_jobs.keyed.slices import Slice, cut, cuts_through
 from spark_jobs.lakehouse.changes import Changes, LogGoneError, RowsChangedError, changes_since, snapshot
-from spark_jobs.times import EPOCH, micros
+from spark_jobs.times import micros
 
-_MILLISECOND = timedelta(milliseconds=1)
 _SCATTERED = 3.0
 
 
@@ -71,7 +78,7 @@ def plan_run(
     processing_time = max([reading.time, *known])
     position = done.positions.get(name) if done else None
     changes = _changes(job, table, position)
-    before = _Time(job, done, clock, processing_time)
+    before = EventTime(job, done, clock, processing_time)
     slices = cut(changes.files, wanted.max_bytes, micros(before.watermark) // 1000, *_span(wanted))
     come = [one for one in slices if one.files]
     warnings = [
@@ -83,8 +90,11 @@ def plan_run(
             f"the files of {name} each span much of the time that is read, and are read {cuts_through(come):.1f} times: "
             f"run maintenance, which joins neighbours in time"
         )
-    clocks = before.through(come, wanted) if come else before.tick(wanted)
+    span = BoundsOfTime(wanted.until, wanted.advance_to)
+    came = newest_that_came(job, table, come)
+    clocks = before.through(come, came, span) if come else before.tick(span)
     final = clocks[-1]
+    warnings.append(waits_for_others(job, came, final))
     # From the done record alone: a run for which nothing came and nothing is due starts no Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
@@ -112,90 +122,11 @@ def _changes(job: KeyedJob, table: Path, position: int | None) -> Changes:
         ) from None
 
 
-@dataclass(frozen=True)
-class _Instant:
-    """The clock of a batch, and what is known of the stream by then."""
-
-    clock: PlannedClock
-    newest: datetime | None
-    arrived_at: datetime | None
-
-
-class _Time:
-    """Where event time stands as a run begins, and how the run moves it.
-
-    Attributes:
-        watermark: that the run begins with.
-    """
-
-    def __init__(
-        self, job: KeyedJob, done: KeyedDone | None, clock: ClockRecord | None, processing_time: datetime
-    ) -> None:
-        self._job, self._processing_time = job, processing_time
-        self._newest = done.newest if done else None
-        self._arrived_at = done.arrived_at if done else None
-        reached = [one.watermark for one in (done, clock) if one is not None]
-        self.watermark = max(reached, default=BEGINNING)
-
-    def through(self, slices: list[Slice], wanted: RunBounds) -> list[_Instant]:
-        """The clocks of a run that reads these slices.
-
-        Up to the last slice the watermark stays behind whatever is still to come, by the job's delay; the run's end is
-        the newest event's, whatever the slices were.
-        """
-        found: list[_Instant] = []
-        watermark = self.watermark
-        for one in slices[:-1]:
-            late_watermark = watermark
-            # Up to the slice's end, less what rounds: an event at that very moment is of the next slice.
-            until = _from_milliseconds(one.until)
-            newest = _latest(self._newest, until - _MILLISECOND)
-            watermark = max(late_watermark, self._behind(until - _MILLISECOND))
-            found.append(self._at(late_watermark, watermark, newest))
-        newest = _latest(self._newest, max(_from_milliseconds(file.last) for one in slices for file, _ in one.files))
-        if wanted.until is not None:
-            # What lies past the range is read by nobody, and must not move the clock.
-            newest = min(newest, wanted.until - _MILLISECOND)
-        late_watermark, watermark = watermark, max(watermark, self._behind(newest))
-        by = ""
-        if wanted.advance_to is not None and wanted.advance_to > watermark:
-            watermark, by = wanted.advance_to, "advance_to"
-        return [*found, self._at(late_watermark, watermark, newest, by)]
-
-    def tick(self, wanted: RunBounds) -> list[_Instant]:
-        """The clock of a run that nothing came for."""
-        watermark, by = self.watermark, ""
-        silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
-        # What event time has reached lies the delay ahead of the watermark.
-        reached = None if silence is None else self.watermark + self._job.watermark_delay
-        silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
-        if silent is not None and self._behind(silent) > watermark:
-            watermark, by = self._behind(silent), "silence"
-        if wanted.advance_to is not None and wanted.advance_to > watermark:
-            watermark, by = wanted.advance_to, "advance_to"
-        clock = PlannedClock(
-            late_watermark=self.watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
-        )
-        return [_Instant(clock, self._newest, self._arrived_at)]
-
-    def _behind(self, event_time: datetime) -> datetime:
-        """The watermark that an event time leads to."""
-        delay = self._job.watermark_delay
-        # No date lies before the year 1: subtracting would fail for the earliest events.
-        return event_time - delay if event_time - BEGINNING > delay else BEGINNING
-
-    def _at(self, late_watermark: datetime, watermark: datetime, newest: datetime, by: str = "") -> _Instant:
-        clock = PlannedClock(
-            late_watermark=late_watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
-        )
-        return _Instant(clock, newest, self._processing_time)
-
-
 def _plans(
     done: KeyedDone | None,
     changes: Changes,
     slices: tuple[Slice, ...],
-    clocks: list[_Instant],
+    clocks: list[Instant],
     reading: Reading,
     table: str,
     wanted: RunBounds,
@@ -204,7 +135,7 @@ def _plans(
     total = sum(one.rows for one in slices)
     plans: list[KeyedPlan] = []
     rows_before = 0
-    bounds = [wanted.since, *(_from_milliseconds(one.until) for one in slices[:-1]), wanted.until]
+    bounds = [wanted.since, *(from_milliseconds(one.until) for one in slices[:-1]), wanted.until]
     # Files count as whole by their spans in whole milliseconds; a bound in between cuts through such a file unseen.
     is_exact = all(bound is None or micros(bound) % 1000 == 0 for bound in (wanted.since, wanted.until))
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
@@ -224,6 +155,7 @@ def _plans(
                 clock=at.clock,
                 newest=at.newest,
                 arrived_at=at.arrived_at,
+                stands_in=at.stands_in,
                 reading=reading,
                 rows_before=rows_before,
                 rows=one.rows,
@@ -232,15 +164,6 @@ def _plans(
         )
         rows_before += one.rows
     return tuple(plans)
-
-
-def _latest(one: datetime | None, other: datetime) -> datetime:
-    return other if one is None else max(one, other)
-
-
-def _from_milliseconds(milliseconds: int | None) -> datetime:
-    assert milliseconds is not None  # noqa: S101 - bounds between slices, and the spans of files with rows, are times
-    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _span(wanted: RunBounds) -> tuple[int | None, int | None]:

@@ -101,6 +101,7 @@ class KeyedPlan(Plan):
         clock: what time it is in the batch.
         newest: the newest event time of all events so far, in whole milliseconds, rounded down; None before any.
         arrived_at: the processing time at which the last events so far were planned; None before any.
+        stands_in: whether `newest` is an arrival, since no event had a time of its own so far (`event_time`).
         reading: what the machine's clocks said.
         rows_before, rows, rows_of_run: estimates, for progress: rows of the run's earlier batches, of this, of all.
     """
@@ -112,6 +113,7 @@ class KeyedPlan(Plan):
     clock: PlannedClock
     newest: datetime | None = None
     arrived_at: datetime | None = None
+    stands_in: bool = False
     reading: Reading
     rows_before: int = 0
     rows: int = 0
@@ -134,7 +136,7 @@ class KeyedDone(Done):
     Attributes:
         positions: of each input table, the version up to which all is read; a run's last batch moves it.
         watermark: event time reached.
-        newest, arrived_at: as in the plan.
+        newest, arrived_at, stands_in: as in the plan.
         arrivals: the processing times of the last runs that brought events, for the usual gap between them.
         events: that reached a step in this batch.
         rows: written in this batch, by table.
@@ -148,6 +150,7 @@ class KeyedDone(Done):
     watermark: datetime
     newest: datetime | None = None
     arrived_at: datetime | None = None
+    stands_in: bool = False
     arrivals: tuple[datetime, ...] = ()
     events: int = 0
     rows: dict[str, int]

@@ -27,7 +27,7 @@ class Beginning:
         events, rows: that had come and gone by then; see `records.Seed`.
         version: of the event table, up to which all is in that state; None reads the table from its beginning.
         watermark: event time that the state has reached.
-        newest, arrived_at, arrivals: of the events so far, as in the done record.
+        newest, arrived_at, stands_in, arrivals: of the events so far, as in the done record.
         clock: how far time had gone, of a state that another generation left.
     """
 
@@ -38,6 +38,7 @@ class Beginning:
     rows: dict[str, int]
     newest: datetime | None = None
     arrived_at: datetime | None = None
+    stands_in: bool = False
     arrivals: tuple[datetime, ...] = ()
     clock: ClockRecord | None = None
 
@@ -83,6 +84,7 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
         ),
         newest=beginning.newest,
         arrived_at=beginning.arrived_at,
+        stands_in=beginning.stands_in,
         reading=reading,
         rows=rows,
         rows_of_run=rows,

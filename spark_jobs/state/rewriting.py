@@ -120,6 +120,7 @@ def rewrite(
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
         newest=done.newest,
         arrived_at=done.arrived_at,
+        stands_in=done.stands_in,
         arrivals=done.arrivals,
         # Time goes on where it stood: what was closed by it must not be open again.
         clock=old.clock(),

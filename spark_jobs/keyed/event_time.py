@@ -1,0 +1,204 @@
+"""How a run moves event time: by the events that it reads, by silence, or by hand; never back.
+
+In a stream whose arrival stands in for missing times (`Stream.missing_time`), only a time that an event has of its own says
+how far event time has come: an arrival is ahead of all times that producers have sent, and would make late whatever they send
+next. An event that is of its arrival waits there for the others, as any event that is ahead of them. Where no event has
+had a time of its own so far, arrivals are all there is, and move it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from spark_jobs.journal.clock import BEGINNING, LONGEST_TICK, Silence, silent_event_time
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.records import ClockRecord, KeyedDone, PlannedClock
+from spark_jobs.keyed.slices import Slice
+from spark_jobs.streams import INGESTED_AT, STREAMS
+from spark_jobs.times import EPOCH, from_micros, micros
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class BoundsOfTime(NamedTuple):
+    """What a run is asked for: no event at or past `until` is read, and event time reaches `advance_to` at its end."""
+
+    until: datetime | None
+    advance_to: datetime | None
+
+
+class Came(NamedTuple):
+    """The newest times of the events of a run, in whole milliseconds, rounded down.
+
+    Attributes:
+        newest: of all; None of none.
+        own: of those that have a time of their own; None of none.
+    """
+
+    newest: datetime | None
+    own: datetime | None
+
+
+@dataclass(frozen=True)
+class Instant:
+    """The clock of a batch, and what is known of the stream by then; see `KeyedPlan`."""
+
+    clock: PlannedClock
+    newest: datetime | None
+    arrived_at: datetime | None
+    stands_in: bool
+
+
+class EventTime:
+    """Where event time stands as a run begins, and how the run moves it.
+
+    Attributes:
+        watermark: that the run begins with.
+    """
+
+    def __init__(
+        self, job: KeyedJob, done: KeyedDone | None, clock: ClockRecord | None, processing_time: datetime
+    ) -> None:
+        self._job, self._processing_time = job, processing_time
+        self._newest = done.newest if done else None
+        self._arrived_at = done.arrived_at if done else None
+        self._stands_in = done.stands_in if done else False
+        reached = [one.watermark for one in (done, clock) if one is not None]
+        self.watermark = max(reached, default=BEGINNING)
+
+    def through(self, slices: Sequence[Slice], came: Came, bounds: BoundsOfTime) -> list[Instant]:
+        """The clocks of a run that reads these slices.
+
+        Up to the last slice the watermark stays behind whatever is still to come, by the job's delay; the run's end is
+        the newest event's, whatever the slices were.
+        """
+        newest, arrived_at, stands_in = self._newest, self._processing_time, came.own is None
+        if stands_in and newest is not None and not self._stands_in:
+            # Nothing came that says how far event time is: it goes on as on a silent stream.
+            arrived_at, stands_in = self._arrived_at, False
+        else:
+            newest = _latest(newest, came.own or came.newest)
+        if newest is not None and bounds.until is not None:
+            # What lies past the range is read by nobody, and must not move the clock.
+            newest = min(newest, bounds.until - _MILLISECOND)
+        found: list[Instant] = []
+        watermark = self.watermark
+        for one in slices[:-1]:
+            late_watermark = watermark
+            # Up to the slice's end, less what rounds: an event at that very moment is of the next slice.
+            reached = from_milliseconds(one.until) - _MILLISECOND
+            # And no further than the run: a slice may end among arrivals, which move nothing.
+            reached = reached if newest is None else min(reached, newest)
+            watermark = max(late_watermark, self._behind(reached))
+            found.append(self._at(late_watermark, watermark, _latest(self._newest, reached), arrived_at, stands_in))
+        late_watermark, by = watermark, ""
+        if newest is not None:
+            watermark = max(watermark, self._behind(newest))
+        if arrived_at != self._processing_time:
+            watermark, by = self._by_silence(watermark)
+        watermark, by = _by_hand(watermark, by, bounds)
+        return [*found, self._at(late_watermark, watermark, newest, arrived_at, stands_in, by)]
+
+    def tick(self, bounds: BoundsOfTime) -> list[Instant]:
+        """The clock of a run that nothing came for."""
+        watermark, by = _by_hand(*self._by_silence(self.watermark), bounds)
+        return [self._at(self.watermark, watermark, self._newest, self._arrived_at, self._stands_in, by)]
+
+    def _by_silence(self, watermark: datetime) -> tuple[datetime, str]:
+        """The watermark by the time that has gone by since the newest event came, and what moved it."""
+        silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
+        # What event time has reached lies the delay ahead of the watermark.
+        reached = None if silence is None else self.watermark + self._job.watermark_delay
+        silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
+        if silent is not None and self._behind(silent) > watermark:
+            return self._behind(silent), "silence"
+        return watermark, ""
+
+    def _behind(self, event_time: datetime) -> datetime:
+        """The watermark that an event time leads to."""
+        delay = self._job.watermark_delay
+        # No date lies before the year 1: subtracting would fail for the earliest events.
+        return event_time - delay if event_time - BEGINNING > delay else BEGINNING
+
+    def _at(
+        self,
+        late_watermark: datetime,
+        watermark: datetime,
+        newest: datetime | None,
+        arrived_at: datetime | None,
+        stands_in: bool,
+        by: str = "",
+    ) -> Instant:
+        clock = PlannedClock(
+            late_watermark=late_watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
+        )
+        return Instant(clock, newest, arrived_at, stands_in)
+
+
+def newest_that_came(job: KeyedJob, table: Path, slices: Sequence[Slice]) -> Came:
+    """How far the events of a run's slices reach; where arrivals may be among their times, by a look into the files."""
+    files = {file.path: file for one in slices for file, _ in one.files}
+    newest = max((from_milliseconds(file.last) for file in files.values()), default=None)
+    stream = STREAMS.get(job.stream)
+    if stream is None or stream.missing_time != "arrival" or job.stored_time != stream.event_time:
+        return Came(newest, newest)
+    own: datetime | None = None
+    for path in files:
+        for time in _own_times(table / path, job.stored_time, own):
+            own = time if own is None else max(own, time)
+    return Came(newest, None if own is None else from_micros(micros(own) // 1000 * 1000))
+
+
+def waits_for_others(job: KeyedJob, came: Came, end: Instant) -> str | None:
+    """What to say where events that are of their arrival are long ahead of the times that others have of their own."""
+    if came.newest is None or end.newest is None or came.newest - end.newest <= LONGEST_TICK:
+        return None
+    return (
+        f"some events of events.{job.stream} have no time of their own and are of their arrival, up to "
+        f"{came.newest:%Y-%m-%d %H:%M}, while those that have one have come to {end.newest:%Y-%m-%d %H:%M}: what waits for the "
+        "watermark, or for the end of a window, waits till then; a job with time=arrival goes by the arrival of all, and "
+        "--advance-to says that no more is to come"
+    )
+
+
+def from_milliseconds(milliseconds: int | None) -> datetime:
+    """The time that is so many milliseconds past 1970."""
+    assert milliseconds is not None  # noqa: S101 - bounds between slices, and the spans of files with rows, are times
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _own_times(path: Path, time: str, known: datetime | None) -> Iterator[datetime]:
+    """Times of a file's events that are not their arrival; of those past `known` the newest at least."""
+    with pq.ParquetFile(path) as file:
+        places = {name: file.schema_arrow.names.index(name) for name in (time, INGESTED_AT)}
+        for group in range(file.num_row_groups):
+            parts = file.metadata.row_group(group)
+            times, arrivals = (parts.column(places[name]).statistics for name in (time, INGESTED_AT))
+            if times is not None and arrivals is not None and times.has_min_max and arrivals.has_min_max:
+                if known is not None and times.max <= known:
+                    continue
+                # All of them are older than the first arrival: no row needs a look.
+                if times.max < arrivals.min:
+                    yield times.max
+                    continue
+            rows = pl.DataFrame(
+                pl.from_arrow(file.read_row_group(group, columns=[time, INGESTED_AT], use_threads=False))
+            )
+            newest = rows.filter(pl.col(time) != pl.col(INGESTED_AT))[time].max()
+            if isinstance(newest, datetime):
+                yield newest
+
+
+def _by_hand(watermark: datetime, by: str, bounds: BoundsOfTime) -> tuple[datetime, str]:
+    if bounds.advance_to is not None and bounds.advance_to > watermark:
+        return bounds.advance_to, "advance_to"
+    return watermark, by
+
+
+def _latest(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((time for time in (one, other) if time is not None), default=None)
