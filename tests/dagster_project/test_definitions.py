@@ -31,6 +31,8 @@ SIDES = {
     "vehicle_trips": ["vehicle_stops"],
     "top_products": ["latest_top_products", "sales_windows"],
     "purchase_totals": ["latest_purchase_totals"],
+    "ride_meter_jumps": ["ride_meter_jumps_checked"],
+    "card_in_two_cities": ["card_in_two_cities_checked"],
     "batched_enrichment": ["batched_enrichment_dead_letters"],
 }
 
@@ -48,7 +50,7 @@ def test_the_asset_graph_is_the_one_we_mean():
         "run_statistics": sorted(JOBS),
     }  # fmt: skip
     groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups >= {"rides", "weather", "metrics", "fleet", "sales", "enrichment", "monitoring"}
+    assert groups >= {"rides", "weather", "metrics", "fleet", "sales", "payments", "enrichment", "monitoring"}
 
 
 def test_definitions_load_without_what_only_a_run_needs():

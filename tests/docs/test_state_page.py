@@ -130,8 +130,8 @@ ACTS = (
 )
 
 
-def at(hour, minute=0):
-    return datetime(2026, 1, 5, hour, minute, tzinfo=UTC)
+def at(hour, minute=0, second=0):
+    return datetime(2026, 1, 5, hour, minute, second, tzinfo=UTC)
 
 
 LATER = {
@@ -142,6 +142,7 @@ LATER = {
         ["bus-7", at(8, minute), 48.0, 11.0, speed, 61.0, *[None] * 3] for minute, speed in ((1, 40.0), (2, 0.0), (9, 0.0))
     ],
     "metrics": [["cpu", at(8, 5), 22.0]],
+    "payments": [["9999-0000-0007", at(8, 4), "Trier", 250.0, None, "p2"]],
 }
 """What comes after the seeds, in the columns of the streams."""
 
@@ -169,6 +170,8 @@ GOES_ON = {
     "vehicle_trips": [
         {"start_time": at(8), "end_time": at(8, 2), "n_points": 2, "top_speed": 50.0, "reason": "STOPPED"}
     ],
+    "ride_meter_jumps": [{"ride_id": "ride-7", "first_time": at(8, 4, 30), "last_meter_reading": 12.5}],
+    "card_in_two_cities": [{"first_time": at(7, 58), "first_city": "Ulm", "last_city": "Trier"}],
     "anomaly_predictions": [{"key": "cpu", "event_time": at(8, 5), "events_learned": 2}],
 }
 """What each job makes of them: only who knows the seed can say so."""

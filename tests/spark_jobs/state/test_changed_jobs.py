@@ -66,6 +66,8 @@ MEANING = {
         "stream": ("sales", "refresh"),
         "key": ("ride_id,point_idx", "refresh"),
     },
+    "ride_meter_jumps": {**ENGINE, "jump": (7.0, "move"), "within": ("2m", "move")},
+    "card_in_two_cities": {**ENGINE, "within": ("2m", "move")},
     "batched_enrichment": {
         "key_groups": (7, "move"),
         "watermark_delay": ("0s", "move"),
