@@ -33,6 +33,7 @@ class SimulationSummary:
         malformed: lines that are no valid event; `malformed_by_fault` says what is wrong with how many.
         out_of_order: events that arrive after one that is newer by more than `Arrival.out_of_order`; also the late.
         late: events that arrive after one that is newer by more than `Arrival.late`.
+        untimed: events whose line says no time, so that no reader can tell whether they are out of order.
         start: no event is earlier.
         end: no well-formed event is later; the next call into the same folder starts here.
     """
@@ -48,6 +49,7 @@ class SimulationSummary:
     malformed_by_fault: Mapping[str, int]
     out_of_order: int
     late: int
+    untimed: int
     start: datetime
     end: datetime
 
@@ -81,11 +83,13 @@ class Format:
         ending: `ndjson` or `csv`; also the column of `Made.events` that holds the lines.
         faults: what may be wrong with a line, and how to make it so from a good one in `line`.
         header: the first line of every file, if any.
+        untimed: whether the line of an event says no time.
     """
 
     ending: str
     faults: Mapping[str, pl.Expr]
     header: str = ""
+    untimed: pl.Expr = field(default_factory=lambda: pl.lit(value=False))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Turns clean events into lines as they arrive: out of order, late, twice, malformed; and counts each of these."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
 import polars as pl
 
-from spark_jobs.simulation.contract import Arrival, Floats, Ints, SimulatedEvents
+from spark_jobs.simulation.contract import Arrival, Floats, Format, Ints, SimulatedEvents
 from spark_jobs.times import micros
 
 
@@ -22,6 +22,7 @@ class Feed:
         malformed: lines by what is wrong with them.
         out_of_order: of the events.
         late: of the events.
+        untimed: of the events.
     """
 
     lines: pl.DataFrame
@@ -30,6 +31,7 @@ class Feed:
     malformed: Mapping[str, int]
     out_of_order: int
     late: int
+    untimed: int
 
 
 def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, files: int, *, copies: bool) -> Feed:
@@ -49,7 +51,8 @@ def feed(rng: np.random.Generator, made: SimulatedEvents, arrival: Arrival, file
         duplicates = len(parts[-1])
     malformed, faults = _malformed(rng, events, made)
     lines = pl.concat([part.select("file", "place", "line", "key") for part in (*parts, malformed)])
-    return Feed(lines.sort("file", "place"), len(events), duplicates, faults, out_of_order, late)
+    untimed = int(events["untimed"].sum())
+    return Feed(lines.sort("file", "place"), len(events), duplicates, faults, out_of_order, late, untimed)
 
 
 def _in_order_of_arrival(
@@ -73,17 +76,21 @@ def _in_order_of_arrival(
     arrived = events[order].with_columns(file=pl.Series(place * files // count), place=pl.Series(place * 1.0))
     if made.file_by_key:
         arrived = arrived.with_columns(file=pl.col("key").rank("dense").cast(pl.Int64) - 1)
-    newest = pl.col("time").cum_max().over("key") if arrival.by_key else pl.col("time").cum_max()
+    arrived = arrived.with_columns(line=_by_format(made, lambda form: pl.col(form.ending)))
+    arrived = arrived.with_columns(untimed=_by_format(made, lambda form: form.untimed))
+    # Of those that say their time: nobody can see that another one is out of order.
+    told = pl.when(~pl.col("untimed")).then("time")
+    newest = told.cum_max().over("key") if arrival.by_key else told.cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
     out_of_order = (behind["event"] > micros(arrival.out_of_order)).sum()
     late = (behind["over"] > micros(arrival.late)).sum()
-    return arrived.with_columns(line=_line(made)), int(out_of_order), int(late)
+    return arrived, int(out_of_order), int(late)
 
 
-def _line(made: SimulatedEvents) -> pl.Expr:
-    """The line of an event in the format of its file."""
+def _by_format(made: SimulatedEvents, of: Callable[[Format], pl.Expr]) -> pl.Expr:
+    """Of each event what it has in the format of its file."""
     turn = pl.col("file") % len(made.formats)
-    return pl.coalesce(pl.when(turn == at).then(pl.col(form.ending)) for at, form in enumerate(made.formats))
+    return pl.coalesce(pl.when(turn == at).then(of(form)) for at, form in enumerate(made.formats))
 
 
 def _copies(rng: np.random.Generator, events: pl.DataFrame, files: int, *, travel: bool) -> pl.DataFrame:

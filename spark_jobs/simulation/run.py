@@ -101,6 +101,7 @@ def simulate(
         malformed_by_fault=lines.malformed,
         out_of_order=lines.out_of_order,
         late=lines.late,
+        untimed=lines.untimed,
         start=begin,
         end=end,
         **made.details,

@@ -1,7 +1,8 @@
 """Sold lines of a shop: messages of its tills and exports of its ledger, in turn.
 
 Files with an even number hold messages, one JSON object a line: `{"item":"Watch","quantity":2,"model":["Series 7"],…}`.
-The others are CSV in the layout of UCI Online Retail, with an invoice, a customer and a country; the description of a
+Some tills have no clock, and one message in twenty says no more than what was sold, how much and which models: it is of the
+time at which it arrives. The others are CSV in the layout of UCI Online Retail, with an invoice, a customer and a country; the description of a
 retail item may hold commas, that of a device is its model. Some 60 items sell by Zipf's law; one order in thirty is a
 return, with negative quantities. There is no event id, and so nothing comes twice.
 """
@@ -65,6 +66,7 @@ RETAIL = tuple(
 
 _HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
 _COUNTRIES = ("United Kingdom", "Germany", "France", "Norway")
+_WITHOUT_A_CLOCK = 0.05
 _CATALOGUE = 2010  # seeds popularity and prices, whatever the call
 
 
@@ -155,6 +157,8 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
         pl.col("time").dt.convert_time_zone("Europe/London").dt.strftime("%Y-%m-%dT%H:%M:%S%:z"),
         "price",
     )
+    clockless = pl.struct("item", "quantity", pl.col("models").alias("model"))
+    untimed = pl.lit(pl.Series(rng.random(len(table)) < _WITHOUT_A_CLOCK))
     description = pl.col("models").list.first()
     ledger = (
         pl.col("invoice"),
@@ -173,11 +177,21 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
         time=time,
         over=time,
         key=pl.col("item"),
-        ndjson=message.struct.json_encode(),
+        clockless=untimed,
+        ndjson=pl.when(untimed).then(clockless.struct.json_encode()).otherwise(message.struct.json_encode()),
         csv=pl.concat_str(*ledger, separator=","),
     )
     details = {"items": table["item"].n_unique(), "returns": int((table["quantity"] < 0).sum())}
-    return SimulatedEvents(events, (Format("ndjson", _JSON_FAULTS), Format("csv", _CSV_FAULTS, _HEADER)), details)
+    messages = Format("ndjson", _JSON_FAULTS, untimed=pl.col("clockless"))
+    return SimulatedEvents(events, (messages, Format("csv", _CSV_FAULTS, _HEADER)), details)
+
+
+def _time(value: str) -> pl.Expr:
+    """A fault: the message with this time, given as JSON, whether it had one or not."""
+    added = pl.col("line").str.replace(r"\}$", f',"time":{value}}}')
+    return (
+        pl.when(pl.col("line").str.contains('"time":', literal=True)).then(json_field("time", value)).otherwise(added)
+    )
 
 
 _JSON_FAULTS = {
@@ -185,8 +199,8 @@ _JSON_FAULTS = {
     "empty item": json_field("item", '""'),
     "half a piece": json_field("quantity", "2.5"),
     "model is a number": pl.col("line").str.replace(r'"model":\[[^\]]*\]', '"model":[7]'),
-    "unreadable time": json_field("time", '"half past nine"'),
-    "time in the future": json_field("time", '"2199-12-31T23:59:59+00:00"'),
+    "unreadable time": _time('"half past nine"'),
+    "time in the future": _time('"2199-12-31T23:59:59+00:00"'),
 }
 
 _CSV_FAULTS = {

@@ -30,7 +30,7 @@ class Found:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def of(self, key: str) -> list[dict[str, Any]]:
-        """The events of one key, in the order of time."""
+        """The events of one key, in the order of time; all of them have one."""
         return sorted((event for event in self.events if event["key"] == key), key=lambda event: event["time"])
 
     @property
@@ -42,6 +42,8 @@ class Found:
         newest: dict[str, datetime] = {}
         count = 0
         for event in self.events:
+            if event["time"] is None:
+                continue
             key = event["key"] if by_key else ""
             newest[key] = max(newest.get(key, event["time"]), event["time"])
             count += newest[key] - event["time"] > than
@@ -168,8 +170,10 @@ def _sales(row: dict[str, Any], _: str) -> dict[str, Any]:
             raise Fault("half a piece")
         if not all(isinstance(model, str) for model in row["model"]):
             raise Fault("model is a number")
-        models, item, price, quantity = row["model"], row["item"], row["price"], row["quantity"]
-        time = _time(row["time"])
+        models, item, price, quantity = row["model"], row["item"], row.get("price"), row["quantity"]
+        time = _time(row["time"]) if "time" in row else None
+        if time is None and set(row) != {"item", "quantity", "model"}:
+            raise Fault("a message without a time says more than its till knows")
     return row | {"key": item, "time": time, "quantity": quantity, "models": models, "price": price}
 
 

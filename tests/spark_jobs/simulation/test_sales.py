@@ -1,6 +1,7 @@
 """Sales have the shop's two layouts, popular items, returns and quoted descriptions."""
 
 import gzip
+import re
 from collections import Counter, defaultdict
 
 from spark_jobs.simulation.sales import DEVICES, RETAIL
@@ -27,7 +28,8 @@ def test_items_sell_by_zipf_s_law_under_the_same_name_and_price_in_both_layouts(
     assert len(by_layout[True] & by_layout[False]) > 50
     prices = defaultdict(set)
     for event in (*first, *further):
-        prices[event["key"]].add(event["price"])
+        if event["price"] is not None:
+            prices[event["key"]].add(event["price"])
     assert {len(each) for each in prices.values()} == {1}
 
 
@@ -67,18 +69,35 @@ def test_models_are_those_of_the_item_and_commas_in_descriptions_are_quoted(call
 
 def test_ingest_reads_both_layouts_into_the_same_columns(calls):
     call, _ = calls("sales")
+    arrived = call.summary.end + HOUR
     ours = Counter(
-        (event["key"], event["quantity"], event["time"], event["price"], tuple(event["models"]), event.get("InvoiceNo"))
+        (
+            event["key"],
+            event["quantity"],
+            event["time"] or arrived,
+            event["price"],
+            tuple(event["models"]),
+            event.get("InvoiceNo"),
+        )
         for event in call.found.events
     )
     theirs = Counter()
     for path in call.paths:
-        for row in file_rows(SALES, path, call.summary.end + HOUR, call.landing):
+        for row in file_rows(SALES, path, arrived, call.landing):
             if row["reason"] is None:
                 theirs[
                     row["item"], row["quantity"], row["time"], row["price"], tuple(row["models"]), row["invoice"]
                 ] += 1
     assert ours == theirs
+
+
+def test_some_messages_of_tills_without_a_clock_say_no_time_and_nothing_else_that_a_clock_would_tell(calls):
+    for call in calls("sales"):
+        messages = [event for event in call.found.events if "InvoiceNo" not in event]
+        untimed = [event["line"] for event in messages if event["time"] is None]
+        assert 0.02 < len(untimed) / len(messages) < 0.1
+        assert len(untimed) == call.summary.untimed
+        assert all(re.fullmatch(r'\{"item":"[^"]+","quantity":-?\d+,"model":\["[^]]*"\]\}', line) for line in untimed)
 
 
 def test_the_ledger_export_has_the_retail_header(calls):
