@@ -169,6 +169,8 @@ class KeyedJob:
         one_per_key: a condition, of which rows of state a key has one at most: what state is made of outside is held to
             it. None where a key may have any number of every kind.
         parameters: the settings this job was built with; recorded with its generation.
+        contents: fingerprints, by name, of what the job was built with and its parameters do not say, such as the content of
+            a file that one of them names; fixed for the generation's life, so that a changed file asks for a refresh.
         free_parameters: names of those that a run may give other values than its generation was born with, since no
             state and no row depends on them.
         movable_parameters: names of those whose new value may count from here on, over state that an older one made:
@@ -223,6 +225,7 @@ class KeyedJob:
     state_events: pl.Expr = field(default_factory=pl.len)
     one_per_key: pl.Expr | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, str] = field(default_factory=dict)
     free_parameters: frozenset[str] = frozenset()
     movable_parameters: frozenset[str] = frozenset()
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)

@@ -239,6 +239,8 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         "watermark_delay": job.watermark_delay.total_seconds(),
         "derived": {name: str(how) for name, how in job.derived.items()},
         "keys_of": None if job.keys_of is None else str(job.keys_of),
+        # None without any, as of generations that were born before there were some.
+        "contents": dict(job.contents) or None,
         "combines": job.combine is not None,
         "step_decides_late": job.step_decides_late,
         "schema_version": job.schema_version,

@@ -1,0 +1,160 @@
+"""Geofences: named areas of a GeoJSON file, checked when they are loaded, and which points lie in or near which."""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.great_circle import EARTH_RADIUS_IN_METRES
+
+if TYPE_CHECKING:
+    from shapely import Geometry
+
+_METRES_A_DEGREE = math.radians(EARTH_RADIUS_IN_METRES)
+_ARC = 16
+"""Sides of a quarter of a circle, where a margin goes round a corner: half a per cent of it at most is lost."""
+
+
+class Near(NamedTuple):
+    """Points that lie in a geofence, or near one: a row a point and geofence, by geofence and then by point.
+
+    Attributes:
+        point: its place among those asked for.
+        fence: the geofence's place among the names.
+        is_inside: whether it is inside, or on the border; else it is within the margin.
+    """
+
+    point: npt.NDArray[np.intp]
+    fence: npt.NDArray[np.intp]
+    is_inside: npt.NDArray[np.bool_]
+
+
+class Geofences:
+    """Named areas with a margin around them.
+
+    Args:
+        areas: by name, each a polygon or several, with holes.
+        margin: around each, in metres.
+
+    Example:
+        >>> from shapely import box
+        >>> yards = Geofences({"yard": box(13.40, 52.50, 13.41, 52.51)}, margin=100)
+        >>> near = yards.near(np.array([13.405, 13.4101, 13.5]), np.array([52.505, 52.505, 52.505]))
+        >>> near.point.tolist(), near.is_inside.tolist()
+        ([0, 1], [True, False])
+    """
+
+    def __init__(self, areas: "dict[str, Geometry]", margin: float) -> None:
+        self.names: Sequence[str] = sorted(areas)
+        self._areas = np.array([areas[name] for name in self.names], dtype=object)
+        self._margin = margin
+        self._index: Any = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same names and areas, however the file writes them."""
+        told = [[name, area.normalize().wkt] for name, area in zip(self.names, self._areas, strict=True)]
+        return "sha256:" + hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    def near(self, longitude: npt.NDArray[np.float64], latitude: npt.NDArray[np.float64]) -> Near:
+        """Which points lie in a geofence or within the margin of one."""
+        shapely = _shapely()
+        if self._index is None:
+            outer = np.array([_with_margin(area, self._margin) for area in self._areas], dtype=object)
+            shapely.prepare(self._areas)
+            shapely.prepare(outer)
+            self._index = outer, shapely.STRtree(outer), shapely.total_bounds(outer)
+        outer, tree, (west, south, east, north) = self._index
+        there = np.flatnonzero((longitude >= west) & (longitude <= east) & (latitude >= south) & (latitude <= north))
+        # By their bounding boxes, and then one by one against areas that are prepared for it.
+        of, fence = tree.query(shapely.points(longitude[there], latitude[there]))
+        point = there[of]
+        is_near = shapely.intersects_xy(outer[fence], longitude[point], latitude[point])
+        point, fence = point[is_near], fence[is_near]
+        order = np.lexsort((point, fence))
+        point, fence = point[order], fence[order]
+        return Near(point, fence, shapely.intersects_xy(self._areas[fence], longitude[point], latitude[point]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers make the index anew: it cannot be sent.
+        return {**self.__dict__, "_index": None}
+
+
+def load_geofences(path: str, margin: float) -> Geofences:
+    """Read and check a GeoJSON file (RFC 7946): features with a `name` each, of polygons in WGS 84.
+
+    Raises:
+        KeyfoldError: there is no such file, it is no GeoJSON, or a feature cannot be a geofence; says which, and why.
+    """
+    file = Path(path).expanduser()
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise KeyfoldError(
+            f"geofences: there is no file {file.absolute()}; give the path of a GeoJSON file with geofences=PATH"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise KeyfoldError(f"geofences: {file} cannot be read as JSON: {error}") from None
+    features = told.get("features") if isinstance(told, dict) and told.get("type") == "FeatureCollection" else None
+    if not isinstance(features, list) or not features:
+        raise KeyfoldError(f"geofences: {file} must be a GeoJSON FeatureCollection with one feature at least")
+    areas: dict[str, Geometry] = {}
+    for number, feature in enumerate(features, 1):
+        name, area = _area(feature, f"geofences: {file}, feature {number}")
+        if name in areas:
+            raise KeyfoldError(f"geofences: {file}, feature {number}: there is another feature with the name {name!r}")
+        areas[name] = area
+    return Geofences(areas, margin)
+
+
+def _area(feature: Any, where: str) -> "tuple[str, Geometry]":
+    """A feature's name and area."""
+    shapely = _shapely()
+    properties, geometry = (
+        feature.get(part) if isinstance(feature, dict) else None for part in ("properties", "geometry")
+    )
+    name = properties.get("name") if isinstance(properties, dict) else None
+    if not isinstance(name, str) or not name.strip():
+        raise KeyfoldError(f"{where} has no name: give it properties such as {{'name': 'Depot'}}")
+    kind = geometry.get("type") if isinstance(geometry, dict) else None
+    if kind not in ("Polygon", "MultiPolygon"):
+        raise KeyfoldError(
+            f"{where} ({name}) is a {kind or 'feature without geometry'}; it must be a Polygon or MultiPolygon"
+        )
+    try:
+        area = shapely.force_2d(shapely.from_geojson(json.dumps(geometry)))
+    except (shapely.errors.GEOSException, ValueError) as error:
+        raise KeyfoldError(f"{where} ({name}) has coordinates that make no {kind}: {error}") from None
+    if area.is_empty:
+        raise KeyfoldError(f"{where} ({name}) has no coordinates")
+    west, south, east, north = area.bounds
+    if not (west >= -180 and south >= -90 and east <= 180 and north <= 90):
+        raise KeyfoldError(
+            f"{where} ({name}) goes beyond longitude -180 to 180 or latitude -90 to 90; positions are [longitude, latitude]"
+        )
+    if not area.is_valid:
+        raise KeyfoldError(f"{where} ({name}) is no area: {shapely.is_valid_reason(area)}; mend it where it is drawn")
+    return name, area
+
+
+def _with_margin(area: "Geometry", margin: float) -> "Geometry":
+    """The area and all within some metres of it, as on a map that is true to scale where the area is."""
+    if not margin:
+        return area
+    shapely = _shapely()
+    scale = np.array([max(math.cos(math.radians(shapely.get_y(shapely.centroid(area)))), 0.01), 1.0]) * _METRES_A_DEGREE
+    on_map = shapely.transform(area, lambda degrees: degrees * scale)
+    return shapely.transform(shapely.buffer(on_map, margin, quad_segs=_ARC), lambda metres: metres / scale)
+
+
+def _shapely() -> Any:
+    # Half a second, which only they pay who have geofences.
+    import shapely  # noqa: PLC0415
+
+    return shapely

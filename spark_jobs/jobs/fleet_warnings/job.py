@@ -1,0 +1,233 @@
+"""Fleet warnings: one row when something begins that somebody should look at, one when it ends, and none in between.
+
+- `LOW_FUEL` begins at a point with less than `low_fuel` litres and ends at one with `low_fuel_until` or more.
+- `ENGINE_TOO_HOT` begins at a point above `hot_engine` °C and ends at one of `hot_engine_until` or less.
+- `IN_GEOFENCE` begins at a point inside a geofence (its border is of it, its holes are not), and ends at the first that
+  is further than `geofence_margin` metres from it. A vehicle may be in several at once.
+
+So each has two thresholds: a value that trembles at one of them, or a receiver at a border, gives one warning and not
+twenty. Between the two a condition stays as it was. So it does at points that do not tell the value, and through
+silences, however long. Before a vehicle's first point nothing holds: one that is first seen in a geofence has entered it.
+
+Points are judged in order of event time, when the watermark has passed them: until then they wait in state. Of what was
+judged, state has a row for each condition that holds, and how many points of a vehicle were. A point at or behind the
+watermark is late: the warning that it might have changed has been given. Any order of arrival within `watermark_delay`
+and any split into micro-batches give the same warnings. A shorter delay gives them sooner, and finds more points late.
+
+The geofences are read when the job is configured, and their content belongs to the generation: another file of the same
+areas goes on, a changed one asks for a refresh.
+"""
+
+from datetime import timedelta
+from typing import Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from spark_jobs.columns import column, passed_on
+from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences
+from spark_jobs.jobs.fleet_warnings.judging import judge_places, judge_value
+from spark_jobs.jobs.ordering import in_order
+from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from spark_jobs.keyed.codec import empty
+from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from spark_jobs.streams import TELEMETRY, TIMESTAMP
+
+_TOLD = ("latitude", "longitude", "fuel_level", "engine_temperature")
+
+POINT = pa.schema([TELEMETRY.schema.field(name) for name in ("vehicle_id", "time", *_TOLD)])
+
+WARNING_STATE = pa.schema(
+    [
+        pa.field("vehicle_id", pa.string(), nullable=False),
+        pa.field("role", pa.string(), nullable=False),
+        pa.field("time", TIMESTAMP),
+        *(pa.field(name, pa.float64()) for name in _TOLD),
+        pa.field("warning", pa.string()),
+        pa.field("geofence", pa.string()),
+        pa.field("began_at", TIMESTAMP),
+        pa.field("n_points", pa.int64()),
+        pa.field("deadline", TIMESTAMP),
+    ]
+)
+"""Rows of three roles: `waiting`, a point that the watermark has not passed; `holds`, a condition that has begun and not
+ended; `judged`, how many points of a vehicle were.
+"""
+
+FLEET_WARNING = pa.schema(
+    [
+        column("vehicle_id", pa.string(), "The vehicle", made_of=("vehicle_id",), nullable=False),
+        column(
+            "time",
+            TIMESTAMP,
+            "Event time of the point at which it began, or ended (UTC)",
+            made_of=("time",),
+            nullable=False,
+        ),
+        column("warning", pa.string(), "LOW_FUEL, ENGINE_TOO_HOT or IN_GEOFENCE", made_of=_TOLD, nullable=False),
+        column("change", pa.string(), "BEGAN, or ENDED", made_of=(*_TOLD, "time"), nullable=False),
+        column(
+            "geofence", pa.string(), "Name of the geofence; NULL of other warnings", made_of=("latitude", "longitude")
+        ),
+        column("began_at", TIMESTAMP, "When it began (UTC)", made_of=(*_TOLD, "time"), nullable=False),
+        *passed_on(pa.schema([TELEMETRY.schema.field(name) for name in _TOLD])),
+    ]
+)
+
+
+class FleetWarningsParameters(JobParameters):
+    """Parameters of `fleet_warnings`."""
+
+    low_fuel: float = Field(10.0, gt=0, description="Litres; with less, LOW_FUEL begins")
+    low_fuel_until: float = Field(12.0, gt=0, description="Litres with which LOW_FUEL ends")
+    hot_engine: float = Field(110.0, description="°C above which ENGINE_TOO_HOT begins")
+    hot_engine_until: float = Field(105.0, description="°C at which, or below, ENGINE_TOO_HOT ends")
+    geofences: str = Field(
+        "", description="Path of a GeoJSON file of named polygons; without one there are no geofences"
+    )
+    geofence_margin: float = Field(25.0, ge=0, description="Metres from a geofence within which it is not left yet")
+    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")
+    idle_after: Duration = Field(
+        timedelta(hours=2), description="Processing time without new points after which runs advance event time"
+    )
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.low_fuel_until < self.low_fuel:
+            raise ValueError(
+                f"low_fuel_until is {self.low_fuel_until} litres, less than low_fuel, {self.low_fuel}: a warning cannot end "
+                "where it would begin"
+            )
+        if self.hot_engine_until > self.hot_engine:
+            raise ValueError(
+                f"hot_engine_until is {self.hot_engine_until} °C, more than hot_engine, {self.hot_engine}: a warning cannot "
+                "end where it would begin"
+            )
+        return self
+
+
+def build(parameters: FleetWarningsParameters) -> KeyedJob:
+    """Make the job of its parameters.
+
+    Raises:
+        KeyfoldError: the geofences cannot be read, or are none.
+    """
+    given = parameters.geofences
+    geofences = load_geofences(given, parameters.geofence_margin) if given else None
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        return warn(state, events, clock, parameters, geofences)
+
+    return KeyedJob(
+        name="fleet_warnings",
+        stream=TELEMETRY.name,
+        key=("vehicle_id",),
+        event_time="time",
+        watermark_delay=parameters.watermark_delay,
+        events=POINT,
+        state=WARNING_STATE,
+        output=FLEET_WARNING,
+        step=step,
+        step_decides_late=True,
+        idle_after=parameters.idle_after,
+        key_groups=parameters.key_groups,
+        # Most points change nothing and have no row of their own: state counts those that were judged.
+        output_events=pl.lit(0),
+        state_events=pl.col("n_points").sum(),
+        one_per_key=pl.col("role") == "judged",
+        parameters=parameters.recorded(),
+        # What the file says counts, and not where it lies.
+        free_parameters=frozenset({"geofences"}),
+        contents={"geofences": geofences.fingerprint} if geofences else {},
+    )
+
+
+FLEET_WARNINGS = JobTemplate(
+    name="fleet_warnings",
+    description="One row when a vehicle's fuel is low, its engine too hot, or it enters a geofence; and one when that is over.",
+    parameters=FleetWarningsParameters,
+    build=build,
+)
+
+
+def warn(
+    state: pl.DataFrame,
+    events: pl.DataFrame,
+    clock: Clock,
+    parameters: FleetWarningsParameters,
+    geofences: Geofences | None,
+) -> Step:
+    """The step: see the module's text. Every point waits, was judged and is counted, or is late."""
+    is_late = events["time"] <= clock.late_watermark
+    late = events.filter(is_late)
+    state = pl.concat([state, _waiting(events.filter(~is_late))])
+    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
+    if not is_due.any():
+        return Step(state, empty(FLEET_WARNING), late)
+    ordered = in_order(state.filter(is_due), ("vehicle_id",), "time", _TOLD)
+    vehicles = (
+        ordered.events[ordered.starts].select("vehicle_id").with_columns(vehicle=pl.int_range(pl.len(), dtype=pl.Int64))
+    )
+    others = state.filter(~is_due).join(vehicles, on="vehicle_id", how="left", maintain_order="left")
+    # Of vehicles of which no point is judged now, all stays as it is.
+    concerned = others["vehicle"].is_not_null() & (others["role"] != "waiting")
+    known, unchanged = others.filter(concerned), others.filter(~concerned).drop("vehicle")
+    held = known.filter(pl.col("role") == "holds").select(
+        "vehicle", "warning", "geofence", pl.col("began_at").to_physical()
+    )
+    judged = [
+        judge_value(
+            ordered,
+            held,
+            "LOW_FUEL",
+            pl.col("fuel_level") < parameters.low_fuel,
+            pl.col("fuel_level") >= parameters.low_fuel_until,
+        ),
+        judge_value(
+            ordered,
+            held,
+            "ENGINE_TOO_HOT",
+            pl.col("engine_temperature") > parameters.hot_engine,
+            pl.col("engine_temperature") <= parameters.hot_engine_until,
+        ),
+        *([judge_places(ordered, held, geofences)] if geofences else []),
+    ]
+    changes = pl.concat([one.changes for one in judged])
+    rows = ordered.events[changes["row"].to_numpy()].select("vehicle_id", "time", *_TOLD)
+    told = changes.drop("row").with_columns(pl.col("began_at").cast(pl.Datetime("us", "UTC")))
+    counted = np.append(ordered.starts[1:], ordered.events.height) - ordered.starts
+    before = vehicles.join(known.filter(pl.col("role") == "judged"), on="vehicle", how="left", maintain_order="left")
+    kept = [
+        vehicles.select(
+            "vehicle_id",
+            role=pl.lit("judged"),
+            n_points=before["n_points"].fill_null(0) + pl.Series(counted, dtype=pl.Int64),
+        ),
+        pl.concat([one.held for one in judged])
+        .join(vehicles, on="vehicle", maintain_order="left")
+        .select(
+            "vehicle_id",
+            "warning",
+            "geofence",
+            pl.col("began_at").cast(pl.Datetime("us", "UTC")),
+            role=pl.lit("holds"),
+        ),
+    ]
+    return Step(
+        state=pl.concat([empty(WARNING_STATE), unchanged, *kept], how="diagonal"),
+        output=pl.concat([rows, told], how="horizontal").select(FLEET_WARNING.names),
+        late=late,
+    )
+
+
+def _waiting(points: pl.DataFrame) -> pl.DataFrame:
+    """Points as rows of state that wait for the watermark; what is no number is not told."""
+    known = points.with_columns(
+        pl.col("fuel_level", "engine_temperature").fill_nan(None),
+        role=pl.lit("waiting"),
+        n_points=pl.lit(1, pl.Int64),
+        deadline="time",
+    )
+    return pl.concat([empty(WARNING_STATE), known], how="diagonal")

@@ -1,0 +1,72 @@
+"""The suite of fleet warnings: good rows pass all of it, and each fault fails the check that is about it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from expectations.fleet_warnings import EXPECTATIONS
+from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNING
+from tests.expectations.failed_checks import failed_checks
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def warning(minute: int, **changes: Any) -> dict[str, Any]:
+    good = {
+        "vehicle_id": "bus-7",
+        "time": NOON + minute * MINUTE,
+        "warning": "LOW_FUEL",
+        "change": "BEGAN",
+        "geofence": None,
+        "began_at": NOON + minute * MINUTE,
+        "latitude": 52.5,
+        "longitude": 13.4,
+        "fuel_level": 9.5,
+        "engine_temperature": None,
+    }
+    return {**good, **changes}
+
+
+def ended(minute: int, began: int, **changes: Any) -> dict[str, Any]:
+    return warning(minute, change="ENDED", began_at=NOON + began * MINUTE, **changes)
+
+
+HOT = {"warning": "ENGINE_TOO_HOT", "engine_temperature": 112.0, "fuel_level": None}
+YARD = {"warning": "IN_GEOFENCE", "geofence": "yard", "fuel_level": None}
+GOOD = [
+    *(one for start in range(0, 100, 10) for one in (warning(start), ended(start + 5, start))),
+    warning(1, **HOT),
+    ended(9, 1, **HOT),
+    warning(2, **YARD),
+    warning(3, **{**YARD, "geofence": "docks"}),
+    ended(20_000, 2, **YARD),
+]
+
+
+def test_good_rows_pass_the_whole_suite(spark):
+    assert failed_checks(spark, GOOD, FLEET_WARNING, EXPECTATIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [
+        (warning(500, vehicle_id=None), "vehicle_id_is_there"),
+        (warning(500, warning="TIRED"), "warning_is_known"),
+        (warning(500, change="WENT_ON"), "change_is_known"),
+        (ended(97, 80), "begins_and_ends_by_turns"),
+        (warning(500, began_at=NOON), "ends_after_it_began"),
+        (ended(500, 501), "ends_after_it_began"),
+        (warning(500, **{**YARD, "geofence": None}), "geofences_are_named"),
+        (warning(500, fuel_level=None), "the_point_tells_why"),
+        (warning(500, **{**HOT, "engine_temperature": 999.0}), "engine_temperature_is_possible"),
+        (ended(50_000, 1, vehicle_id="bus-8"), "no_warning_holds_for_a_week"),
+    ],
+)
+def test_a_fault_fails_the_check_that_is_about_it(spark, fault, check):
+    assert check in failed_checks(spark, [*GOOD, fault], FLEET_WARNING, EXPECTATIONS)
+
+
+def test_severities_are_mixed():
+    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

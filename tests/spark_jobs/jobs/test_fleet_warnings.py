@@ -1,0 +1,368 @@
+"""Fleet warnings, without Spark, against plain Python that judges point by point, with geometry by hand."""
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
+from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
+from spark_jobs.state.migrating import changes_to
+from spark_jobs.times import micros
+from tests.spark_jobs.jobs import warning_oracle
+from tests.spark_jobs.jobs.playing import assert_same, play
+from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches
+from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
+from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
+from tests.spark_jobs.state.job_histories import put
+
+__all__ = ["cut_power", "without_spark"]
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+LONG_PAST_ALL = NOON + timedelta(days=30)
+CELL = 0.001
+"""Degrees; points lie on whole cells, and borders half way between, so that none lies on one."""
+
+
+def at(x, y):
+    return 13 + x * CELL, 52 + y * CELL
+
+
+def ring(*corners):
+    return [at(*corner) for corner in (*corners, corners[0])]
+
+
+def square(west, south, east, north):
+    return ring((west, south), (east, south), (east, north), (west, north))
+
+
+FENCES = {
+    "yard": [[square(0.5, 0.5, 6.5, 5.5), square(2.5, 2.5, 4.5, 4.5)]],
+    "docks": [[square(5.5, 3.5, 8.5, 8.5)], [square(9.5, 0.5, 11.5, 1.5)]],
+}
+"""A square with a hole; and two, of which one overlaps it."""
+
+
+def feature(name, polygons, **geometry):
+    multi = {"type": "MultiPolygon", "coordinates": polygons}
+    single = {"type": "Polygon", "coordinates": polygons[0]}
+    shape = {**(multi if len(polygons) > 1 else single), **geometry}
+    return {"type": "Feature", "properties": {"name": name}, "geometry": shape}
+
+
+def write(path, features):
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def fences(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fences")
+    return write(folder / "fences.geojson", [feature(name, polygons) for name, polygons in FENCES.items()])
+
+
+def point(minutes, fuel: float | None = None, heat: float | None = None, place=(-5, -5), vehicle="bus-7"):
+    longitude, latitude = at(*place)
+    return telemetry_point(minutes, 50, fuel, latitude, longitude, heat=heat, vehicle=vehicle)
+
+
+def warnings_job(**parameters):
+    return build_job(FLEET_WARNINGS, parameters)
+
+
+def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
+    return play(job, [frame(batch).select(job.events.names) for batch in batches], end, cuts=cuts)
+
+
+def told(batches, **parameters):
+    """(minute, warning, geofence, change, minute of the beginning) of each warning."""
+    rows = play_points(warnings_job(**parameters), batches).written["fleet_warnings"]
+    return [
+        (
+            (row["time"] - NOON) / MINUTE,
+            row["warning"],
+            row["geofence"],
+            row["change"],
+            (row["began_at"] - NOON) / MINUTE,
+        )
+        for row in rows.sort("time", "warning", "geofence", "change").to_dicts()
+    ]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_low_fuel_is_told_once_and_its_end_once_however_the_level_trembles(split):
+    levels = [30.0, 10.0, 9.9, 10.1, 9.8, None, 11.9, 9.5, 12.0, 11.0, 9.0]
+    drive = [point(minute, fuel=level) for minute, level in enumerate(levels)]
+    assert told([[one] for one in drive] if split else [drive[::-1]]) == [
+        (2, "LOW_FUEL", None, "BEGAN", 2),
+        (8, "LOW_FUEL", None, "ENDED", 2),
+        (10, "LOW_FUEL", None, "BEGAN", 10),
+    ]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_an_engine_that_is_too_hot_is_told_once_and_when_it_has_cooled_down(split):
+    drive = [point(minute, heat=heat) for minute, heat in enumerate([110.0, 110.5, 106.0, 115.0, None, 105.0, 90.0])]
+    assert told([[one] for one in drive] if split else [drive]) == [
+        (1, "ENGINE_TOO_HOT", None, "BEGAN", 1),
+        (5, "ENGINE_TOO_HOT", None, "ENDED", 1),
+    ]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_geofences_are_entered_and_left_with_their_holes_and_their_parts(fences, split):
+    way = [(0, 1), (1, 1), (3, 3), (5, 3), (6, 4), (7, 4), (9, 3), (10, 1), (13, 1)]
+    drive = [point(minute, place=place) for minute, place in enumerate(way)]
+    assert told([[one] for one in drive] if split else [drive], geofences=fences, geofence_margin=0) == [
+        (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
+        (2, "IN_GEOFENCE", "yard", "ENDED", 1),
+        (3, "IN_GEOFENCE", "yard", "BEGAN", 3),
+        (4, "IN_GEOFENCE", "docks", "BEGAN", 4),
+        (5, "IN_GEOFENCE", "yard", "ENDED", 3),
+        (6, "IN_GEOFENCE", "docks", "ENDED", 4),
+        (7, "IN_GEOFENCE", "docks", "BEGAN", 7),
+        (8, "IN_GEOFENCE", "docks", "ENDED", 7),
+    ]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_vehicle_at_a_border_has_left_only_behind_the_margin_and_entered_only_inside(fences, split):
+    """Outside by half a cell, 55 m, and by one and a half, 167 m."""
+    drive = [point(minute, place=(1, y)) for minute, y in enumerate([0, 1, 0, 1, 0, -1, 0, 1])]
+    assert told([[one] for one in drive] if split else [drive], geofences=fences, geofence_margin=100) == [
+        (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
+        (5, "IN_GEOFENCE", "yard", "ENDED", 1),
+        (7, "IN_GEOFENCE", "yard", "BEGAN", 7),
+    ]
+
+
+def test_a_vehicle_that_is_first_seen_inside_has_entered_and_a_silence_changes_nothing(fences):
+    drive = [point(0, place=(1, 1)), point(60 * 24 * 9, place=(1, 2)), point(60 * 24 * 10, place=(-5, 0))]
+    assert told([[one] for one in drive], geofences=fences) == [
+        (0, "IN_GEOFENCE", "yard", "BEGAN", 0),
+        (60 * 24 * 10, "IN_GEOFENCE", "yard", "ENDED", 0),
+    ]
+
+
+def test_a_warning_has_what_the_point_told():
+    (row,) = play_points(warnings_job(), [[point(0, fuel=3.5, heat=99.0)]]).written["fleet_warnings"].to_dicts()
+    longitude, latitude = at(-5, -5)
+    assert row == {
+        "vehicle_id": "bus-7",
+        "time": NOON,
+        "warning": "LOW_FUEL",
+        "change": "BEGAN",
+        "geofence": None,
+        "began_at": NOON,
+        "latitude": latitude,
+        "longitude": longitude,
+        "fuel_level": 3.5,
+        "engine_temperature": 99.0,
+    }
+
+
+def test_a_point_at_the_watermark_is_late_and_not_judged():
+    harness = play_points(warnings_job(), [[point(10)], [point(0, fuel=1.0)]])
+    assert harness.written["late.fleet_warnings"]["time"].to_list() == [NOON]
+    assert harness.written["fleet_warnings"].is_empty()
+
+
+def test_state_has_what_holds_and_how_many_points_were_judged(fences):
+    drive = [point(minute, fuel=5.0, place=(1, 1)) for minute in range(50)]
+    state = play_points(warnings_job(geofences=fences), [drive]).state
+    assert state.select("role", "warning", "geofence", "n_points").sort("role", "warning").rows() == [
+        ("holds", "IN_GEOFENCE", "yard", None),
+        ("holds", "LOW_FUEL", None, None),
+        ("judged", None, None, 50),
+    ]
+
+
+PLACES = st.tuples(st.integers(-2, 13), st.integers(-2, 10))
+DRAWN = st.lists(
+    st.tuples(
+        st.sampled_from("aab"),
+        st.integers(0, 120),
+        st.none() | st.sampled_from([5.0, 9.5, 10.0, 11.0, 12.0, 40.0]),
+        st.none() | st.sampled_from([80.0, 105.0, 107.0, 110.0, 111.0, 130.0]),
+        PLACES,
+        st.floats(0, 0.999),
+    ),
+    min_size=1,
+    max_size=40,
+)
+MINUTES = st.integers(1, 40)
+MARGINS = st.sampled_from([0, 20, 80])
+"""None of them about as far as a point can lie from a border: 34, 55, 65 and 102 m or more."""
+SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
+
+
+@settings(deadline=None, max_examples=300)
+@given(DRAWN, CUTS, MINUTES, MARGINS, st.integers(0, 150))
+def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_definition(
+    fences, drawn, cuts, delay, margin, end
+):
+    arriving = sorted(drawn, key=lambda one: one[1] + one[-1] * delay)
+    points = [point(*one[1:-1], vehicle=one[0]) for one in arriving]
+    job = warnings_job(geofences=fences, geofence_margin=margin, watermark_delay=delay * MINUTE)
+    end = max(NOON + end * MINUTE, max(one["time"] for one in points) - job.watermark_delay)
+    split, whole = play_points(job, in_batches(points, cuts), end), play_points(job, [points[::-1]], end)
+    assert split.written["late.fleet_warnings"].is_empty()
+    assert_same(job, split, whole)
+    answer = warning_oracle.watch(points, end, FENCES, margin)
+    expected = pl.DataFrame(answer.warnings, schema=whole.written["fleet_warnings"].schema)
+    assert_frame_equal(split.written["fleet_warnings"], expected, check_row_order=False, check_exact=True)
+    assert (split.state.filter(pl.col("role") == "judged")["n_points"].sum() or 0) == answer.judged
+
+
+@settings(deadline=None, max_examples=100)
+@given(DRAWN, CUTS, MINUTES, SLICES)
+def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(fences, drawn, cuts, delay, slices):
+    points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
+    job = warnings_job(geofences=fences, watermark_delay=delay * MINUTE)
+    runs = in_batches(points, cuts)
+    assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
+
+
+def test_points_are_inside_as_a_ray_counts_it():
+    """The geofences of the demo: slanted sides, a hole, two parts."""
+    told = json.loads(GEOFENCES.read_text())["features"]
+    chance = np.random.default_rng(1)
+    longitude, latitude = chance.uniform(13.28, 13.53, 4000), chance.uniform(52.47, 52.58, 4000)
+    geofences = load_geofences(str(GEOFENCES), 0)
+    near = geofences.near(longitude, latitude)
+    assert near.is_inside.all()
+    found = {(geofences.names[fence], int(place)) for fence, place in zip(near.fence, near.point, strict=True)}
+    expected = set()
+    for one in told:
+        shape = one["geometry"]
+        polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+        for place, here in enumerate(zip(longitude, latitude, strict=True)):
+            if any(warning_oracle._in_polygon(here, rings) for rings in polygons):
+                expected.add((one["properties"]["name"], place))
+    assert found == expected
+    assert {name for name, _ in found} == {"Harbours", "Inner city", "Works yard"}
+
+
+def test_the_planted_warnings_of_the_simulated_fleet_are_all_found_and_no_others():
+    points = telemetry_table(np.random.default_rng(3), 24, np.arange(0, 3 * 3600, 10) * 1_000_000 + micros(NOON))
+    shift = pl.Series(np.random.default_rng(2).uniform(0, 599, points.height) * 1e6).cast(pl.Duration("us"))
+    arriving = points.with_columns(arrival=pl.col("time") + shift).sort("arrival").drop("arrival")
+    job = warnings_job(geofences=str(GEOFENCES))
+    rows = play_points(job, arriving.iter_slices(5000)).written["fleet_warnings"]
+
+    def vehicles(warning):
+        return set(rows.filter((pl.col("warning") == warning) & (pl.col("change") == "BEGAN"))["vehicle_id"])
+
+    assert vehicles("LOW_FUEL") == set(points.filter(pl.col("fuel_level") < LITTLE_FUEL)["vehicle_id"]) != set()
+    hot = set(points.filter(pl.col("engine_temperature") > TOO_HOT)["vehicle_id"])
+    assert vehicles("ENGINE_TOO_HOT") == hot != set()
+    assert rows.filter((pl.col("warning") == "ENGINE_TOO_HOT") & (pl.col("change") == "BEGAN")).height == len(hot)
+    assert rows.filter(pl.col("warning") == "IN_GEOFENCE")["geofence"].n_unique() == 3
+    # By turns, for each vehicle and condition.
+    order = rows.sort("time").group_by("vehicle_id", "warning", "geofence").agg("change")["change"]
+    assert all(list(turns) == (["BEGAN", "ENDED"] * len(turns))[: len(turns)] for turns in order)
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no such file": (None, "there is no file .*fences.geojson; give the path"),
+    "no JSON": ("{", "cannot be read as JSON"),
+    "no collection": ({"type": "Feature"}, "must be a GeoJSON FeatureCollection"),
+    "no features": ([], "one feature at least"),
+    "no name": ([{**feature("x", FENCES["yard"]), "properties": {}}], "feature 1 has no name"),
+    "a name twice": ([feature("x", FENCES["yard"])] * 2, "feature 2: there is another feature with the name 'x'"),
+    "a point": ([feature("x", FENCES["yard"], type="Point", coordinates=[13, 52])], "is a Point; it must be a Polygon"),
+    "no geometry": ([{**feature("x", FENCES["yard"]), "geometry": None}], "feature without geometry"),
+    "too few corners": (
+        [feature("x", [[[at(0, 0), at(1, 1), at(0, 0)]]])],
+        r"feature 1 \(x\) is no area: Too few points",
+    ),
+    "a ring that is open": ([feature("x", [[square(0, 0, 1, 1)[:-1]]])], "has coordinates that make no"),
+    "a bow tie": ([feature("x", [[ring((0, 0), (1, 1), (1, 0), (0, 1))]])], r"\(x\) is no area: Self-intersection"),
+    "no coordinates": ([feature("x", [[]])], r"\(x\) has no coordinates"),
+    "latitude first": ([feature("x", [[[(52, 113), (53, 113), (53, 114), (52, 113)]]])], "beyond longitude"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), BAD.values(), ids=BAD.keys())
+def test_a_file_that_has_no_geofences_is_refused_when_the_job_is_configured(tmp_path, content, reason):
+    path = tmp_path / "fences.geojson"
+    if isinstance(content, list):
+        write(path, content)
+    elif content is not None:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(KeyfoldError, match=reason):
+        warnings_job(geofences=str(path))
+
+
+@pytest.mark.parametrize("given", [{"low_fuel": 20}, {"hot_engine": 90}, {"geofence_margin": -1}, {"low_fuel": 0}])
+def test_parameters_that_cannot_be_are_refused(given):
+    with pytest.raises(KeyfoldError, match=next(iter(given))):
+        warnings_job(**given)
+
+
+def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_refresh(
+    without_spark, lakehouse, tmp_path
+):
+    features = [feature(name, polygons) for name, polygons in FENCES.items()]
+    first = write(tmp_path / "first.geojson", features)
+    same = write(tmp_path / "same.geojson", [{**one, "id": 7} for one in features[::-1]])
+    other = write(tmp_path / "other.geojson", features[:1])
+    put(lakehouse, "telemetry", frame([point(0, place=(1, 1))]))
+    run_job(without_spark, lakehouse, warnings_job(geofences=first))
+    put(lakehouse, "telemetry", frame([point(60, place=(1, 1))]))
+    assert run_job(without_spark, lakehouse, warnings_job(geofences=same)).counts.events == 1
+    for changed in (warnings_job(geofences=other), warnings_job()):
+        live = live_generation(lakehouse, "fleet_warnings")
+        assert live is not None
+        assert ("contents", "refresh") in [(one.setting, one.verdict) for one in changes_to(changed, live)]
+        with pytest.raises(KeyfoldError, match=r"was born with contents .*sha256.*--full-refresh"):
+            run_job(without_spark, lakehouse, changed)
+
+
+@pytest.mark.parametrize("at_point", ["work: before", "work: files written", "done: after", "commit: before"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_crash_warns_nobody_twice_and_loses_nothing(without_spark, cut_power, lakehouse, fences, at_point, count):
+    drive = [point(minute, fuel=20.0 - minute % 17, place=(minute % 14, minute % 9)) for minute in range(100)]
+    for part in (drive[1::2], drive[::2]):
+        put(lakehouse, "telemetry", frame(part))
+    job, options = warnings_job(geofences=fences, key_groups=2), RunOptions(max_bytes_per_batch=1)
+    assert cut_power(at_point, lambda: run_job(without_spark, lakehouse, job, options=options), count)
+    summary = run_job(without_spark, lakehouse, job, options=options)
+    found = pl.read_delta(str(lakehouse.table("fleet_warnings")))
+    expected = play_points(job, [drive], end=None).written["fleet_warnings"]
+    assert_frame_equal(found, expected, check_row_order=False)
+    assert summary.totals.events == 100
+
+
+def test_on_spark_two_runs_give_the_warnings_of_the_definition(spark, lakehouse, fences):
+    """The job, its geofences among it, goes to workers; balance of events by the state store."""
+    assert math.isclose(warning_oracle.METRES_A_DEGREE, 111_195, rel_tol=1e-4)
+    drive = [
+        point(minute, fuel=20.0 - (minute + len(vehicle)) % 17, place=(minute % 14, minute % 9), vehicle=vehicle)
+        for minute in range(60)
+        for vehicle in ("bus", "lorry", "car-12")
+    ]
+    job, end = warnings_job(geofences=fences, geofence_margin=80, key_groups=2), NOON + timedelta(days=1)
+    for part, advance_to in ((drive[:90], None), (drive[90:], end)):
+        put(lakehouse, "telemetry", frame(part))
+        run_job(spark, lakehouse, job, Incremental(advance_to=advance_to))
+    found = pl.read_delta(str(lakehouse.table("fleet_warnings")))
+    expected = pl.DataFrame(warning_oracle.watch(drive, end, FENCES, 80).warnings, schema=found.schema)
+    assert_frame_equal(found, expected, check_row_order=False)
+    balance = check_conservation(spark, lakehouse, job)
+    assert (balance.events_read, balance.open_events, balance.balanced) == (180, 180, True)
