@@ -17,6 +17,10 @@ are counted by points that tell of it, each by its own acceleration, the arrival
 
 A point at or behind the watermark is late, whatever state its vehicle has. All else follows from event time alone: any
 order of arrival within `watermark_delay` and any split into micro-batches give the same trips.
+
+With `timeout_in=processing_time` a vehicle falls silent when no run has brought a point of it for `silence`, however far
+apart its points lie in event time: those that wait are followed first, then its trip and its stop end, and a point that
+comes then begins anew (`keyed.timeouts`).
 """
 
 from datetime import timedelta
@@ -30,6 +34,7 @@ from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH, Limits, cut
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import TELEMETRY, TIMESTAMP
 
 _PLACE = ("latitude", "longitude", "time")
@@ -159,7 +164,12 @@ class VehicleTripParameters(JobParameters):
     moving_speed: float = Field(3.0, ge=0, description="Speed in km/h above which a vehicle moves")
     stop_after: Duration = Field(timedelta(minutes=5), description="Event time of standing still that ends a trip")
     silence: Duration = Field(
-        timedelta(minutes=30), description="Event time without a point after which a trip, or a stop, has ended"
+        timedelta(minutes=30), description="Time without a point after which a trip, or a stop, has ended"
+    )
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: a silence lies between two points. processing_time: it lasts from the run that brought "
+        "a vehicle's last point, whatever time that is of",
     )
     harsh_braking: float = Field(
         3.5, gt=0, description="m/s² by which a point that brakes hard is slowed down at least"
@@ -170,8 +180,19 @@ class VehicleTripParameters(JobParameters):
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
+    added_later = frozenset({"timeout_in"})
 
-_FROM_HERE_ON = frozenset({"moving_speed", "stop_after", "silence", "harsh_braking", "harsh_acceleration"})
+    @property
+    def timeout(self) -> Timeout:
+        """What ends the trip, or the stop, of a vehicle of which nothing is heard."""
+        return Timeout(self.silence, self.timeout_in)
+
+
+_KEY = ("vehicle_id",)
+
+_FROM_HERE_ON = frozenset(
+    {"moving_speed", "stop_after", "silence", "timeout_in", "harsh_braking", "harsh_acceleration"}
+)
 """Parameters that count from here on: whether a point moves, or is a hard one, was said when it came; what ends a trip or a stop is asked of
 what is known of it whenever its vehicle is looked at, at the latest when it would have ended before.
 """
@@ -186,11 +207,11 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
     return KeyedJob(
         name="vehicle_trips",
         stream=TELEMETRY.name,
-        key=("vehicle_id",),
+        key=_KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,
         events=TELEMETRY.schema,
-        state=STRETCH,
+        state=parameters.timeout.add_column(STRETCH),
         output=VEHICLE_TRIP,
         step=step,
         step_decides_late=True,
@@ -208,7 +229,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         state_events=pl.col("n_points").sum(),
         # An open trip; beside it there may be a stand, which may be its end.
         one_per_key=pl.col("end_time").is_not_null() & pl.col("is_moving"),
-        parameters=parameters.model_dump(mode="json"),
+        parameters=parameters.recorded(),
         movable_parameters=_FROM_HERE_ON,
     )
 
@@ -224,20 +245,24 @@ VEHICLE_TRIPS = JobTemplate(
 def follow(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: VehicleTripParameters) -> Step:
     """The step: see the module's text. Every point waits, is counted in a trip or a stop, open or told, or is late."""
     is_late = events["time"] <= clock.late_watermark
-    late = events.filter(is_late)
-    state = pl.concat([state, _waiting(events.filter(~is_late), parameters)])
-    is_due = (state["deadline"] <= clock.watermark).fill_null(value=False)
-    if not is_due.any():
-        return Step(state, empty(VEHICLE_TRIP), late)
-    waits = state["end_time"].is_null() & ~is_due
-    trips, stops, still_open = cut(
-        state.filter(~waits), Limits(parameters.stop_after, parameters.silence, clock.watermark)
-    )
+    late, on_time = events.filter(is_late), events.filter(~is_late)
+    timeout = parameters.timeout
+    limits = Limits(parameters.stop_after, parameters.silence if timeout.in_event_time else None, clock.watermark)
+    over, going_on = timeout.part(state, _KEY, clock)
+    cuts = [cut(over.select(STRETCH.names), limits._replace(is_over=True))] if over.height else []
+    rows = pl.concat([going_on.select(STRETCH.names), _waiting(on_time, parameters)])
+    is_due = (rows["deadline"] <= clock.watermark).fill_null(value=False)
+    if is_due.any():
+        waits = rows["end_time"].is_null() & ~is_due
+        cuts.append(cut(rows.filter(~waits), limits))
+        rows = pl.concat([cuts[-1].still_open, rows.filter(waits)])
     return Step(
-        state=pl.concat([still_open, state.filter(waits)]),
-        output=trips.select(VEHICLE_TRIP.names),
+        state=timeout.renew(rows, going_on, on_time, _KEY, clock),
+        output=pl.concat([empty(VEHICLE_TRIP), *(one.trips.select(VEHICLE_TRIP.names) for one in cuts)]),
         late=late,
-        side={"vehicle_stops": stops.select(VEHICLE_STOP.names)},
+        side={
+            "vehicle_stops": pl.concat([empty(VEHICLE_STOP), *(one.stops.select(VEHICLE_STOP.names) for one in cuts)])
+        },
     )
 
 

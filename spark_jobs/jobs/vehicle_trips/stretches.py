@@ -54,16 +54,26 @@ first and the last that was read. `is_moving` of an open trip (which ends with a
 `braking` and `accelerating` count its hard points, `heat` is the highest engine temperature; `start_…` of the first point.
 """
 
+_NEVER = 2**62
+
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
 class Limits(NamedTuple):
-    """What ends a trip, and how far event time has come."""
+    """What ends a trip, and how far time has come.
+
+    Attributes:
+        stop_after: standing still for so long.
+        silence: without a point for so long; None: in processing time, which is told by `is_over`.
+        watermark: event time that has passed.
+        is_over: whether the vehicles have fallen silent in processing time, with their last points here.
+    """
 
     stop_after: timedelta
-    silence: timedelta
+    silence: timedelta | None
     watermark: datetime
+    is_over: bool = False
 
 
 class Cut(NamedTuple):
@@ -94,11 +104,12 @@ class _Journeys:
         self._rows = rows
         self._start, self._end = to_micros(rows["start_time"]), to_micros(rows["end_time"])
         self._moves = rows["is_moving"].to_numpy()
-        stop_after, silence = micros(limits.stop_after), micros(limits.silence)
-        watermark = micros(limits.watermark)
+        stop_after, watermark = micros(limits.stop_after), micros(limits.watermark)
+        silence = None if limits.silence is None else micros(limits.silence)
 
         after_silence = begins_vehicle.copy()
-        after_silence[1:] |= self._start[1:] - self._end[:-1] > silence
+        if silence is not None:
+            after_silence[1:] |= self._start[1:] - self._end[:-1] > silence
         self._first, arrives = _group(self._start, self._moves, after_silence, stop_after)
         self._last = np.append(self._first[1:] - 1, rows.height - 1)
         self._is_trip = self._moves[self._first]
@@ -106,14 +117,17 @@ class _Journeys:
         self._arrival = np.minimum(self._last + 1, rows.height - 1)
 
         # A journey has ended when another row of its vehicle follows, other than a trip's arrival, or when it is due.
-        falls_silent_at = self._end[self._last] + silence
+        if silence is not None:
+            falls_silent_at = self._end[self._last] + silence
+        else:
+            falls_silent_at = self._end[self._last] if limits.is_over else np.full(len(self._last), _NEVER)
         is_followed = np.append(~begins_vehicle[self._first[1:]], False)
         stop = np.minimum(np.arange(1, len(self._first) + 1), len(self._first) - 1)
         stands_at = self._start[self._arrival] + stop_after
         self._stopped = self._arrives & (stands_at <= falls_silent_at[stop])
         due_at = np.where(self._arrives, np.minimum(stands_at, falls_silent_at[stop]), falls_silent_at)
         is_over = np.where(self._arrives, is_followed[stop], is_followed)
-        self._has_ended = is_over | (due_at <= watermark)
+        self._has_ended = is_over | (due_at <= watermark) | limits.is_over
         self._moves_on = ~self._is_trip & np.append(~after_silence[self._first[1:]], False)
         self._deadline = due_at
         self._goes_on = np.ones(rows.height, dtype=bool)
@@ -233,7 +247,7 @@ class _Journeys:
             fuel_used=pl.Series(self._fuel_used[kept]),
             **self._told[kept].to_dict(),
             n_points=pl.Series(self._n_points[kept]),
-            deadline=to_times(self._deadline[kept]),
+            deadline=to_times(self._deadline[kept]).set(pl.Series(self._deadline[kept] == _NEVER), None),
         )
 
     def _end_position(self, axis: str, arrives: Flags, there: Numbers, last: Numbers) -> npt.NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 
 import numpy as np
 import polars as pl
@@ -57,8 +58,8 @@ def frame(points):
     return points if isinstance(points, pl.DataFrame) else pl.DataFrame(points, schema=polars_schema(TELEMETRY.schema))
 
 
-def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
+def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
+    return play(job, [frame(batch) for batch in batches], end, cuts=cuts, times=times)
 
 
 def trips(harness):
@@ -144,6 +145,17 @@ def test_a_vehicle_that_falls_silent_on_its_way_ends_its_trip_at_its_last_point(
     assert (first["end_time"], first["end_latitude"], first["reason"]) == (NOON + 10 * MINUTE, 1.01, "FELL_SILENT")
     assert (second["start_time"], second["n_points"]) == (NOON + 40.5 * MINUTE, 2)
     assert harness.state.height == 0
+
+
+def test_a_vehicle_that_no_run_hears_of_for_so_long_ends_its_trip_in_processing_time_and_begins_anew():
+    job = trips_job(silence="30m", timeout_in="processing_time", watermark_delay="10m")
+    # Two points a day apart that come together are no silence; the second waits for the watermark.
+    runs = [[point(0, 50), point(1440, 60)], [], [], [point(1441, 70)]]
+    harness = play_points(job, runs, None, times=[NOON + minutes * MINUTE for minutes in (0, 29, 30, 31)])
+    assert [(trip["end_time"], trip["n_points"], trip["reason"]) for trip in trips(harness)] == [
+        (NOON + 1440 * MINUTE, 2, "FELL_SILENT")
+    ]
+    assert harness.state["start_time"].to_list() == [NOON + 1441 * MINUTE]
 
 
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
@@ -284,9 +296,30 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
     assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
 
 
+@settings(deadline=None, max_examples=100)
+@given(POINTS, CUTS, MINUTES, MINUTES, st.integers(0, 40), SLICES, st.lists(st.integers(0, 25), min_size=7, max_size=7))
+def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
+    drawn, cuts, stop_after, silence, delay, slices, gaps
+):
+    runs = in_batches([point(*one[1:-1], vehicle=one[0]) for one in drawn], cuts)
+    times = [NOON + minutes * MINUTE for minutes in accumulate(gaps)][: len(runs)]
+    given = {"stop_after": stop_after * MINUTE, "silence": silence * MINUTE, "watermark_delay": delay * MINUTE}
+    job = trips_job(**given, timeout_in="processing_time")
+    harness = play_points(job, runs, None, slices, times)
+    answer, late = trip_oracle.follow_by_processing_time(
+        list(zip(times, runs, strict=True)), job.watermark_delay, 3.0, stop_after * MINUTE, silence * MINUTE
+    )
+    same_rows(trips(harness), answer.trips)
+    same_rows(stops(harness), answer.stops)
+    assert harness.written["late.vehicle_trips"].height == len(late)
+    assert harness.state["n_points"].sum() == answer.open_points
+
+
 def same_rows(rows, expected):
     def order(row):
-        return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"]
+        # A vehicle that begins anew may do so at one moment in another place.
+        place = [row[name] for name in row if name.endswith(("latitude", "longitude"))]
+        return row["vehicle_id"], row["start_time"], row["end_time"], row["n_points"], *place
 
     rows, expected = sorted(rows, key=order), sorted(expected, key=order)
     assert len(rows) == len(expected)

@@ -1,13 +1,14 @@
 """Vehicle trips in plain Python, one point at a time: what the job must agree with."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from tests.spark_jobs.jobs.ride_oracle import metres
 
 Point = dict
 SECOND = timedelta(seconds=1)
+_NEVER = timedelta(days=365_000)
 HARSH_BRAKING, HARSH_ACCELERATION = 3.5, 3.0
 
 
@@ -32,6 +33,42 @@ def follow(
         vehicle.wait_until(watermark)
         answer.open_points += len(vehicle.trip) + len(vehicle.stand)
     return answer
+
+
+def follow_by_processing_time(
+    runs: list[tuple[datetime, list[Point]]],
+    delay: timedelta,
+    moving_speed: float,
+    stop_after: timedelta,
+    silence: timedelta,
+) -> tuple[Answer, list[Point]]:
+    """The answer where vehicles fall silent in processing time, and what came late; of runs, each at its moment."""
+    answer, late = Answer(), []
+    vehicles: dict[str, tuple[_Vehicle, list[Point]]] = {}
+    heard_at: dict[str, datetime] = {}
+    watermark = datetime(1, 1, 1, tzinfo=UTC)
+    for now, points in runs:
+        for name in [name for name, at in heard_at.items() if at + silence <= now]:
+            del heard_at[name]
+            vehicle, waiting = vehicles.pop(name)
+            for point in sorted(waiting, key=_order):
+                vehicle.see(point)
+            vehicle.fall_silent()
+        for point in points:
+            if point["time"] <= watermark:
+                late.append(point)
+                continue
+            name = point["vehicle_id"]
+            heard_at[name] = now
+            vehicles.setdefault(name, (_Vehicle(answer, moving_speed, stop_after, _NEVER), []))[1].append(point)
+        watermark = max([watermark, *(point["time"] - delay for point in points)])
+        for vehicle, waiting in vehicles.values():
+            for point in sorted((one for one in waiting if one["time"] <= watermark), key=_order):
+                vehicle.see(point)
+            waiting[:] = [one for one in waiting if one["time"] > watermark]
+            vehicle.wait_until(watermark)
+    answer.open_points = sum(len(one.trip) + len(one.stand) + len(waiting) for one, waiting in vehicles.values())
+    return answer, late
 
 
 class _Vehicle:
@@ -71,6 +108,14 @@ class _Vehicle:
         if self.stand and is_silent:
             self.answer.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
             self.stand = []
+
+    def fall_silent(self) -> None:
+        """Nothing comes any more."""
+        self.wait_until(self.last)
+        if self.trip:
+            self._end("FELL_SILENT")
+        if self.stand:
+            self.answer.stops.append(_stop(self.stand, self.last, "FELL_SILENT"))
 
     def _end(self, reason: str) -> None:
         self.answer.trips.append(_trip(self.trip, self.stand[:1], self.moving_speed, reason))
