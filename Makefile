@@ -45,6 +45,7 @@ lint: setup
 test: lint
 	@scripts/browser
 	@.venv/bin/python -m tests.java_for_tests
+	@.venv/bin/python -m tests.kafka_broker
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 chaos: export TRIES ?= 10

@@ -9,6 +9,7 @@ from deltalake.exceptions import TableNotFoundError
 from spark_jobs.ingest.birth import Birth, existing_ingest, rebuild_remedy
 from spark_jobs.ingest.known import IngestJournal, KnownFile, KnownFiles
 from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
+from spark_jobs.ingest.sources.kafka.offsets import ReadTopic
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import Stream
@@ -37,6 +38,12 @@ def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, .
         KeyfoldError: part of what was known is gone or damaged.
     """
     return _known(lakehouse, stream).all()
+
+
+def read_topics(lakehouse: Lakehouse, stream: str) -> dict[str, ReadTopic]:
+    """How far topics were read, by their sources (`kafka://TOPIC`)."""
+    done = ingest_journal(lakehouse, stream).last_done()
+    return done.topics if done else {}
 
 
 def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:

@@ -1,6 +1,6 @@
-"""A stream's tables made anew from its landing files, in one command; what was there is moved aside and never deleted.
+"""A stream's tables made anew from its landing files and topics, in one command; what was there is moved aside and never deleted.
 
-FOLDER/rebuild.json   a rebuild that has begun: where to it moves what was there, and which landing folders it reads
+FOLDER/rebuild.json   a rebuild that has begun: where to it moves what was there, and which folders and topics it reads
 
 The record is written first and removed last, so that one that broke off is gone on with, by the same command.
 """
@@ -15,9 +15,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import REBUILD, RECORD
-from spark_jobs.ingest.inspection import all_known_files, source_name
+from spark_jobs.ingest.inspection import all_known_files, read_topics, source_name
 from spark_jobs.ingest.records import IngestCounts
-from spark_jobs.ingest.run import IngestSummary, ingest_under_lock
+from spark_jobs.ingest.run import IngestSummary, Landing, ingest_under_lock
+from spark_jobs.ingest.sources.kafka.offsets import ReadTopic, TopicState
+from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings
+from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json, write_json
 from spark_jobs.lakehouse.fail_points import reached
@@ -29,20 +32,21 @@ def rebuild(
     spark: SparkSession,
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Path | None = None,
+    landing: Landing | None = None,
     *,
     settle: timedelta = timedelta(0),
     on_batch: Callable[[Progress], None] | None = None,
 ) -> IngestSummary:
-    """Move a stream's tables and the record of its ingest aside, and read all of its landing folders again.
+    """Move a stream's tables and the record of its ingest aside, and read all of its landing folders and topics again.
 
-    Jobs that have read the old event table find another one, and want a full refresh.
+    Of a topic that is all that Kafka still keeps; messages that go meanwhile are told in quarantine. Jobs that have read the old event table find another one, and want a full refresh.
 
     Args:
         spark: the session.
         lakehouse: where the tables are.
         stream: what the files hold.
-        landing: a landing folder more than those that were read before; where none is known, the lakehouse's own.
+        landing: a landing folder, or a topic, more than those that were read before; where none is known, the
+            lakehouse's own folder.
         settle: as of `ingest`.
         on_batch: as of `ingest`.
 
@@ -63,10 +67,11 @@ def rebuild(
                 _move_aside(lakehouse, stream.name, aside)
                 begun["is_moved"] = True
                 write_json(record, begun)
-            sources = [lakehouse.home / source for source in begun["sources"]]
             summaries = [
-                ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
-                for source in sources
+                ingest_under_lock(
+                    spark, lakehouse, stream, _landing(lakehouse, source, landing), settle=settle, on_batch=on_batch
+                )
+                for source in begun["sources"]
             ]
             # Last: until then every run of ingest is refused, which would else go on from half the files.
             record.unlink()
@@ -78,20 +83,24 @@ def rebuild(
     return _joined(summaries, told, time.monotonic() - began)
 
 
-def _begun(lakehouse: Lakehouse, stream: Stream, landing: Path | None) -> dict[str, object]:
+def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
     """What a rebuild will do; looks before anything is moved whether there is something to read."""
     warnings: list[str] = []
+    known: dict[str, tuple[str, ...]] = {}
+    topics: dict[str, ReadTopic] = {}
     try:
         known = all_known_files(lakehouse, stream.name)
+        topics = read_topics(lakehouse, stream.name)
     except KeyfoldError as error:
-        known = {}
         warnings.append(f"which landing folders were read before cannot be told ({error}); give others with --from")
-    if landing is not None:
+    if isinstance(landing, KafkaTopic):
+        topics = topics | {landing.source: topics.get(landing.source, ReadTopic(id="", next={}))}
+    elif landing is not None:
         known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
-    if not known:
+    if not known and not topics:
         known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
     sources = [source for source in known if (lakehouse.home / source).is_dir()]
-    if not sources:
+    if not sources and not topics:
         raise KeyfoldError(
             f"{stream.name} cannot be rebuilt: none of its landing folders is there "
             f"({', '.join(str(lakehouse.home / source) for source in known)}); put one back, or name it with --from"
@@ -103,8 +112,33 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Path | None) -> dict[s
                 f"{len(gone):,} of {len(paths):,} files that were read from {lakehouse.home / source} are not there any "
                 f"more, and what they held is in no new table ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
             )
+    for source, read in topics.items():
+        warnings += _gone_from(source, read, topic_state(_topic(source, landing)))
     aside = f"aside/{stream.name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-    return {"aside": aside, "sources": sources, "is_moved": False, "warnings": warnings}
+    return {"aside": aside, "sources": [*sources, *topics], "is_moved": False, "warnings": warnings}
+
+
+def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
+    """What was read of a topic, and perhaps cannot be read again."""
+    if read.id and read.id != state.id:
+        return [
+            f"{source} is not the topic that was read, but another of its name: what that one held is in no new table"
+        ]
+    return [
+        f"{source}: Kafka keeps partition {number} from offset {first} on; what was read from before it is in no new table"
+        for number, first in state.first.items()
+        if first > 0 and read.next.get(number, 0) > 0
+    ]
+
+
+def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landing:
+    return _topic(source, given) if source.startswith(PREFIX) else lakehouse.home / source
+
+
+def _topic(source: str, given: Landing | None) -> KafkaTopic:
+    """A topic, all of it: what a person gave to a run that only reads on does not count here."""
+    settings = given.settings if isinstance(given, KafkaTopic) else KafkaSettings.from_environment()
+    return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
 
 
 def _move_aside(lakehouse: Lakehouse, stream: str, aside: Path) -> None:

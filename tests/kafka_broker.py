@@ -1,0 +1,191 @@
+"""A real Kafka broker for tests, on loopback: `python -m tests.kafka_broker` fetches its jars, `Broker` runs them.
+
+Its jars come by Maven, with the user's own mirrors and proxies, and are held to `kafka_jars.sha256`. Without Maven, or
+without a network, tests that need a broker are skipped and say why.
+"""
+
+import base64
+import hashlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+VERSION = "4.1.0"
+JARS = Path(sys.prefix) / f"kafka-{VERSION}"
+LOCK = Path(__file__).with_name("kafka_jars.sha256")
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>keyfold</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+<version>{VERSION}</version></dependency></dependencies></project>"""
+
+USER, PASSWORD = "keyfold", "planted-kafka-password"
+"""Of the listener that asks for a login."""
+
+_QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_SECONDS = 60
+
+
+def why_not() -> str:
+    """Why there is no broker here; empty where there is one."""
+    if not JARS.is_dir():
+        return f"Kafka's jars are not in {JARS}: `python -m tests.kafka_broker` fetches them, and wants Maven"
+    return ""
+
+
+def main() -> int:
+    """Fetch the jars, unless they are there; what cannot be had is said, and is no failure."""
+    if JARS.is_dir():
+        return 0
+    maven = shutil.which("mvn")
+    if not maven:
+        print("tests: no Maven, so no Kafka broker: tests that need one are skipped", flush=True)
+        return 0
+    print(f"tests: fetching Kafka {VERSION} (43 MB when none is cached)", flush=True)
+    with tempfile.TemporaryDirectory(prefix="keyfold-", dir=JARS.parent) as folder:
+        pom, part = Path(folder) / "pom.xml", Path(folder) / "jars"
+        pom.write_text(POM, encoding="utf-8")
+        run = subprocess.run(
+            [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(pom), COPY, f"-DoutputDirectory={part}"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if run.returncode:
+            told = (run.stdout + run.stderr).strip().splitlines()[:1]
+            print(f"tests: Maven could not fetch Kafka ({told}): tests that need a broker are skipped", flush=True)
+            return 0
+        wanted = {name: sha256 for sha256, name in map(str.split, LOCK.read_text(encoding="ascii").splitlines())}
+        found = {jar.name: _digest(jar) for jar in part.glob("*.jar")}
+        if wanted != found:
+            differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+            print(f"tests: these jars are not those that {LOCK.name} names: {', '.join(differing)}", file=sys.stderr)
+            return 1
+        part.rename(JARS)
+    return 0
+
+
+@dataclass
+class Broker:
+    """A broker that runs; its topics are made by tests and never shared."""
+
+    folder: Path
+    port: int
+    login_port: int
+    process: "subprocess.Popen[bytes]"
+    _clients: dict[str, AdminClient] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def login_bootstrap(self) -> str:
+        return f"127.0.0.1:{self.login_port}"
+
+    @property
+    def admin(self) -> AdminClient:
+        return self._clients.setdefault("admin", AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}))
+
+    def producer(self, **settings: object) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 1} | settings)
+
+    def topic(self, partitions: int = 1, name: str = "", config: dict[str, str] | None = None) -> str:
+        """Make a topic of a name that none has, unless it is given one."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result()
+        until = time.monotonic() + _SECONDS
+        while name in self.admin.list_topics(timeout=5).topics:
+            assert time.monotonic() < until, f"{name} does not go"
+            time.sleep(0.05)
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[Broker]:
+    """Start a broker below a folder, and stop it."""
+    ports = [_free_port() for _ in range(3)]
+    settings = folder / "server.properties"
+    settings.write_text(_settings(folder, *ports))
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    java = ["java", *_QUICK, "-cp", f"{JARS}/*"]
+    with (folder / "broker.log").open("wb") as log:
+        tool = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+        subprocess.run(tool, check=True, stdout=log, stderr=log)
+        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+    try:
+        for port in ports[:2]:
+            _wait_for(port, process, folder / "broker.log")
+        broker = Broker(folder, ports[0], ports[1], process)
+        yield broker
+        # While Python is whole: see `sources.kafka.topic`.
+        broker._clients.clear()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _settings(folder: Path, port: int, login_port: int, controller_port: int) -> str:
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    return "\n".join(
+        (
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},CONTROLLER://127.0.0.1:{controller_port}",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names=CONTROLLER",
+            "inter.broker.listener.name=PLAINTEXT",
+            "sasl.enabled.mechanisms=PLAIN",
+            f"listener.name.login.plain.sasl.jaas.config={login}",
+            f"log.dirs={folder / 'data'}",
+            "auto.create.topics.enable=false",
+            "offsets.topic.replication.factor=1",
+            "offsets.topic.num.partitions=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "transaction.state.log.num.partitions=1",
+            "log.cleaner.backoff.ms=200",
+            "log.initial.task.delay.ms=100",
+        )
+    )
+
+
+def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + _SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"the broker did not start: {log.read_text()[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def _digest(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
