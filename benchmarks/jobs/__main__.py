@@ -4,10 +4,12 @@ import sys
 
 from benchmarks.jobs import (
     anomaly_predictions,
+    card_in_two_cities,
     event_index,
     model_totals,
     moving_averages,
     purchase_totals,
+    ride_meter_jumps,
     top_products,
     vehicle_trips,
 )
@@ -20,6 +22,8 @@ RACES = {
     "purchase_totals": purchase_totals.main,
     "model_totals": model_totals.main,
     "event_index": event_index.main,
+    "ride_meter_jumps": ride_meter_jumps.main,
+    "card_in_two_cities": card_in_two_cities.main,
 }
 
 if unknown := set(sys.argv[1:]) - set(RACES):
