@@ -148,9 +148,10 @@ def newest_that_came(job: KeyedJob, table: Path, slices: Sequence[Slice]) -> Cam
     if stream is None or stream.missing_time != "arrival" or job.stored_time != stream.event_time:
         return Came(newest, newest)
     own: datetime | None = None
-    for path in files:
+    for path, file in files.items():
         for time in _own_times(table / path, job.stored_time, own):
-            own = time if own is None else max(own, time)
+            # A file without arrivals is of before there were any: nothing stands in there.
+            own = _latest(own, time or from_milliseconds(file.last))
     return Came(newest, None if own is None else from_micros(micros(own) // 1000 * 1000))
 
 
@@ -172,9 +173,12 @@ def from_milliseconds(milliseconds: int | None) -> datetime:
     return EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _own_times(path: Path, time: str, known: datetime | None) -> Iterator[datetime]:
-    """Times of a file's events that are not their arrival; of those past `known` the newest at least."""
+def _own_times(path: Path, time: str, known: datetime | None) -> Iterator[datetime | None]:
+    """Times of a file's events that are not their arrival, of those past `known` the newest at least; None for all of them."""
     with pq.ParquetFile(path) as file:
+        if INGESTED_AT not in file.schema_arrow.names:
+            yield None
+            return
         places = {name: file.schema_arrow.names.index(name) for name in (time, INGESTED_AT)}
         for group in range(file.num_row_groups):
             parts = file.metadata.row_group(group)
