@@ -12,31 +12,40 @@ With `window`, numbers start at 0 in each key and window: the key is then the st
 where windows overlap an event is numbered in each that it is in, as a copy (`keyed.copies`). A window's counter leaves
 state when the watermark has reached the window's end; what comes after that is late for this window, by when it ended
 and nothing else.
+
+With `expire_after` a key of which nothing came for so long leaves state, and its next event begins at 0 again: a number is
+one of a key's then only until it expires. In event time the silence lies between two events, so that it plays no part how
+the stream was split; with `timeout_in=processing_time` it lasts from the run that brought a key's last event, and what waits
+of the key is numbered first (`keyed.timeouts`).
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from spark_jobs.columns import column, passed_on
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.expiry import ExpiringParameters
+from spark_jobs.jobs.lives import cut_lives
 from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters, Names, Window, WindowShape
+from spark_jobs.jobs.parameters import Delay, Duration, Names, Window, WindowShape
 from spark_jobs.jobs.periods import period_start, period_starts
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, Step
 from spark_jobs.keyed.copies import KeysOf
+from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import STREAMS, TIMESTAMP, Stream
+from spark_jobs.times import to_times
 
 INDEX = "event_index"
 NEXT_INDEX = "next_index"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
-class EventIndexParameters(JobParameters):
+class EventIndexParameters(ExpiringParameters):
     """Parameters of `event_index`."""
 
     stream: str = Field("ride_points", description=f"Whose events are numbered: {', '.join(STREAMS)}")
@@ -53,6 +62,14 @@ class EventIndexParameters(JobParameters):
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
 
+    added_later = ExpiringParameters.added_later | {"window"}
+
+    @model_validator(mode="after")
+    def _windows_end_by_themselves(self) -> Self:
+        if self.window is not None and self.expire_after is not None:
+            raise ValueError("a window's numbers end with the window; give window or expire_after, not both")
+        return self
+
 
 def build(parameters: EventIndexParameters) -> KeyedJob:
     """Make the job of its parameters.
@@ -68,7 +85,7 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         if window is None:
-            return number_events(state, events, clock, time, key)
+            return number_events(state, events, clock, time, key, parameters.expiry)
         return number_in_windows(state, events, clock, time, key, window)
 
     return KeyedJob(
@@ -79,7 +96,7 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
         event_time=time,
         watermark_delay=parameters.watermark_delay,
         events=events,
-        state=_state(events, key),
+        state=_state(events, key, parameters.expiry),
         output=_numbered(columns, key, time),
         step=step,
         step_decides_late=True,
@@ -87,8 +104,7 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         state_events=pl.col(time).count(),
         one_per_key=pl.col(NEXT_INDEX).is_not_null(),
-        # A window that is not asked for is not told: generations that were born before there were any go on.
-        parameters=parameters.model_dump(mode="json", exclude={"window"} if window is None else None),
+        parameters=parameters.recorded(),
     )
 
 
@@ -101,23 +117,60 @@ EVENT_INDEX = JobTemplate(
 
 
 def number_events(
-    state: pl.DataFrame, events: pl.DataFrame, clock: Clock, event_time: str, key: tuple[str, ...]
+    state: pl.DataFrame,
+    events: pl.DataFrame,
+    clock: Clock,
+    event_time: str,
+    key: tuple[str, ...],
+    expiry: Timeout | None = None,
 ) -> Step:
     """The step without windows: see the module's text. Every event is numbered or waits."""
     waits = pl.col(NEXT_INDEX).is_null()
-    counters = state.filter(~waits)
-    came = pl.concat([state.filter(waits).select(events.columns), events])
+    over, going_on = Parted(state.clear(), state) if expiry is None else expiry.part(state, key, clock)
+    came = pl.concat([going_on.filter(waits).select(events.columns), events])
     is_due = pl.col(event_time) <= clock.watermark
     waiting = came.filter(~is_due).with_columns(pl.col(event_time).alias(DEADLINE))
-    ordered = in_order(came.filter(is_due), key, event_time)
-    numbered_keys = ordered.events[ordered.starts].select(key)
-    known = numbered_keys.join(counters.select(*key, NEXT_INDEX), on=key, how="left", maintain_order="left")
-    first = known[NEXT_INDEX].fill_null(0).to_numpy()
-    index = np.arange(ordered.events.height) + (first - ordered.starts)[ordered.key_number]
-    counted = numbered_keys.with_columns(pl.Series(NEXT_INDEX, index[ordered.lasts] + 1))
+    counted = _count(going_on.filter(~waits), came.filter(is_due), event_time, key, expiry)
+    output = [counted.output]
+    if over.height:
+        ended = over.filter(waits).select(events.columns)
+        output.insert(0, _count(over.filter(~waits), ended, event_time, key, expiry).output)
+    counters = counted.counters
+    if expiry is not None and expiry.in_event_time:
+        counters = counters.filter((pl.col(DEADLINE) > clock.watermark).fill_null(value=True))
+    rows = pl.concat([counters, waiting], how="diagonal")
     return Step(
-        state=pl.concat([counters.join(counted, on=key, how="anti"), counted, waiting], how="diagonal"),
-        output=ordered.events.with_columns(pl.Series(INDEX, index)),
+        state=rows if expiry is None else expiry.renew(rows, going_on, events, key, clock), output=pl.concat(output)
+    )
+
+
+class _Counted(NamedTuple):
+    """Events with their numbers, and all counters then."""
+
+    output: pl.DataFrame
+    counters: pl.DataFrame
+
+
+def _count(
+    counters: pl.DataFrame, events: pl.DataFrame, event_time: str, key: tuple[str, ...], expiry: Timeout | None
+) -> _Counted:
+    """Number events on from their keys' counters; where a key was silent for too long, from 0."""
+    ordered = in_order(events, key, event_time)
+    counters = counters.select(*key, NEXT_INDEX, DEADLINE)
+    known = ordered.events[ordered.starts].select(key).join(counters, on=key, how="left", maintain_order="left")
+    lives = cut_lives(ordered, event_time, known[DEADLINE], expiry)
+    ordered = lives.ordered
+    first = np.where(lives.goes_on, known[NEXT_INDEX].fill_null(0).to_numpy()[lives.key_number], 0)
+    index = np.arange(ordered.events.height) + (first - ordered.starts)[ordered.key_number]
+    latest = lives.is_latest
+    due = to_times(lives.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
+    last = ordered.lasts[latest]
+    counted = ordered.events[last].select(
+        *key, pl.Series(NEXT_INDEX, index[last] + 1), pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE)
+    )
+    return _Counted(
+        ordered.events.with_columns(pl.Series(INDEX, index)),
+        pl.concat([counters.join(counted, on=key, how="anti"), counted]),
     )
 
 
@@ -168,10 +221,11 @@ def _numbered(columns: pa.Schema, key: tuple[str, ...], time: str) -> pa.Schema:
     return pa.schema([*passed_on(columns), *times, number])
 
 
-def _state(events: pa.Schema, key: tuple[str, ...]) -> pa.Schema:
+def _state(events: pa.Schema, key: tuple[str, ...], expiry: Timeout | None) -> pa.Schema:
     """A key's counter (with `next_index`), or an event that waits."""
     columns = [field if field.name in key else field.with_nullable(True) for field in events]
-    return pa.schema([*columns, pa.field(NEXT_INDEX, pa.int64()), pa.field(DEADLINE, TIMESTAMP)])
+    state = pa.schema([*columns, pa.field(NEXT_INDEX, pa.int64()), pa.field(DEADLINE, TIMESTAMP)])
+    return state if expiry is None else expiry.add_column(state)
 
 
 def _find_stream(parameters: EventIndexParameters) -> Stream:

@@ -13,10 +13,16 @@ When the row of a purchase comes out is the parameter `order`:
 
 Purchases of an item at one moment are added in order of quantity and then of models. `latest_purchase_totals` shows
 each item's total of all that has come, those that still wait too: it is the same whatever the order and the split.
+
+With `expire_after` an item of which nothing was bought for so long leaves state, and its next purchase begins a new total
+from nothing; every purchase has had its row by then, and the latest table keeps the row as it was until the item is
+bought again. In event time the silence lies between two purchases, so that with `order=event_time` it plays no part how
+the stream was split; with `timeout_in=processing_time` it lasts from the run that brought an item's last purchase, and what
+waits of the item is added first (`keyed.timeouts`).
 """
 
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,10 +30,15 @@ import pyarrow as pa
 from pydantic import Field
 
 from spark_jobs.columns import column
+from spark_jobs.jobs.expiry import ExpiringParameters
+from spark_jobs.jobs.lives import cut_lives
 from spark_jobs.jobs.ordering import Ordered, in_order
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration
+from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import SALES, TIMESTAMP
+from spark_jobs.times import to_times
 
 PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])
 
@@ -42,7 +53,13 @@ ITEM_TOTAL = pa.schema(
         pa.field("deadline", TIMESTAMP),
     ]
 )
-"""An item's total, or (with `time`) a purchase of it that waits for the watermark."""
+"""An item's total, or (with `time`) a purchase of it that waits for the watermark.
+
+The deadline of a total is when it expires in event time, that of a purchase its own time.
+"""
+
+_KEY = ("item",)
+_TOTAL = ("item", "quantity", "models", "deadline")
 
 PURCHASE_TOTAL = pa.schema(
     [
@@ -79,7 +96,7 @@ LATEST_PURCHASE_TOTAL = pa.schema(
 )
 
 
-class PurchaseTotalsParameters(JobParameters):
+class PurchaseTotalsParameters(ExpiringParameters):
     """Parameters of `purchase_totals`."""
 
     order: Literal["arrival", "event_time"] = Field(
@@ -95,7 +112,7 @@ class PurchaseTotalsParameters(JobParameters):
 
 _FROM_HERE_ON = frozenset({"order"})
 """Parameters that count from here on: a total is right in whatever order its purchases came, and a purchase that waits
-comes out, once it is due by the new order.
+comes out, once it is due by the new order. Of a total that never expired nothing says when its item was last bought.
 """
 
 
@@ -108,11 +125,11 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
     return KeyedJob(
         name="purchase_totals",
         stream=SALES.name,
-        key=("item",),
+        key=_KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,
         events=PURCHASE,
-        state=ITEM_TOTAL,
+        state=ITEM_TOTAL if parameters.expiry is None else parameters.expiry.add_column(ITEM_TOTAL),
         output=PURCHASE_TOTAL,
         step=step,
         step_decides_late=True,
@@ -129,7 +146,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         key_groups=parameters.key_groups,
         state_events=pl.col("time").count(),
         one_per_key=pl.col("time").is_null(),
-        parameters=parameters.model_dump(mode="json"),
+        parameters=parameters.recorded(),
         movable_parameters=_FROM_HERE_ON,
     )
 
@@ -144,36 +161,58 @@ PURCHASE_TOTALS = JobTemplate(
 
 def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameters: PurchaseTotalsParameters) -> Step:
     """The step: see the module's text. Every purchase ends in one row of output or waits in state."""
-    waits = pl.col("time").is_not_null()
-    totals = state.filter(~waits).select(LATEST_PURCHASE_TOTAL.names)
-    purchases = pl.concat([state.filter(waits).select(PURCHASE.names), events])
+    expiry, waits = parameters.expiry, pl.col("time").is_not_null()
+    over, going_on = Parted(state.clear(), state) if expiry is None else expiry.part(state, _KEY, clock)
+    ended = [_add(over.filter(~waits), over.filter(waits), expiry).output] if over.height else []
+    purchases = pl.concat([going_on.filter(waits).select(PURCHASE.names), events])
     is_due = pl.lit(value=True) if parameters.order == "arrival" else pl.col("time") <= clock.watermark
     waiting = purchases.filter(~is_due)
-    output, changed = _add(totals, purchases.filter(is_due))
-    totals = pl.concat([totals.join(changed, on="item", how="anti"), changed])
+    added = _add(going_on.filter(~waits), purchases.filter(is_due), expiry)
+    totals = added.totals.filter((pl.col("deadline") > clock.watermark).fill_null(value=True))
+    rows = pl.concat([totals, waiting.with_columns(deadline="time")], how="diagonal")
+    if expiry is not None:
+        rows = expiry.renew(rows, going_on, events, _KEY, clock)
     return Step(
-        state=pl.concat([totals, waiting.with_columns(deadline="time")], how="diagonal"),
-        output=output,
-        side={"latest_purchase_totals": _latest(totals, waiting, events)},
+        state=rows,
+        output=pl.concat([*ended, added.output]),
+        side={"latest_purchase_totals": _latest(added.totals, waiting, events, expiry)},
     )
 
 
-def _add(totals: pl.DataFrame, purchases: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Add purchases to the totals: what each comes to (`PURCHASE_TOTAL`), and the totals that have changed."""
-    ordered = in_order(purchases, ("item",), "time")
-    events, number = ordered.events, ordered.key_number
-    before = events[ordered.starts].select("item").join(totals, on="item", how="left", maintain_order="left")
-    delta = events["quantity"].to_numpy()
+class _Added(NamedTuple):
+    """What purchases come to (`PURCHASE_TOTAL`), and all totals then."""
+
+    output: pl.DataFrame
+    totals: pl.DataFrame
+
+
+def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) -> _Added:
+    """Add purchases to the totals; where an item was silent for too long, to nothing."""
+    ordered = in_order(purchases.select(PURCHASE.names), _KEY, "time")
+    known = ordered.events[ordered.starts].select(_KEY).join(totals, on=_KEY, how="left", maintain_order="left")
+    lives = cut_lives(ordered, "time", known["deadline"], expiry)
+    ordered, number = lives.ordered, lives.ordered.key_number
+    goes_on = pl.Series(lives.goes_on)
+    before = known.select("quantity", "models")[lives.key_number].with_columns(pl.when(goes_on).then(pl.all()))
+    delta = ordered.events["quantity"].to_numpy()
     running = np.cumsum(delta)
     at_start = before["quantity"].fill_null(0).to_numpy() - (running - delta)[ordered.starts]
-    output = events.select(
+    output = ordered.events.select(
         "item",
         pl.col("quantity").alias("delta_quantity"),
         pl.Series("cumulative_quantity", running + at_start[number]),
         _running_sets(before["models"], ordered),
         pl.col("time").alias("event_time"),
     )
-    return output, output[ordered.lasts].select("item", pl.col("cumulative_quantity").alias("quantity"), "models")
+    latest = lives.is_latest
+    due = to_times(lives.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
+    changed = output[ordered.lasts[latest]].select(
+        "item",
+        pl.col("cumulative_quantity").alias("quantity"),
+        "models",
+        pl.lit(due, polars_schema(ITEM_TOTAL)["deadline"]).alias("deadline"),
+    )
+    return _Added(output, pl.concat([totals.select(_TOTAL).join(changed, on=_KEY, how="anti"), changed]))
 
 
 def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
@@ -209,19 +248,13 @@ def _running_sets(before: pl.Series, ordered: Ordered) -> pl.Series:
     return every_set["model"].fill_null([]).gather(set_number).alias("models")
 
 
-def _latest(totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _latest(totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame, expiry: Timeout | None) -> pl.DataFrame:
     """Totals of the items that events came for, with what waits of them."""
     items = events.select("item").unique()
     known = totals.join(items, on="item", how="semi")
     held = waiting.join(items, on="item", how="semi")
-    if not held.height:
-        return known
-    models = pl.col("models").explode()
-    return (
-        pl.concat([known, held.select(known.columns)])
-        .group_by("item")
-        .agg(pl.col("quantity").sum(), models.filter(_is_name(models)).unique().sort())
-    )
+    found = _add(known, held, expiry).totals if held.height else known
+    return found.select(LATEST_PURCHASE_TOTAL.names)
 
 
 def _is_name(model: pl.Expr) -> pl.Expr:

@@ -1,0 +1,38 @@
+"""What jobs share whose state may expire: how long a key may be silent, and in which time."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from spark_jobs.jobs.parameters import Duration, JobParameters
+from spark_jobs.keyed.timeouts import TimeKind, Timeout
+
+
+class ExpiringParameters(JobParameters):
+    """Parameters of a job whose keys never close by themselves, and may be said to expire."""
+
+    expire_after: Duration | None = Field(
+        None,
+        description="Silence after which what is kept of a key is dropped, and its next event begins anew. None: nothing "
+        "expires",
+    )
+    timeout_in: TimeKind = Field(
+        "event_time",
+        description="event_time: that silence lies between two events of a key. processing_time: it lasts from the run "
+        "that brought a key's last event, whatever time that is of",
+    )
+
+    added_later = frozenset({"expire_after", "timeout_in"})
+
+    @model_validator(mode="after")
+    def _timeout_is_of_the_expiry(self) -> Self:
+        if self.expire_after is None and self.timeout_in != "event_time":
+            raise ValueError(
+                f"timeout_in={self.timeout_in} is of expire_after, which is not given; give it a length, `30d`"
+            )
+        return self
+
+    @property
+    def expiry(self) -> Timeout | None:
+        """What ends a key; None: nothing does."""
+        return None if self.expire_after is None else Timeout(self.expire_after, self.timeout_in)
