@@ -32,7 +32,7 @@ from spark_jobs.jobs.patterns.pattern_step import (
     WAITING,
     PatternStep,
 )
-from spark_jobs.jobs.patterns.vocabulary import FIRST, LAST, Pattern, conditions, relation
+from spark_jobs.jobs.patterns.vocabulary import FIRST, LAST, Pattern, Without, conditions, relation
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, KeyedJob, OutputTable
 from spark_jobs.streams import TIMESTAMP, Stream
 
@@ -177,6 +177,9 @@ def _output(
     events: pa.Schema, key: Sequence[str], event_time: str, patterns: Mapping[str, Pattern], keep: Sequence[str]
 ) -> pa.Schema:
     looked_at = [name for name in events.names if name not in key]
+    # Of all other patterns a match ends with an event.
+    may_end_alone = any(isinstance(pattern, Without) for pattern in patterns.values())
+    last_time = "Event time of its last event (UTC)"
     fields = [
         *passed_on(pa.schema([events.field(name) for name in key])),
         column(PATTERN, pa.string(), f"What was found: {', '.join(patterns)}", made_of=looked_at, nullable=False),
@@ -184,16 +187,20 @@ def _output(
         column(
             LAST_TIME,
             TIMESTAMP,
-            "Event time of its last event (UTC); NULL where something did not come",
+            f"{last_time}; NULL where something did not come" if may_end_alone else last_time,
             made_of=(event_time,),
+            nullable=may_end_alone,
         ),
     ]
     for name in keep:
-        fields += [_of_event(events.field(name), FIRST), _of_event(events.field(name), LAST)]
+        fields += [
+            _of_event(events.field(name), FIRST),
+            _of_event(events.field(name), LAST, may_lack=may_end_alone),
+        ]
     return pa.schema(fields)
 
 
-def _of_event(field: pa.Field, which: str) -> pa.Field:
+def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Field:
     """A column of a match that tells a column of its first or last event."""
     return column(
         f"{which}{field.name}",
@@ -201,7 +208,7 @@ def _of_event(field: pa.Field, which: str) -> pa.Field:
         f"Of its {which.rstrip('_')} event: {meaning_of(field) or field.name}",
         unit=unit_of(field),
         made_of=made_of(field) or (field.name,),
-        nullable=field.nullable or which == LAST,
+        nullable=field.nullable or may_lack,
     )
 
 
