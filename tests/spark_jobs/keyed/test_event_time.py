@@ -74,9 +74,9 @@ class Definition:
     def run(self, now, own, lacking):
         if own or (lacking and (self.newest is None or self.is_arrival)):
             times = [*own] if own else [now]
-            self.newest = max([*times, *([self.newest] if self.newest else [])])
-            self.arrived_at, self.is_arrival = now, not own
-            self.watermark = max(self.watermark, self.newest - DELAY)
+            newest: datetime = max([*times, *([self.newest] if self.newest else [])])
+            self.newest, self.arrived_at, self.is_arrival = newest, now, not own
+            self.watermark = max(self.watermark, newest - DELAY)
         elif self.newest and now - self.arrived_at >= IDLE:
             gone_by = self.newest + (now - self.arrived_at)
             furthest = max(self.newest, self.watermark + DELAY) + timedelta(days=1)
@@ -108,6 +108,7 @@ def test_only_times_of_their_own_move_event_time_and_arrivals_do_where_there_are
         assert planned.clock.watermark == definition.watermark
         for plan, following in zip(planned.plans, planned.plans[1:], strict=False):
             # What is still to come in the run is ahead of the watermark, unless it was behind when the run began.
+            assert following.since is not None
             assert plan.clock.watermark <= max(before, following.since - DELAY)
             assert plan.clock.watermark == following.clock.late_watermark
 

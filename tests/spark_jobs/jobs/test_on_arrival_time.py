@@ -1,0 +1,243 @@
+"""Jobs that go by arrival, from landing files to their tables, against plain Python and DuckDB."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import ingest, ingest_journal
+from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.streams import INGESTED_AT, SALES, WEATHER
+from tests.spark_jobs.jobs.moving_average_oracle import move
+from tests.spark_jobs.jobs.sales_oracle import Totals
+from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
+
+__all__ = ["cut_power", "without_spark"]
+
+DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+"""As much of a session as ingest asks for where it reads files itself."""
+
+OLD = datetime(2010, 12, 1, 8, 26, tzinfo=UTC)
+AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def sale(item: str, quantity: int, *models: str, at: datetime | None = None) -> dict[str, Any]:
+    """A message as its producer sends it, with a time or without."""
+    told = {"item": item, "quantity": quantity, "model": list(models)}
+    return told if at is None else {**told, "time": at.isoformat()}
+
+
+def reading(station: str, pressure: float | None, at: datetime = OLD) -> dict[str, Any]:
+    return {"origin": station, "time_hour": at.isoformat(), "pressure": pressure, "temp": 50.0}
+
+
+class House:
+    """A lakehouse into which messages come, a file at a time; remembers when each arrived."""
+
+    def __init__(self, lakehouse, stream, spark=DRIVER):
+        self.lakehouse, self._stream, self._spark = lakehouse, stream, spark
+        self.arrivals: list[datetime] = []
+
+    def come(self, *messages: dict[str, Any]) -> datetime:
+        landing = self.lakehouse.landing(self._stream.name)
+        landing.mkdir(parents=True, exist_ok=True)
+        file = landing / f"{len(list(landing.iterdir())):03}.json"
+        file.write_text("".join(f"{json.dumps(one)}\n" for one in messages))
+        ingest(self._spark, self.lakehouse, self._stream)
+        journal = ingest_journal(self.lakehouse, self._stream.name)
+        last = journal.last_done()
+        plan = journal.plan(last.batch) if last else None
+        assert plan is not None
+        self.arrivals.append(plan.planned_at)
+        return plan.planned_at
+
+    def rows(self, table: str) -> list[tuple]:
+        return sorted(pl.read_delta(str(self.lakehouse.table(table))).rows(), key=repr)
+
+
+@pytest.fixture
+def shop(lakehouse) -> House:
+    return House(lakehouse, SALES)
+
+
+FILES = [
+    [sale("Mac", 5, "Macbook air"), sale("Mac", 2, "Macbook pro", at=OLD), sale("Watch", 1, "Ultra", at=OLD)],
+    [sale("Mac", -1, "Macbook air", at=OLD - timedelta(days=9)), sale("Watch", 3)],
+    [sale("Phone", 4, "13", at=OLD + timedelta(days=9)), sale("Mac", 1, "Macbook pro"), sale("Mac", 1, "Macbook pro")],
+]
+
+
+def as_arrived(files, arrivals) -> list[list[dict[str, Any]]]:
+    """The messages as the oracle takes them: all of a file are of its arrival."""
+    return [
+        [{"item": one["item"], "quantity": one["quantity"], "models": one["model"], "time": at} for one in messages]
+        for messages, at in zip(files, arrivals, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("order", ["arrival", "event_time"])
+def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admitted(without_spark, shop, order):
+    job = build_job(PURCHASE_TOTALS, {"time": "arrival", "order": order, "watermark_delay": "0s"})
+    for messages in FILES:
+        shop.come(*messages)
+        run_job(without_spark, shop.lakehouse, job)
+    oracle, expected = Totals(), []
+    for messages in as_arrived(FILES, shop.arrivals):
+        expected += oracle.add(messages)
+    run_job(without_spark, shop.lakehouse, job, Incremental(advance_to=AHEAD))
+    assert shop.rows("purchase_totals") == sorted(expected, key=repr)
+    assert shop.rows("latest_purchase_totals") == sorted(oracle.latest(), key=repr)
+    assert shop.rows("late.purchase_totals") == []
+    # Read all at once, the answer is the same: arrivals are in the table, and not of the run.
+    run_job(without_spark, shop.lakehouse, job, FullRefresh(advance_to=AHEAD))
+    assert shop.rows("purchase_totals") == sorted(expected, key=repr)
+
+
+def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_own_times(without_spark, shop):
+    job = build_job(
+        EVENT_INDEX, {"stream": "sales", "key": "item", "time": "arrival", "watermark_delay": "0s", "key_groups": 2}
+    )
+    assert job.output.names == [*SALES.schema.names, INGESTED_AT, "event_index"]
+    for messages in FILES:
+        shop.come(*messages)
+        run_job(without_spark, shop.lakehouse, job)
+    run_job(without_spark, shop.lakehouse, job, Incremental(advance_to=AHEAD))
+    events, numbered = (pl.read_delta(str(shop.lakehouse.table(name))) for name in ("events.sales", "event_index"))
+    # What came in one file may stand in any order; each number once, and all of a file before the next.
+    for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
+    assert sorted(numbered.select("item", INGESTED_AT, "event_index").rows()) == sorted(
+        (item, at.astimezone(UTC), number) for item, at, number in duckdb.query(for_oracle).fetchall()
+    )
+    assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
+    assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
+
+
+def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_spark, shop):
+    parameters = {"stream": "sales", "key": "item", "time": "arrival", "window": "1h", "watermark_delay": "0s"}
+    job = build_job(EVENT_INDEX, parameters)
+    arrived = shop.come(*FILES[0])
+    run_job(without_spark, shop.lakehouse, job, Incremental(advance_to=AHEAD))
+    starts = {row[job.output.names.index("window_start")] for row in shop.rows("event_index")}
+    assert starts == {arrived.replace(minute=0, second=0, microsecond=0)}
+
+
+def test_moving_averages_by_arrival_are_of_the_readings_as_they_came(without_spark, lakehouse):
+    house = House(lakehouse, WEATHER)
+    job = build_job(MOVING_AVERAGES, {"time": "arrival", "n_readings": 3, "watermark_delay": "0s", "timeout": "1h"})
+    # Each older than the one before: by their own times all but the first would be late.
+    pressures = [1000.0, 1010.0, None, 1030.0, 1040.0]
+    files = [
+        [reading("EWR", one, OLD - timedelta(days=day)), reading("JFK", 990.0 + day, OLD - timedelta(days=day))]
+        for day, one in enumerate(pressures)
+    ]
+    for readings in files:
+        house.come(*readings)
+        run_job(without_spark, lakehouse, job)
+    taken = [
+        {"station_id": one["origin"], "time": at, "pressure": one["pressure"], "temp": one["temp"]}
+        for readings, at in zip(files, house.arrivals, strict=True)
+        for one in readings
+    ]
+    reached = house.arrivals[-1] + timedelta(hours=2)
+    run_job(without_spark, lakehouse, job, Incremental(advance_to=reached))
+    oracle = move(taken, reached, 3, 3, timedelta(hours=1))
+    assert house.rows("moving_averages") == sorted((tuple(row.values()) for row in oracle.averages), key=repr)
+    assert house.rows("station_sessions") == sorted((tuple(row.values()) for row in oracle.sessions), key=repr)
+    assert house.rows("late.moving_averages") == []
+
+
+def test_an_arrival_beside_history_makes_none_of_it_late(without_spark, shop):
+    windows = build_job(TOP_PRODUCTS, {"window": "1d"})
+    history = [sale("Mac", 1, "Macbook air", at=OLD + timedelta(days=day)) for day in range(9)]
+    for day, one in enumerate(history):
+        shop.come(one, *([sale("Mac", 5, "Macbook air")] if day % 2 else []))
+        run_job(without_spark, shop.lakehouse, windows)
+    assert shop.rows("late.top_products") == []
+    run_job(without_spark, shop.lakehouse, windows, Incremental(advance_to=AHEAD))
+    told = pl.read_delta(str(shop.lakehouse.table("top_products"))).sort("window_start")
+    assert told["window_start"].to_list()[:9] == [
+        OLD.replace(hour=0, minute=0) + timedelta(days=day) for day in range(9)
+    ]
+    assert told["quantity"].to_list()[:9] == [1] * 9
+    assert sum(told["quantity"].to_list()[9:]) == 4 * 5
+
+
+@pytest.mark.parametrize("point", ["plan: after", "work: files written", "done: before", "done: after"])
+def test_a_crash_of_ingest_changes_no_arrival_and_so_no_row(without_spark, lakehouse, cut_power, point):
+    """What a job makes of arrivals is what it would have made if ingest had not died: the plan's time is kept."""
+    shop = House(lakehouse, SALES)
+    job = build_job(PURCHASE_TOTALS, {"time": "arrival", "watermark_delay": "0s"})
+    assert cut_power(point, lambda: shop.come(*FILES[0]))
+    journal = ingest_journal(lakehouse, "sales")
+    plan = journal.plan(0)
+    assert plan is not None
+    later = shop.come(*FILES[1])
+    assert plan.planned_at <= later
+    run_job(without_spark, lakehouse, job)
+    oracle = Totals()
+    expected = [*map(oracle.add, as_arrived(FILES[:2], [plan.planned_at, later]))]
+    assert shop.rows("purchase_totals") == sorted([*expected[0], *expected[1]], key=repr)
+
+
+def test_another_time_is_another_generation_and_left_out_it_is_that_of_the_generation(without_spark, shop):
+    shop.come(*FILES[0])
+    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS))
+    with pytest.raises(KeyfoldError, match=r"was born with .* and now runs with"):
+        run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS, {"time": "arrival"}))
+    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS, {"time": "arrival"}), FullRefresh())
+    going_on = configured_job(shop.lakehouse, PURCHASE_TOTALS)
+    assert going_on.stored_time == INGESTED_AT
+    run_job(without_spark, shop.lakehouse, going_on)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
+    usual, arrived = build_job(JOBS[name]), build_job(JOBS[name], {"time": "arrival"})
+    assert arrived.stored_time == INGESTED_AT
+    assert arrived.parameters["time"] == "arrival"
+    # Generations that were born before there was a choice have no such parameter.
+    assert usual.stored_time == usual.event_time
+    assert "time" not in usual.parameters
+    kept = {table.name for table in arrived.tables}
+    assert kept == {table.name for table in usual.tables}
+
+
+def test_messages_without_a_time_go_from_files_to_totals_on_spark(spark, lakehouse):
+    """End to end on Spark: as its producers send them, by arrival and by event time, with every event accounted for."""
+    shop = House(lakehouse, SALES, spark)
+    jobs = [
+        build_job(PURCHASE_TOTALS, {"time": "arrival", "watermark_delay": "0s", "key_groups": 2}),
+        build_job(EVENT_INDEX, {"stream": "sales", "key": "item", "watermark_delay": "0s", "key_groups": 2}),
+    ]
+    for messages in FILES[:2]:
+        shop.come(*messages)
+        for job in jobs:
+            run_job(spark, lakehouse, job)
+    oracle, expected = Totals(), []
+    for messages in as_arrived(FILES[:2], shop.arrivals):
+        expected += oracle.add(messages)
+    assert shop.rows("purchase_totals") == sorted(expected, key=repr)
+    # By event time the two that are of their arrival wait for the others, which have come to 2010.
+    numbered = shop.rows("event_index")
+    assert [row[SALES.schema.names.index("time")] for row in numbered].count(OLD) == 2
+    assert len(numbered) == 3
+    for job in jobs:
+        balance = check_conservation(spark, lakehouse, job)
+        assert balance.balanced
+        assert (balance.events_read, balance.late) == (5, 0)
+    assert all(earlier < later for earlier, later in pairwise(shop.arrivals))
