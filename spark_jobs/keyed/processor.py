@@ -12,6 +12,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from spark_jobs.keyed.worker import spare_what_is_loaded
+
 STATE_VARIABLE = "key_group_state"
 TIMERS_VARIABLE = "key_group_timers"
 
@@ -56,6 +58,7 @@ class KeyGroupProcessor(StatefulProcessor):
             job = cloudpickle.loads(self._pickled)
             self._operator = KeyGroupOperator(job, self._answers, self._timers, self._state)
         yield from self._operator.call(key[0], rows)
+        spare_what_is_loaded()
 
     def close(self) -> None:
         pass

@@ -22,6 +22,7 @@ from spark_jobs.keyed.codec import conform, encode, polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
 from spark_jobs.keyed.records import KeyedPlan, PlannedFile
+from spark_jobs.keyed.worker import spare_what_is_loaded
 from spark_jobs.privacy import errors_without_values
 from spark_jobs.times import micros
 
@@ -136,6 +137,7 @@ def read_slices(
     def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_without_values(f"job {job.name}", job.private):
             yield from read(batches)
+        spare_what_is_loaded()
 
     return guarded
 

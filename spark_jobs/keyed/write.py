@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.operator import NEVER, REPORT, GroupReport
+from spark_jobs.keyed.worker import spare_what_is_loaded
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.privacy import errors_without_values
@@ -75,6 +76,7 @@ def write_tables(
     def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_without_values(f"job {job.name}", job.private):
             yield from write(batches)
+        spare_what_is_loaded()
 
     return guarded
 
