@@ -56,7 +56,7 @@ class Totals:
     def add(self, purchases: list[Sale]) -> list[tuple]:
         """(item, delta_quantity, cumulative_quantity, models, event_time) of each purchase, in order of event time."""
         rows = []
-        for purchase in sorted(purchases, key=_order):
+        for purchase in sorted(purchases, key=purchase_order):
             item = purchase["item"]
             self.quantity[item] += purchase["quantity"]
             self.models[item].update(_models(purchase))
@@ -72,7 +72,7 @@ def _models(purchase: Sale) -> list[str]:
     return sorted({model for model in purchase.get("models") or [] if model})
 
 
-def _order(purchase: Sale) -> tuple:
+def purchase_order(purchase: Sale) -> tuple:
     """By time, quantity, and models as they came, where what is not there is before what is."""
     models = purchase.get("models")
     told = [(model is not None, model or "") for model in models or []]

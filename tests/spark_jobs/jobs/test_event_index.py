@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +21,7 @@ from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from spark_jobs.times import EPOCH
+from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
@@ -231,6 +232,45 @@ CUTS = st.lists(st.integers(0, 30).map(lambda minutes: NOON + timedelta(minutes=
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, delay, cuts):
     job, runs = sales_index(watermark_delay=timedelta(minutes=delay)), [sales_frame(batch) for batch in batches]
     assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    sales_in_batches(),
+    st.integers(0, 20),
+    st.booleans(),
+    st.integers(1, 20),
+    CUTS,
+    st.lists(st.integers(0, 12), min_size=6, max_size=6),
+)
+def test_numbers_that_expire_in_either_time_begin_at_nought_in_each_life_of_a_key(
+    runs, delay, in_processing_time, after, cuts, gaps
+):
+    delay, after = timedelta(minutes=delay), timedelta(minutes=after)
+    kind = "processing_time" if in_processing_time else "event_time"
+    job = sales_index(watermark_delay=delay, expire_after=after, timeout_in=kind)
+    oracle = Expiring(after, in_processing_time=in_processing_time, delay=delay, at_once=False, order=order)
+    times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
+    for now, run in zip(times, runs, strict=True):
+        oracle.run(now, run)
+    harness = play(job, [sales_frame(run) for run in runs], cuts=cuts, times=times)
+    assert found(harness) == sorted((*order(one), place) for _, place, one in oracle.told)
+    assert sorted(set(harness.state["item"])) == oracle.kept()
+
+
+def test_a_key_expires_when_nothing_came_of_it_for_so_long_in_processing_time():
+    job = sales_index(expire_after="30s", timeout_in="processing_time", watermark_delay="1d")
+    runs = [[sale(minutes=1), sale(minutes=0)], [], [sale(minutes=2)]]
+    harness = play(job, [sales_frame(run) for run in runs], times=[NOON + n * timedelta(seconds=15) for n in range(3)])
+    # What waited for the watermark was numbered first.
+    assert harness.written["event_index"]["event_index"].to_list() == [0, 1]
+    assert harness.state["time"].to_list() == [NOON + timedelta(minutes=2)]
+
+
+def test_without_an_expiry_a_job_is_what_it_was_before_there_was_one():
+    assert not {"expire_after", "timeout_in"} & index_job().parameters.keys()
+    with pytest.raises(KeyfoldError, match="a window's numbers end with the window; give window or expire_after"):
+        index_job(window="1h", expire_after="2h")
 
 
 def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(shared_data):

@@ -1,7 +1,7 @@
 """The step of purchase totals, without Spark, against a dictionary of sets in plain Python."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain
 
 import polars as pl
 import pytest
@@ -13,9 +13,10 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
+from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, merged, play, restart
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
-from tests.spark_jobs.jobs.sales_oracle import Totals
+from tests.spark_jobs.jobs.sales_oracle import Totals, purchase_order
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 BOTH = pytest.mark.parametrize("order", ["arrival", "event_time"])
@@ -177,6 +178,70 @@ CUTS = st.lists(st.integers(0, 40).map(lambda minutes: NOON + timedelta(minutes=
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, order, cuts):
     job = totals_job(order=order, watermark_delay=timedelta(minutes=delay))
     assert_same(job, play_sales(job, runs, end=None, cuts=cuts), play_sales(job, runs, end=None))
+
+
+EXPIRIES = st.tuples(st.booleans(), st.integers(1, 30).map(lambda minutes: timedelta(minutes=minutes)))
+GAPS = st.lists(st.integers(0, 12), min_size=6, max_size=6)
+
+
+def total_of(life, place):
+    """What a life has come to at one of its purchases."""
+    until = life.events[: place + 1]
+    models = sorted({model for one in until for model in one.get("models") or [] if model})
+    return sum(one["quantity"] for one in until), models
+
+
+@settings(deadline=None, max_examples=150)
+@given(purchases_in_batches(), st.integers(0, 30), st.sampled_from(["arrival", "event_time"]), EXPIRIES, CUTS, GAPS)
+def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(runs, delay, order, expiry, cuts, gaps):
+    (in_processing_time, after), delay = expiry, timedelta(minutes=delay)
+    times = [NOON + timedelta(minutes=minutes) for minutes in accumulate(gaps)][: len(runs)]
+    kind = "processing_time" if in_processing_time else "event_time"
+    job = totals_job(order=order, watermark_delay=delay, expire_after=after, timeout_in=kind)
+    at_once = order == "arrival"
+    oracle = Expiring(after, in_processing_time=in_processing_time, delay=delay, at_once=at_once, order=purchase_order)
+    latest_totals = {}
+    for now, run in zip(times, runs, strict=True):
+        # What lies ahead of the watermark is of its life when it is worked on, though a run may be cut into slices.
+        oracle.run(now, run)
+        for item in {one["item"] for one in run}:
+            life = oracle.coming(item) if item in oracle.kept() else last_life(oracle, item)
+            latest_totals[item] = total_of(life, len(life.events))
+    harness = play(job, [sales_frame(run).select(PURCHASE.names) for run in runs], cuts=cuts, times=times)
+    expected = [(one["item"], one["quantity"], *total_of(life, place), one["time"]) for life, place, one in oracle.told]
+    assert_same_changes(harness, as_written(expected))
+    assert latest(harness, job) == [(item, *latest_totals[item]) for item in sorted(latest_totals)]
+    assert sorted(set(harness.state["item"])) == oracle.kept()
+
+
+def last_life(oracle, item):
+    return next(life for life, _, one in reversed(oracle.told) if one["item"] == item)
+
+
+def test_a_total_expires_when_nothing_was_bought_for_so_long_in_processing_time_and_begins_anew():
+    job = totals_job(expire_after="30s", timeout_in="processing_time", watermark_delay="1h")
+    runs = [[sale("cup", 2), sale("cup", 3, 5000)], [], [], [sale("cup", 1, 4990)]]
+    times = [NOON + timedelta(seconds=seconds) for seconds in (0, 29, 30, 31)]
+    harness = play(job, [sales_frame(run).select(PURCHASE.names) for run in runs], times=times)
+    assert [row[2] for row in changes(harness)] == [2, 5, 1]
+    assert latest(harness, job) == [("cup", 1, [])]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_total_expires_in_a_silence_of_event_time_whether_or_not_a_run_lay_in_it(split):
+    sales = [sale("cup", 2, models=["a"]), sale("cup", 3, 60), sale("cup", 4, 121, models=["b"])]
+    job = totals_job(order="event_time", expire_after="1h", watermark_delay="0s")
+    harness = play_sales(job, [[one] for one in sales] if split else [sales], end=NOON + timedelta(minutes=181))
+    assert [(row[2], row[3]) for row in changes(harness)] == [(2, ["a"]), (5, ["a"]), (4, ["b"])]
+    assert latest(harness, job) == [("cup", 4, ["b"])]
+    assert harness.state.is_empty()
+
+
+def test_without_an_expiry_a_job_is_what_it_was_before_there_was_one():
+    assert not {"expire_after", "timeout_in"} & totals_job().parameters.keys()
+    assert totals_job().state.names == ["item", "quantity", "models", "time", "deadline"]
+    with pytest.raises(KeyfoldError, match="timeout_in=processing_time is of expire_after, which is not given"):
+        totals_job(timeout_in="processing_time")
 
 
 @pytest.fixture(scope="module")
