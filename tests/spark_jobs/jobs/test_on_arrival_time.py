@@ -121,7 +121,7 @@ def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_o
     # What came in one file may stand in any order; each number once, and all of a file before the next.
     for_oracle = "SELECT item, ingested_at, row_number() OVER (PARTITION BY item ORDER BY ingested_at) - 1 FROM events"
     assert sorted(numbered.select("item", INGESTED_AT, "event_index").rows()) == sorted(
-        (item, at.astimezone(UTC), number) for item, at, number in duckdb.query(for_oracle).fetchall()
+        (item, at.astimezone(UTC), number) for item, at, number in duckdb.execute(for_oracle).fetchall()
     )
     assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
     assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
