@@ -14,7 +14,9 @@ from assets.metadata import table_key, table_metadata, warning_metadata
 from assets.previews import preview, preview_quarantine
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
+from spark_jobs.ingest.landing import find_landing
 from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.ingest.sources.kafka.settings import kafka_topics
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.erasing import erased_rows
 from spark_jobs.lakehouse.reading import count_rows
@@ -26,8 +28,22 @@ class IngestConfig(dg.Config):
 
     landing: str | None = Field(
         default=None,
-        description="Folder of files to read [default: landing/<stream> in the lakehouse]. What was read is "
-        "remembered folder by folder, so each file is read once.",
+        description="Folder of files, or kafka://TOPIC, to read [default: the topic that KEYFOLD_KAFKA_TOPICS names for the "
+        "stream, else landing/<stream> in the lakehouse]. What was read is remembered folder by folder and topic by "
+        "topic, so each file and each message is read once.",
+    )
+    start: str | None = Field(
+        default=None,
+        description="Where the first run of a topic begins: earliest (the default), latest, or an ISO 8601 time.",
+    )
+    on_gap: str | None = Field(
+        default=None,
+        description="What messages are that Kafka deleted before they were read: an error (the default), or a row in "
+        "quarantine (record).",
+    )
+    topic_anew: bool = Field(
+        default=False,
+        description="Read a topic that was deleted and made anew, or whose end was cut off, from its beginning.",
     )
     settle_seconds: float = Field(
         default=SETTLE.total_seconds(),
@@ -53,19 +69,22 @@ def stream_assets(
     group: str,
     owners: Sequence[str] = (),
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
-    """The landing folder (external: whoever puts files there makes it) and the tables that ingest writes.
+    """The landing folder or topic (external: whoever puts data there makes it) and the tables that ingest writes.
 
     Args:
         stream: what the files hold.
         group: the asset group.
         owners: people or teams, in Dagster's notation.
     """
+    topic = kafka_topics().get(stream.name)
     landing = dg.AssetSpec(
         landing_key(stream.name),
-        description=f"Files of `{stream.name}` (NDJSON, CSV or Parquet, gzipped too) as they arrive in "
+        description=f"Messages of `{stream.name}` (JSON objects) as they come in Kafka's topic `{topic}`."
+        if topic
+        else f"Files of `{stream.name}` (NDJSON, CSV or Parquet, gzipped too) as they arrive in "
         f"`landing/{stream.name}`. A file is read once: write it under a name that begins with a dot, then rename it.",
         group_name=group,
-        kinds={"file"},
+        kinds={"kafka" if topic else "file"},
         owners=list(owners),
     )
     events = dg.AssetSpec(
@@ -97,7 +116,7 @@ def stream_assets(
         name=f"ingest_{stream.name}",
         specs=[events, quarantine],
         pool=f"stream_{stream.name}",
-        description=f"Reads what is new in the landing folder of {stream.name}, exactly once.",
+        description=f"Reads what is new in the landing folder, or the topic, of {stream.name}, exactly once.",
     )
     def ingest_stream(
         context: dg.AssetExecutionContext,
@@ -105,7 +124,9 @@ def stream_assets(
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
-        landing = Path(config.landing) if config.landing else None
+        landing = find_landing(
+            stream.name, config.landing, start=config.start, on_gap=config.on_gap, anew=config.topic_anew
+        )
         settle = timedelta(seconds=config.settle_seconds)
         summary = ingest(
             spark,
@@ -124,6 +145,7 @@ def stream_assets(
             asset_key=events.key,
             metadata={
                 **table_metadata(accepted, preview(accepted, stream.private)),
+                "source": summary.source,
                 "files": summary.files,
                 "files_waiting": summary.waiting,
                 "files_changed": len(summary.changed),

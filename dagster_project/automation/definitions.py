@@ -14,7 +14,7 @@ from dagster_project.automation.history import history_purge
 from dagster_project.automation.maintenance import maintenance
 from dagster_project.automation.open_state import open_state_job
 from dagster_project.automation.schedules import schedule_of
-from dagster_project.automation.sensors import landing_sensor
+from dagster_project.automation.sensors import source_sensor
 from dagster_project.automation.state_tools import STATE_TOOLS
 from spark_jobs.keyed.contract import JobTemplate
 
@@ -77,7 +77,7 @@ JOBS = [
     *STATE_TOOLS,
 ]
 SENSORS = [
-    *(landing_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
+    *(source_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
     automation_sensor(),
     failed_checks,
 ]

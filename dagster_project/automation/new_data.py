@@ -5,7 +5,6 @@ cursor says. The cursor remembers what was asked for, so that a run that fails i
 """
 
 import getpass
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +15,11 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from spark_jobs.errors import KeyfoldError
+from dagster_project.automation.asking import UNDONE, Asked, held_back
 from spark_jobs.ingest import KnownFile, is_known
 from spark_jobs.ingest.sources.files import SETTLE, LandedFile, Listing, list_files
 
 _NAMES_SHOWN = 10
-_MINUTE = 60_000_000_000
-_AGAIN_AFTER = (1 * _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 60 * _MINUTE, 240 * _MINUTE)
-"""After a run that read nothing, until the next one. A disk that was full for a moment costs a minute; what a person
-has to mend is not tried all night."""
-
-_TRIES = len(_AGAIN_AFTER) + 1
 _MOST_SEEN = 1_000
 """A cursor is a row of a database: it stays small."""
 
@@ -137,11 +130,11 @@ def decide(
     Raises:
         KeyfoldError: the cursor is none of this sensor's.
     """
-    before = _Asked.read(cursor)
+    before = Asked.read(cursor)
     others = [file for file in found.files if not is_known(file, known)]
     changed = [file for file in others if file.path in known and known[file.path].was_read]
     unread = [file for file in others if file not in changed] if changed else others
-    new = [file for file in unread if file.is_whole(now, settle) or before.has_seen(file)]
+    new = [file for file in unread if file.is_whole(now, settle) or _has_seen(before, file)]
     ahead = [file for file in unread if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
     seen = {file.path: _shape(file) for file in ahead}
     warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
@@ -150,11 +143,12 @@ def decide(
         # What tells is whether anything was read, not which files there are: where some land all the time, a fault
         # that no run gets over would else start runs as often as a tick comes.
         tries = before.tries + 1 if len(known) == before.known else 1
-        if held_back := _held_back(new, before, now, digest) if tries > 1 else None:
-            return Decision(replace(before, seen=seen).text(), reason=held_back, warnings=warnings)
-        asked = _Asked(digest, tries, now, _digest(changed), seen, len(known))
+        what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else UNDONE
+        if waits := held_back(what, before, now, digest) if tries > 1 else None:
+            return Decision(replace(before, seen=seen).text(), reason=waits, warnings=warnings)
+        asked = Asked(digest, tries, now, _digest(changed), seen, len(known))
     elif changed and _digest(changed) != before.changed:
-        asked = _Asked("", 0, now, _digest(changed), seen)
+        asked = Asked("", 0, now, _digest(changed), seen)
     else:
         reason = _nothing(folder, found, len(unread), len(changed))
         return Decision(replace(before, seen=seen).text(), reason=reason, warnings=warnings)
@@ -177,43 +171,8 @@ def decide(
     )
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the cursor holds: what was asked for last, and what lies ahead of the clock.
-
-    Attributes:
-        files: a digest of the files that a run was asked for last.
-        tries: how often one was asked for since something was read.
-        at: when last, nanoseconds since 1970.
-        changed: a digest of the files that had changed since they were read.
-        seen: files whose change time lies ahead of this machine's clock, by path: one that is the same a tick later is
-            whole, since waiting for the clock to get there may take for ever.
-        known: how many files were known to be read when it was asked for last.
-    """
-
-    files: str = ""
-    tries: int = 0
-    at: int = 0
-    changed: str = ""
-    seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    known: int = -1
-
-    @classmethod
-    def read(cls, cursor: str | None) -> "_Asked":
-        try:
-            content = json.loads(cursor or "{}")
-            return cls() if isinstance(content, int) else cls(**content)  # an older sensor kept one number
-        except (ValueError, TypeError):
-            raise KeyfoldError(
-                f"the sensor's cursor {cursor!r} is none that it wrote; reset it to nothing: files that were read are "
-                "not read again"
-            ) from None
-
-    def text(self) -> str:
-        return json.dumps(vars(self), separators=(",", ":"))
-
-    def has_seen(self, file: LandedFile) -> bool:
-        return file.marked is not False and self.seen.get(file.path) == _shape(file)
+def _has_seen(asked: Asked, file: LandedFile) -> bool:
+    return file.marked is not False and asked.seen.get(file.path) == _shape(file)
 
 
 def _shape(file: LandedFile) -> list[int]:
@@ -226,26 +185,6 @@ def _digest(files: Sequence[LandedFile], more: str = "") -> str:
     for file in files:
         content.update(f"{file.path}\0{_shape(file)}".encode())
     return content.hexdigest()
-
-
-def _held_back(new: Sequence[LandedFile], asked: _Asked, now: int, digest: str) -> str | None:
-    """Why no further attempt starts now, None where one may."""
-    is_last = asked.tries >= _TRIES
-    ends = asked.at + _AGAIN_AFTER[min(asked.tries, len(_AGAIN_AFTER)) - 1]
-    # A clock that has gone back holds nothing up.
-    waits = asked.at <= now < ends
-    if not waits and not (is_last and digest == asked.files):
-        return None
-    files = "1 file is" if len(new) == 1 else f"{len(new)} files are"
-    what = f"{files} new" if new else "a run left something undone"
-    times = "1 run" if asked.tries == 1 else f"{asked.tries} runs"
-    told = f"{what}, and {times} read nothing: look why the last one failed"
-    minutes = -(-(ends - now) // _MINUTE)
-    if not is_last:
-        return f"{told}; attempt {asked.tries + 1} of {_TRIES} in {minutes} min"
-    what_to_do = "mend it and start the job by hand, or reset this sensor's cursor: none starts by itself any more"
-    later = f" but for what comes yet, in {minutes} min" if waits else " but for what comes yet"
-    return f"{told}; {what_to_do},{later}"
 
 
 def _nothing(folder: Path, found: Listing, not_whole: int, changed: int) -> str:

@@ -1,8 +1,7 @@
 """Sensors on sources of new data: whatever is new starts one run.
 
 A source is polled with the cursor of the last tick and decides, by itself and without side effects, whether there is
-anything to run on (`new_data`). Files are such a source (`FileSource`); a topic's offsets fit as well, with one offset a
-partition as the cursor.
+anything to run on. Files are such a source (`new_data`), and so are topics (`topic_lag`).
 """
 
 from collections.abc import Callable
@@ -12,8 +11,11 @@ import dagster as dg
 
 from assets.streams import landing_key
 from dagster_project.automation.new_data import FileSource, Source
-from spark_jobs.ingest import is_unfinished, known_files
+from dagster_project.automation.topic_lag import TopicSource
+from spark_jobs.ingest import KafkaTopic, is_unfinished, known_files, read_topics
+from spark_jobs.ingest.landing import find_landing
 from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.ingest.sources.kafka.topic import topic_state
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import Stream
 
@@ -42,6 +44,29 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
     return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
 
 
+def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
+    """A sensor that starts a job when a stream's topic has messages that ingest has not read."""
+
+    def source(lakehouse: Lakehouse) -> Source:
+        return TopicSource(
+            lambda: topic_state(topic),
+            lambda: read_topics(lakehouse, stream.name).get(topic.source),
+            lambda: is_unfinished(lakehouse, stream.name),
+        )
+
+    return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)
+
+
+def source_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
+    """The sensor of where a stream comes from: its topic, where the deployment names one, or its landing folder.
+
+    Raises:
+        KeyfoldError: Kafka is not set up as it must be.
+    """
+    landing = find_landing(stream.name)
+    return topic_sensor(stream, landing, job) if isinstance(landing, KafkaTopic) else landing_sensor(stream, job)
+
+
 def new_data_sensor(
     name: str, job: str, asset: dg.AssetKey, source: Callable[[Lakehouse], Source]
 ) -> dg.SensorDefinition:
@@ -60,7 +85,7 @@ def new_data_sensor(
     @dg.sensor(
         name=name,
         job_name=job,
-        minimum_interval_seconds=5,  # as often as the daemon looks: a tick lists one folder
+        minimum_interval_seconds=5,  # as often as the daemon looks: a tick lists one folder, or asks Kafka once
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Starts `{job}` when there is new data in {asset.to_user_string()}.",
     )

@@ -39,7 +39,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "ingest": LazyCommand(
         "spark_jobs.cli.ingest:ingest",
-        "Read what is new in a folder into events.STREAM and quarantine.STREAM.",
+        "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM.",
     ),
     "run": LazyCommand(
         "spark_jobs.cli.run:run",

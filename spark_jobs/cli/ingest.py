@@ -1,8 +1,7 @@
-"""`keyfold ingest`: files into a stream's tables."""
+"""`keyfold ingest`: files, or messages of a topic, into a stream's tables."""
 
 from dataclasses import asdict
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,15 +12,23 @@ from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signa
 from spark_jobs.ingest import IngestSummary, ingest_continuously
 from spark_jobs.ingest import ingest as ingest_files
 from spark_jobs.ingest import rebuild as rebuild_tables
+from spark_jobs.ingest.landing import find_landing
 from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.ingest.sources.kafka.settings import PREFIX
+from spark_jobs.ingest.sources.kafka.topic import OnGap
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
 
 
 def ingest(
     stream: Annotated[str, typer.Argument(help=f"One of: {', '.join(STREAMS)}.")],
-    landing: Annotated[
-        Path | None, typer.Option("--from", help="Folder of files [default: HOME/landing/STREAM].")
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Folder of files, or kafka://TOPIC [default: the topic that KEYFOLD_KAFKA_TOPICS names, else "
+            "HOME/landing/STREAM].",
+        ),
     ] = None,
     settle: Annotated[
         float, typer.Option(min=0, help="Seconds that a file must have stayed as it is; 0 where nobody writes.")
@@ -29,9 +36,20 @@ def ingest(
     reread_changed: Annotated[
         bool, typer.Option("--reread-changed", help="Read files again that have changed since they were read.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Where the first run of a topic begins: earliest, latest or a time [default: earliest]."),
+    ] = None,
+    on_gap: Annotated[
+        OnGap | None,
+        typer.Option(help="What messages are that Kafka deleted before they were read [default: error]."),
+    ] = None,
+    topic_anew: Annotated[
+        bool, typer.Option("--topic-anew", help="Read a topic that was deleted and made anew from its beginning.")
+    ] = False,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Move the stream's tables aside and read all of its landing files again."),
+        typer.Option("--rebuild", help="Move the stream's tables aside and read its landing files and topics again."),
     ] = False,
     continuous: Annotated[
         bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
@@ -40,7 +58,7 @@ def ingest(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Read what is new in a folder into events.STREAM and quarantine.STREAM."""
+    """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM."""
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
     if rebuild and reread_changed:
@@ -51,6 +69,7 @@ def ingest(
     stop = stop_on_signal() if continuous else None
     with failures(), spark_of_environment() as spark, progress_of("ingest") as show:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
+        landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
         if rebuild:
             summary = rebuild_tables(spark, lakehouse, STREAMS[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
@@ -81,7 +100,8 @@ def ingest(
 
 def _ingest_text(summary: IngestSummary) -> str:
     waiting = f"; {summary.waiting:,} not whole yet" if summary.waiting else ""
+    source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
     return (
-        f"{summary.stream}: {summary.rows_read:,} rows from {summary.files:,} files in {summary.seconds:.1f} s: "
+        f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "
         f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{waiting}"
     )

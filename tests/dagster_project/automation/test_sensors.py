@@ -1,6 +1,5 @@
 """The sensors on new data: pure decisions, and what Dagster is told of them."""
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_project.automation.new_data import Decision, FileSource, Source, decide
-from dagster_project.automation.sensors import landing_sensor, new_data_sensor
+from dagster_project.automation.new_data import Decision, FileSource, decide
+from dagster_project.automation.sensors import landing_sensor
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import KnownFile, ingest
 from spark_jobs.ingest.sources.files import LandedFile, Listing
@@ -303,46 +302,3 @@ def test_the_sensor_holds_back_while_a_run_is_not_over_and_keeps_its_cursor(inst
     assert run.run_id in str(held)
     instance.report_run_canceled(run)
     assert isinstance(tick(instance, lakehouse), dg.SensorResult)
-
-
-class Topic:
-    """What a Kafka source would be: the cursor is one offset a partition."""
-
-    def __init__(self, ends: Mapping[str, int] | Exception) -> None:
-        self._ends = ends
-
-    def poll(self, cursor: str | None) -> Decision:
-        if isinstance(self._ends, Exception):
-            return Decision(cursor, reason=f"the brokers cannot be reached ({self._ends})")
-        taken: dict[str, int] = json.loads(cursor or "{}")
-        # A partition that ends before its offset was made anew: all that it holds is new.
-        new = {
-            partition: end - (at if (at := taken.get(partition, 0)) <= end else 0)
-            for partition, end in self._ends.items()
-        }
-        if not any(new.values()):
-            return Decision(cursor, reason="no new messages in rides")
-        return Decision(json.dumps(self._ends), sum(new.values()), metadata={"new_messages": new})
-
-
-def test_a_topic_s_offsets_fit_the_same_sensor(instance, lakehouse):
-    def poll(ends: Mapping[str, int] | Exception, cursor: str | None) -> dg.SensorResult | dg.SkipReason:
-        def source(_: Lakehouse) -> Source:
-            return Topic(ends)
-
-        sensor = new_data_sensor("rides_topic", "rides", dg.AssetKey("rides_topic"), source)
-        told = sensor(dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lakehouse": lakehouse}))
-        assert isinstance(told, dg.SensorResult | dg.SkipReason)
-        return told
-
-    first = poll({"0": 5, "1": 0}, None)
-    assert isinstance(first, dg.SensorResult)
-    assert [request.tags["keyfold/new"] for request in first.run_requests or []] == ["5"]
-    assert "no new messages" in str(poll({"0": 5, "1": 0}, first.cursor))
-    assert "cannot be reached (timed out)" in str(poll(TimeoutError("timed out"), first.cursor))
-    more = poll({"0": 5, "1": 2, "2": 1}, first.cursor)
-    assert isinstance(more, dg.SensorResult)
-    assert more.asset_events[0].metadata["new_messages"].value == {"0": 0, "1": 2, "2": 1}
-    anew = poll({"0": 1, "1": 2, "2": 1}, more.cursor)
-    assert isinstance(anew, dg.SensorResult)
-    assert (anew.run_requests or [])[0].tags["keyfold/new"] == "1"

@@ -20,6 +20,7 @@ from typing import Any
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session.redaction import is_secret, without_secrets
 from spark_jobs.session.settings import parse_conf
+from spark_jobs.streams import STREAMS
 
 BOOTSTRAP_VARIABLE = "KEYFOLD_KAFKA_BOOTSTRAP"
 CONF_VARIABLE = "KEYFOLD_KAFKA_CONF"
@@ -117,10 +118,12 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Which topic a stream comes by, by the stream's name; those that are left out come as files.
 
     Raises:
-        KeyfoldError: the variable says nothing of the kind, or a topic cannot have such a name.
+        KeyfoldError: the variable says nothing of the kind, there is no such stream, or a topic cannot have such a name.
     """
     topics = parse_conf(environment.get(TOPICS_VARIABLE, ""), TOPICS_VARIABLE)
     for stream, topic in topics.items():
+        if stream not in STREAMS:
+            raise KeyfoldError(f"{TOPICS_VARIABLE} names {stream}, and no stream has this name: {', '.join(STREAMS)}")
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
     return topics
 

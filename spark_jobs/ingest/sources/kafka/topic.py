@@ -5,7 +5,7 @@ import os
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -55,15 +55,18 @@ class KafkaTopic:
         """What names it in plans and in quarantine."""
         return PREFIX + self.name
 
-    @classmethod
-    def parse(cls, source: str, *, start: str = "earliest", on_gap: OnGap = "error", anew: bool = False) -> Self:
-        """A topic from what a person writes: `kafka://TOPIC`, and `earliest`, `latest` or an ISO 8601 time.
 
-        Raises:
-            KeyfoldError: something is not written so, or the environment does not say where Kafka is.
-        """
-        begin: Start = start if start in ("earliest", "latest") else from_iso(start)  # pyright: ignore[reportAssignmentType]
-        return cls(source.removeprefix(PREFIX), begin, on_gap, anew)
+def read_start(text: str) -> Start:
+    """Where to begin, as a person writes it: `earliest`, `latest`, or an ISO 8601 time.
+
+    Raises:
+        KeyfoldError: it is none of these.
+    """
+    words: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
+    try:
+        return words.get(text) or from_iso(text)
+    except ValueError:
+        raise KeyfoldError(f"start is {text!r}: give earliest, latest, or a time as in 2026-01-31T12:00:00Z") from None
 
 
 def topic_state(topic: KafkaTopic) -> TopicState:

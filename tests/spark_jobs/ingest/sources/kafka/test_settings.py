@@ -64,10 +64,12 @@ def test_a_worker_with_other_settings_is_told_which_and_not_what():
 
 def test_topics_of_streams_are_named_by_the_environment():
     assert kafka_topics({}) == {}
-    assert kafka_topics({"KEYFOLD_KAFKA_TOPICS": "rides=city.rides weather=w_1"}) == {
-        "rides": "city.rides",
+    assert kafka_topics({"KEYFOLD_KAFKA_TOPICS": "ride_points=city.rides weather=w_1"}) == {
+        "ride_points": "city.rides",
         "weather": "w_1",
     }
-    for wrong in ("rides=a/b", "rides=", "rides=" + "x" * 250, "rides=.."):
+    for wrong in ("a/b", "", "x" * 250, ".."):
         with pytest.raises(KeyfoldError, match="names of topics are"):
-            kafka_topics({"KEYFOLD_KAFKA_TOPICS": wrong})
+            kafka_topics({"KEYFOLD_KAFKA_TOPICS": f"weather={wrong}"})
+    with pytest.raises(KeyfoldError, match="names rides, and no stream has this name: ride_points"):
+        kafka_topics({"KEYFOLD_KAFKA_TOPICS": "rides=rides"})
