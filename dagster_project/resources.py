@@ -2,13 +2,14 @@
 
 KEYFOLD_HOME     the lakehouse's folder; `.keyfold` in the working directory where it is not set
 KEYFOLD_ENV      a row of `ENVIRONMENTS`; `local` where it is not set
-KEYFOLD_SPARK_*  MASTER, PACKAGES and CONF, over what that row says; see `SparkSettings.from_environment`. What CONF holds
+KEYFOLD_SPARK_*  MASTER, PACKAGES, SHIP and CONF, over what that row says; see `SparkSettings.from_environment`. What CONF holds
                  may be secret: Dagster is given the variable's name, and reads it when a run begins
 KEYFOLD_WARM_SPARK  address file of a warm Spark, to attach to where it serves; `make ui` keeps one
 """
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from typing import Any, Self
@@ -22,7 +23,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.session.interrupts import work_ends_on_interrupt
 from spark_jobs.session.settings import parse_conf
+from spark_jobs.session.targets import check_target
 from spark_jobs.session.warm.client import Attached, attach
 
 ENVIRONMENTS: dict[str, SparkSettings] = {
@@ -61,6 +64,10 @@ class SparkResource(PySparkResource):
     packages: list[str] = Field(
         default_factory=list, description="Maven coordinates, group:artifact:version, besides Delta's"
     )
+    ship: list[str] = Field(
+        default_factory=list,
+        description="Python packages that go to a cluster's workers besides spark_jobs, by their import names",
+    )
     warm: str = Field(
         default="",
         description="Address file of a warm Spark (`keyfold warm-spark`): runs attach to it, and start Spark of their "
@@ -68,6 +75,7 @@ class SparkResource(PySparkResource):
     )
     _started: bool = PrivateAttr(default=False)
     _attached: Attached | None = PrivateAttr(default=None)
+    _watched: ExitStack = PrivateAttr(default_factory=ExitStack)
 
     @classmethod
     def of(cls, settings: SparkSettings, warm: str = "", further_config: str = "") -> Self:
@@ -78,6 +86,7 @@ class SparkResource(PySparkResource):
             master=settings.master,
             app_name=settings.app_name,
             packages=list(settings.packages),
+            ship=list(settings.ship),
             warm=warm,
         )
 
@@ -99,6 +108,7 @@ class SparkResource(PySparkResource):
             master=self.master,
             app_name=self.app_name,
             packages=tuple(self.packages),
+            ship=tuple(self.ship),
             conf={**self.spark_config, **further},
         )
 
@@ -106,14 +116,16 @@ class SparkResource(PySparkResource):
         self._attached = self._attach(context)
         if self._attached is not None:
             self._spark_session = self._attached.session
-            return
-        self._started = SparkContext._active_spark_context is None
-        self._spark_session = build_session(self.settings)
+        else:
+            self._started = SparkContext._active_spark_context is None
+            self._spark_session = build_session(self.settings)
+        self._watched.enter_context(work_ends_on_interrupt(self._spark_session))
 
     def create_resource(self, context: dg.InitResourceContext) -> SparkSession:
         return self.spark_session
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        self._watched.close()
         if self._attached is not None:
             self._attached.detach()
             self._attached = None
@@ -154,18 +166,21 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     if name not in ENVIRONMENTS:
         raise KeyfoldError(f"KEYFOLD_ENV is {name!r}; environments there: {', '.join(ENVIRONMENTS)}")
     if name == "cluster" and not environment.get("KEYFOLD_SPARK_MASTER"):
-        raise KeyfoldError("KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077")
+        raise KeyfoldError("KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077, yarn or k8s://…")
     base, given = ENVIRONMENTS[name], SparkSettings.from_environment(environment)
     settings = SparkSettings(
         master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,
         app_name=base.app_name,
         packages=(*base.packages, *given.packages),
         conf=base.conf,
+        ship=(*base.ship, *given.ship),
     )
+    home = lakehouse_home(environment)
+    check_target(settings.master, {**base.conf, **given.conf}, home, environment)
     further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
     return {
         "spark": SparkResource.of(settings, environment.get("KEYFOLD_WARM_SPARK") or "", further),
-        "lakehouse": LakehouseResource(home=str(lakehouse_home(environment))),
+        "lakehouse": LakehouseResource(home=str(home)),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,35 @@ from pyspark.sql import SparkSession
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from tests.java_for_tests import use_fast_starts
+from tests.standalone_cluster import standalone_cluster
 
 use_fast_starts()
 
 _OF_A_FAULT = ("tried", "came", "survived", "rows lost", "rows doubled")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--cluster`: the tests that take the shared session, on a standalone cluster."""
+    parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="run the tests that use the shared Spark session, on a master and two workers of their own on loopback",
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with most long tests first: two workers that take whole modules in turn then end at about one time."""
+    if config.getoption("--cluster"):
+        others = [item for item in items if not _is_for_clusters(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_for_clusters(item)]
     long = Counter(item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long"))
     items.sort(key=lambda item: -long[item.nodeid.partition("::")[0]])
+
+
+def _is_for_clusters(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("one_machine") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -40,10 +59,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
-    yield session
-    session.stop()
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    two = {"spark.sql.shuffle.partitions": "2"}
+    with ExitStack() as running:
+        settings = SparkSettings(master="local[2]", conf=two)
+        if request.config.getoption("--cluster"):
+            cluster = running.enter_context(standalone_cluster(tmp_path_factory.mktemp("cluster")))
+            # Workers import what tests hand to Spark as they import a user's own package.
+            settings = SparkSettings(master=cluster.master, conf=cluster.conf | two, ship=("tests",))
+        session = build_session(settings)
+        running.callback(session.stop)
+        yield session
 
 
 @pytest.fixture

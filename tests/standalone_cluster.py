@@ -1,11 +1,13 @@
-"""A real Spark master and worker, on loopback and on ports they choose themselves."""
+"""A real Spark master and workers, on loopback and on ports they choose themselves, which want a secret of who comes."""
 
 import os
 import re
+import secrets
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
@@ -14,36 +16,88 @@ SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS_TO_START = 90
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Where a cluster is, and what an application must know of it.
+
+    Attributes:
+        master: its URL.
+        pages: the address of the master's pages, which a secret does not guard.
+        conf: settings that an application takes, its secret among them.
+        folder: of its logs.
+        workers: its workers' processes.
+    """
+
+    master: str
+    pages: str
+    conf: dict[str, str] = field(repr=False)
+    folder: Path
+    workers: list[subprocess.Popen[bytes]] = field(repr=False)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which the command line and Dagster find it."""
+        conf = " ".join(f"{name}={value}" for name, value in self.conf.items())
+        return {"KEYFOLD_SPARK_MASTER": self.master, "KEYFOLD_SPARK_CONF": conf}
+
+
 @contextmanager
-def standalone_cluster(folder: Path, cores: int = 2, memory: str = "1g") -> Iterator[str]:
-    """Start a master and one worker, yield the master's URL, and stop both whatever happens.
+def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
+    """Start a master and its workers, and stop them whatever happens.
 
     Args:
-        folder: where the two keep their logs and their work; a temporary one.
-        cores: how many the worker offers.
-        memory: how much the worker offers to executors.
+        folder: where they keep their logs and their work; a temporary one.
+        workers: how many.
+        cores: how many each worker offers.
+        memory: how much each worker offers to executors.
     """
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.authenticate.secret": f"planted-{secrets.token_hex(16)}",
+        # A run that wants more than there is must not wait for minutes.
+        "spark.keyfold.executorsWithin": "60",
+    }
+    properties = folder / "daemons.properties"
+    properties.touch(mode=0o600)
+    properties.write_text(
+        # The master's REST server would take applications from whoever asks, without the secret.
+        f"spark.authenticate true\nspark.network.crypto.enabled true\nspark.master.rest.enabled false\n"
+        f"spark.authenticate.secret {conf['spark.authenticate.secret']}\n"
+    )
     with ExitStack() as running:
-        master_log = _daemon(running, folder, "master", "--port", "0")
+        master_log = folder / "master.log"
+        _daemon(running, master_log, properties, "master", "--port", "0")
         url = _awaited(master_log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        pages = _awaited(master_log, r"Successfully started service 'MasterUI' on port (\d+)")
         offer = ("--port", "0", "--cores", str(cores), "--memory", memory, "--work-dir", str(folder / "work"))
-        worker_log = _daemon(running, folder, "worker", *offer, url)
-        _awaited(worker_log, r"(Successfully registered with master)")
-        yield url
+        logs = [folder / f"worker-{number}.log" for number in range(workers)]
+        processes = [_daemon(running, log, properties, "worker", *offer, url) for log in logs]
+        for log in logs:
+            _awaited(log, r"(Successfully registered with master)")
+        yield Cluster(url, f"http://127.0.0.1:{pages}", conf, folder, processes)
 
 
-def _daemon(running: ExitStack, folder: Path, kind: str, *arguments: str) -> Path:
-    """Start a daemon that ends when `running` does; returns the file it logs to."""
-    log = folder / f"{kind}.log"
+def _daemon(running: ExitStack, log: Path, properties: Path, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a daemon that ends when `running` does."""
     name = f"org.apache.spark.deploy.{kind}.{kind.capitalize()}"
-    command = [SPARK_HOME / "bin" / "spark-class", name, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
+    own = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(properties))
     # Nothing of this process's Spark may leak into the daemons, and they listen on loopback alone.
     environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
-    environment |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
-    out = running.enter_context(log.open("wb"))
-    daemon = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    environment |= {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(log.parent),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    with log.open("wb") as out:
+        command = [SPARK_HOME / "bin" / "spark-class", name, *own, *arguments]
+        daemon = subprocess.Popen(
+            command, cwd=log.parent, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
     running.callback(_stop, daemon)
-    return log
+    return daemon
 
 
 def _stop(daemon: subprocess.Popen[bytes]) -> None:

@@ -23,6 +23,7 @@ from spark_jobs.keyed.write import WORKED, BatchResult, put_together, write_tabl
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.session.workers import check_shared
 from spark_jobs.times import from_micros
 
 _POLL_SECONDS = 1
@@ -73,6 +74,7 @@ class Batches:
 
     def _start(self) -> StreamingQuery:
         job, generation = self._job, self._generation
+        check_shared(self._spark, self._lakehouse.home)
         # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
         spark = self._spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])

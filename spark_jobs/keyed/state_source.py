@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.errors import KeyfoldError
+
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
 _VIEWS: dict[Path, "TemporaryDirectory[str]"] = {}
@@ -26,25 +28,38 @@ def read_source(spark: SparkSession, checkpoint: Path | str, source: str, **opti
     # Tasks that read state look for what only this brings up where no query has run in this process yet.
     _ = spark.streams
     given = {name: str(value) for name, value in options.items() if value is not None}
-    path = str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(checkpoint)))
+    is_shared = not str(spark.sparkContext.master).startswith(("local", "warm"))
+    path = str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(checkpoint), is_shared=is_shared))
     return spark.read.format(source).options(**given).load(path)
 
 
-def readable_path(checkpoint: Path) -> Path:
+def readable_path(checkpoint: Path, *, is_shared: bool = False) -> Path:
     """The checkpoint under a path that Spark's state reader can read.
 
     It takes escaped characters, such as %20, for names; and it looks for the schemas of state where they were when they
     were written, by their whole path. A checkpoint that was moved is read through a folder of links beside a corrected
     copy of what names those paths.
+
+    Args:
+        checkpoint: the folder.
+        is_shared: whether others than this machine read it: the links are then beside it, where they see them too.
+
+    Raises:
+        KeyfoldError: others read it, and its path has characters that Spark does not take.
     """
     checkpoint = checkpoint.resolve()
+    if is_shared and quote(str(checkpoint)) != str(checkpoint):
+        raise KeyfoldError(
+            f"Spark's workers cannot read the state in {checkpoint}: on a cluster the path of the lakehouse must be of "
+            "letters, digits and -._~ alone; mount it elsewhere"
+        )
     moved = {path: text for path in checkpoint.glob("state/*/_metadata/v2/*") if (text := _corrected(path, checkpoint))}
     if not moved and quote(str(checkpoint)) == str(checkpoint):
         return checkpoint
     # The link shows what came since, so one view does for the process.
     if not moved and checkpoint in _VIEWS:
         return Path(_VIEWS[checkpoint].name) / "checkpoint"
-    folder = TemporaryDirectory(prefix="keyfold-")
+    folder = TemporaryDirectory(prefix=".keyfold-view-", dir=checkpoint.parent if is_shared else None)
     link = Path(folder.name) / "checkpoint"
     if not moved:
         link.symlink_to(checkpoint)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session.redaction import SENSITIVE, secret_java_options
+from spark_jobs.session.targets import LOOPBACK, WHY_NOT_CONNECT, Target, cluster_defaults, target_of
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
@@ -74,6 +75,8 @@ _DEFAULTS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # Hadoop sets the modes of checkpoints and state by itself, whatever the process's umask is.
     "spark.hadoop.fs.permissions.umask-mode": "077",
+    # Else Spark makes a folder spark-warehouse wherever a command is started.
+    "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
 }
 
 # A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
@@ -85,11 +88,9 @@ _JAVA_FOR_SHORT_RUNS = (
 
 _LOCAL_DEFAULTS = {
     # Nobody else on the network is to reach the driver's ports.
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
     "spark.driver.extraJavaOptions": _JAVA_FOR_SHORT_RUNS,
-    # Else Spark makes a folder spark-warehouse wherever a command is started.
-    "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
 }
 
 _MASTER = re.compile(
@@ -110,12 +111,16 @@ class SparkSettings(BaseModel):
         default=(), description="Maven coordinates, group:artifact:version, besides Delta's"
     )
     conf: dict[str, str] = Field(default_factory=dict, description="Spark settings, by their own names")
+    ship: tuple[str, ...] = Field(
+        default=(),
+        description="Python packages that go to a cluster's workers besides spark_jobs, by their import names",
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Settings from KEYFOLD_SPARK_MASTER, KEYFOLD_SPARK_PACKAGES and KEYFOLD_SPARK_CONF, each of them optional.
+        """Settings from KEYFOLD_SPARK_MASTER, _PACKAGES, _SHIP and _CONF, each of them optional.
 
-        Packages are separated by commas; settings by blanks, as in `spark.driver.memory=4g spark.ui.enabled=true`.
+        Packages and what is shipped are separated by commas; settings by blanks, as in `spark.driver.memory=4g spark.ui.enabled=true`.
 
         Raises:
             KeyfoldError: a value is not valid.
@@ -123,8 +128,9 @@ class SparkSettings(BaseModel):
         given: dict[str, object] = {}
         if master := environment.get("KEYFOLD_SPARK_MASTER"):
             given["master"] = master
-        if packages := environment.get("KEYFOLD_SPARK_PACKAGES"):
-            given["packages"] = tuple(package.strip() for package in packages.split(",") if package.strip())
+        for name in ("packages", "ship"):
+            if listed := environment.get(f"KEYFOLD_SPARK_{name.upper()}"):
+                given[name] = tuple(one.strip() for one in listed.split(",") if one.strip())
         if conf := environment.get("KEYFOLD_SPARK_CONF"):
             given["conf"] = parse_conf(conf)
         try:
@@ -138,10 +144,11 @@ class SparkSettings(BaseModel):
     @field_validator("master")
     @classmethod
     def _master_is_one(cls, master: str) -> str:
+        if master.startswith("sc:"):
+            raise ValueError(WHY_NOT_CONNECT)
         if not _MASTER.fullmatch(master):
-            hint = "; a Spark Connect URL is no master" if master.startswith("sc:") else ""
             raise ValueError(
-                f"{master!r} is no Spark master{hint}: give local, local[4], local[*], spark://host:7077, "
+                f"{master!r} is no Spark master: give local, local[4], local[*], spark://host:7077, "
                 "yarn or k8s://https://host:port"
             )
         return master
@@ -153,6 +160,14 @@ class SparkSettings(BaseModel):
             if not _COORDINATES.fullmatch(package):
                 raise ValueError(f"{package!r} is no Maven coordinates: give group:artifact:version")
         return packages
+
+    @field_validator("ship")
+    @classmethod
+    def _are_import_names(cls, ship: tuple[str, ...]) -> tuple[str, ...]:
+        for name in ship:
+            if not name.isidentifier():
+                raise ValueError(f"{name!r} is no name of a top-level package: give it as in `import {name}`")
+        return ship
 
     @field_validator("conf")
     @classmethod
@@ -180,7 +195,7 @@ class SparkSettings(BaseModel):
     @property
     def is_local(self) -> bool:
         """Whether Spark runs inside this process's own Java."""
-        return self.master.startswith("local")
+        return target_of(self.master) is Target.LOCAL
 
     @property
     def all_packages(self) -> tuple[str, ...]:
@@ -214,7 +229,8 @@ def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
     """Every setting of the session that the settings describe."""
     local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
-    conf = _DEFAULTS | (local if settings.is_local else {}) | settings.conf | _FIXED
+    of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
+    conf = _DEFAULTS | of_target | settings.conf | _FIXED
     excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
     return conf | {
         "spark.master": settings.master,

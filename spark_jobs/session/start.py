@@ -1,24 +1,22 @@
 """Spark sessions: started, or found running with the same settings."""
 
-import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-import spark_jobs
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session.gateway import launched
 from spark_jobs.session.redaction import shown
-from spark_jobs.session.scratch import scratch_of_java
+from spark_jobs.session.scratch import new_scratch, scratch_of_java
 from spark_jobs.session.settings import SparkSettings, spark_conf
+from spark_jobs.session.shipping import zip_packages
+from spark_jobs.session.targets import check_target
+from spark_jobs.session.workers import check_workers, pass_environment
 
 # A running session shows these otherwise than they were given: they say nothing of a difference.
 _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
@@ -27,21 +25,22 @@ _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions
 def build_session(settings: SparkSettings | None = None) -> SparkSession:
     """Start the Spark session that the settings describe, or return the running one if it is such a session.
 
-    On a master that is not local, `spark_jobs` is shipped to the workers, whose Python must have the same version and
-    the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python` is set.
+    On a cluster, `spark_jobs` and what else is to be shipped go to the workers as a zip. Their Python must have the same
+    version and the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python`
+    is set.
 
     Raises:
         KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, a session with other
-            settings runs, or Python prints something when it starts.
+            settings runs, or Python prints something when it starts; the cluster wants more settings, gives no executors,
+            or its workers have other versions.
     """
     settings = settings or SparkSettings()
+    check_target(settings.master, settings.conf)
     conf = spark_conf(settings)
     running = SparkSession._instantiatedSession
     if running is not None and running._sc._jsc is not None:
         check_same(dict(running.sparkContext.getConf().getAll()), conf)
         return running
-    if "SPARK_REMOTE" in os.environ:
-        raise KeyfoldError("SPARK_REMOTE asks for Spark Connect, but this session needs a driver of its own: unset it")
     # By the environment: set in the session alone, workers were started with another Python.
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
@@ -53,7 +52,11 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         session = builder.getOrCreate()
         _read_settings(session)
     if not settings.is_local:
-        session.sparkContext.addPyFile(_zipped_package())
+        try:
+            _equip_workers(session, settings)
+        except BaseException:
+            session.stop()
+            raise
     return session
 
 
@@ -103,9 +106,9 @@ def _read_settings(session: SparkSession) -> None:
         raise
 
 
-def _zipped_package() -> str:
-    """The package as a zip for the workers, kept as long as the process: Spark serves the file itself."""
-    folder = tempfile.mkdtemp(prefix="keyfold-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    package = Path(spark_jobs.__file__).parent
-    return shutil.make_archive(os.path.join(folder, "spark_jobs"), "zip", package.parent, package.name)
+def _equip_workers(session: SparkSession, settings: SparkSettings) -> None:
+    """Ship what workers need, and see that they can use it."""
+    # In a folder that goes with the process: Spark serves the file itself for as long as executors may come.
+    session.sparkContext.addPyFile(str(zip_packages(("spark_jobs", *settings.ship), new_scratch())))
+    pass_environment(session)
+    check_workers(session)

@@ -35,8 +35,14 @@ def serve(
         stop: ends it.
 
     Raises:
-        KeyfoldError: another warm Spark serves there, the address cannot be written, or Java has ended by itself.
+        KeyfoldError: the master is a cluster's, another warm Spark serves there, the address cannot be written, or Java has ended by itself.
     """
+    if not settings.is_local:
+        # What attached runs ship would have to outlive them, for executors that come later; and nothing would be saved.
+        raise KeyfoldError(
+            f"a warm Spark runs on one machine, and the master is {settings.master}: on a cluster each run has an "
+            "application of its own; unset KEYFOLD_SPARK_MASTER, or do without"
+        )
     with held(address):
         spark = build_session(settings)
         try:

@@ -14,7 +14,6 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
 from spark_jobs.session.redaction import is_secret, secret_java_options, shown, without_secrets
 from spark_jobs.session.start import check_same
-from tests.standalone_cluster import standalone_cluster
 
 PLANTED = {
     "spark.hadoop.fs.s3a.secret.key": "planted-s3",
@@ -196,10 +195,3 @@ def check_nothing_shows(told: dict, errors: str) -> None:
 
 def test_secrets_reach_spark_and_are_in_no_command_line_no_log_and_no_error(tmp_path):
     check_nothing_shows(*run_with_secrets(tmp_path, "local[1]"))
-
-
-@pytest.mark.long
-def test_on_a_cluster_no_executor_s_command_line_has_them_either(tmp_path):
-    with standalone_cluster(tmp_path) as master:
-        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
-        check_nothing_shows(*run_with_secrets(tmp_path, master, **conf))

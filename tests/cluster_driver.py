@@ -1,0 +1,97 @@
+"""A driver on a cluster, in a process of its own: does what runs do, and prints what came of it as JSON.
+
+`python tests/cluster_driver.py FOLDER`, with the variables of `standalone_cluster`'s `Cluster.environment`.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import batch, ingest
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.session.workers import check_shared
+from spark_jobs.simulation import simulate
+from spark_jobs.streams import RIDE_POINTS
+
+
+def main(folder: Path) -> None:
+    settings = SparkSettings.from_environment()
+    os.environ["KEYFOLD_ENRICHMENT_OF_A_TEST"] = "from the driver"
+    spark = build_session(settings)
+    told = {
+        "nodes": sorted({tuple(row) for row in spark.range(8).repartition(8).mapInArrow(_where, _WHERE).collect()}),
+        "rides": _rides(spark, Lakehouse(folder / "home")),
+        # By this path each process sees a folder of its own.
+        "not shared": _refused(lambda: check_shared(spark, Path("/proc/self/cwd/mine"))),
+        "not there": _refused(lambda: check_shared(spark, Path("/proc/self/cwd"), writable=False)),
+    }
+    shutil.move(folder / "home", folder / "moved")
+    told["moved"] = check_conservation(spark, Lakehouse(folder / "moved"), _job()).balanced
+    told["left"] = [str(path) for path in (folder / "moved").rglob("*.shared-*")]
+    spark.stop()
+    greedy = settings.conf | {"spark.executor.memory": "900g", "spark.keyfold.executorsWithin": "2"}
+    told["too much"] = _refused(lambda: build_session(settings.model_copy(update={"conf": greedy})))
+    no_python = settings.conf | {"spark.pyspark.python": "/no/such/python"}
+    told["no python"] = _refused(lambda: build_session(settings.model_copy(update={"conf": no_python})))
+    print(json.dumps(told, default=str))
+
+
+_WHERE = "process long, work string, file string, passed string"
+
+
+def _where(batches: Any) -> Any:
+    import spark_jobs.times  # noqa: PLC0415 - in the worker
+
+    for _ in batches:
+        passed = os.environ.get("KEYFOLD_ENRICHMENT_OF_A_TEST")
+        # All workers together, else one takes all tasks.
+        __import__("time").sleep(0.3)
+        row = {"process": os.getppid(), "work": os.getcwd(), "file": spark_jobs.times.__file__, "passed": passed}
+        yield pa.RecordBatch.from_pylist([row])
+
+
+def _job() -> Any:
+    return build_job(JOBS["ride_summaries"], {"close": "complete", "watermark_delay": "30d"})
+
+
+def _rides(spark: SparkSession, lakehouse: Lakehouse) -> dict[str, Any]:
+    simulate("ride_points", lakehouse.landing("ride_points"), size=30, seed=3, files=6)
+    # However little there is, workers read it, in parts.
+    batch._HERE_BYTES, batch._SPLIT_BYTES = 0, 4_000
+    ingested = ingest(spark, lakehouse, RIDE_POINTS)
+    run_job(spark, lakehouse, _job())
+    ran = run_job(spark, lakehouse, _job(), Incremental(advance_to=datetime(2026, 12, 31, tzinfo=UTC)))
+    return {
+        "accepted": ingested.accepted,
+        "events": ran.totals.events,
+        "late": ran.totals.rows["late.ride_summaries"],
+        "watermark": ran.watermark.isoformat() if ran.watermark else None,
+        "balanced": check_conservation(spark, lakehouse, _job()).balanced,
+    }
+
+
+def _refused(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except KeyfoldError as error:
+        return str(error)
+    return "it was not refused"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,30 @@
+"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from dagster_project.resources import resources_from
+
+
+@dg.asset
+def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
+    told = Path(os.environ["TOLD"])
+
+    def work(_: Iterable[int]) -> Iterator[int]:
+        (told / str(os.getpid())).touch()
+        time.sleep(600)
+        yield 0
+
+    spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
+
+
+defs = dg.Definitions(
+    assets=[long_work],
+    resources={"spark": resources_from()["spark"]},
+    jobs=[dg.define_asset_job("cancelled", [long_work], executor_def=dg.in_process_executor)],
+)
