@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from benchmarks.memory import memory
+from benchmarks.memory import memory, processor_seconds
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.times import to_iso, to_micros
 
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100, help="series")
     parser.add_argument("--model", default="rarest_view")
     parser.add_argument("--learn", default="every_event", choices=["every_event", "refresh"])
+    parser.add_argument("--key-groups", type=int, default=64)
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
@@ -56,23 +58,30 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> None:
     )
     processes = {"ingest": ingest}
     try:
-        _wait(lambda: (lakehouse.events("metrics") / "_delta_log" / "00000000000000000001.json").exists(), processes)
+        _wait((lakehouse.events("metrics") / "_delta_log" / "00000000000000000001.json").exists, processes)
         given = {"order": "arrival", "emit": "all", "model": arguments.model, "learn": arguments.learn}
+        given["key_groups"] = str(arguments.key_groups)
         parameters = [text for name, value in given.items() for text in ("--param", f"{name}={value}")]
         processes["job"] = _start(
             folder, "job", "run", "anomaly_predictions", "--continuous", "--json", *parameters, *home
         )
-        _wait(lambda: (lakehouse.job("anomaly_predictions") / "current.json").exists(), processes)
+        _wait((lakehouse.job("anomaly_predictions") / "current.json").exists, processes)
         watcher = Watcher(lakehouse.table("anomaly_predictions"))
         _wait(lambda: watcher.look() > 0, processes)
         producer.run(arguments.every, arguments.warm_up, watcher)
         sizes = {name: [memory(process.pid) >> 20] for name, process in processes.items()}
-        since = len(producer.landed)
+        since, commits = len(producer.landed), watcher.commits
+        processor = {name: processor_seconds(process.pid) for name, process in processes.items()}
         producer.run(arguments.every, arguments.seconds, watcher)
         _wait(lambda: watcher.look() >= producer.rows, processes)
         for name, process in processes.items():
             sizes[name].append(memory(process.pid) >> 20)
-        _report(arguments, producer, watcher, since, sizes)
+            used = processor_seconds(process.pid) - processor[name]
+            print(
+                f"{name}: {used / arguments.seconds:.2f} processors; memory {sizes[name][0]} MiB, then {sizes[name][1]}"
+            )
+        print(f"{watcher.commits - commits} batches")
+        _report(arguments, producer, watcher, since)
     finally:
         for name, process in processes.items():
             process.send_signal(signal.SIGTERM)
@@ -166,7 +175,7 @@ class Watcher:
         return self._rows
 
 
-def _wait(is_so, processes: dict[str, subprocess.Popen[bytes]]) -> None:
+def _wait(is_so: Callable[[], bool], processes: dict[str, subprocess.Popen[bytes]]) -> None:
     end = time.monotonic() + _PATIENCE
     while not is_so():
         dead = [name for name, process in processes.items() if process.poll() is not None]
@@ -175,9 +184,7 @@ def _wait(is_so, processes: dict[str, subprocess.Popen[bytes]]) -> None:
         time.sleep(0.05)
 
 
-def _report(
-    arguments: argparse.Namespace, producer: Producer, watcher: Watcher, since: int, memory: dict[str, list[int]]
-) -> None:
+def _report(arguments: argparse.Namespace, producer: Producer, watcher: Watcher, since: int) -> None:
     landed = list(producer.landed.items())[since:]
     latencies = np.array([watcher.seen[at] - then for at, then in landed])
     rate = len(landed) * arguments.rows / arguments.seconds
@@ -187,8 +194,6 @@ def _report(
         f"landed to committed: p50 {half:.2f} s, p99 {most:.2f} s, from {latencies.min():.2f} to {latencies.max():.2f}"
     )
     print(f"commits: {watcher.commits}; rows: {watcher.look():,} of {producer.rows:,}")
-    for name, (before, after) in sizes.items():
-        print(f"memory of {name}: {before} MiB, at the end {after} MiB")
 
 
 if __name__ == "__main__":

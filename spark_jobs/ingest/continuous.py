@@ -81,7 +81,8 @@ class _Look:
 
     def remember_until(self, settle: timedelta) -> None:
         """What is not whole yet may be after the settling time, though its folder stays as it is."""
-        self._until = min(self._until, time.monotonic() + settle.total_seconds())
+        # A second at least: a folder that cannot be read counts as what is not whole, for as long as it is there.
+        self._until = min(self._until, time.monotonic() + max(settle.total_seconds(), 1.0))
 
     def shows_news(self) -> bool:
         """Whether a run may find something."""

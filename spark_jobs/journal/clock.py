@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spark_jobs.journal.records import Record
 
-LOOK_EVERY = timedelta(milliseconds=200)
+LOOK_EVERY = timedelta(milliseconds=50)
 """From one look at what has come to the next, of what runs continuously."""
 
 LONGEST_TICK = timedelta(days=1)

@@ -1,6 +1,6 @@
 """When a continuous run plans next: when events have come, when a timer of processing time is due, or after a second.
 
-A look costs next to nothing, so that it can be had many times a second; to plan is to read the journal and to move the
+A look costs next to nothing, so that it can be had twenty times a second; to plan is to read the journal and to move the
 clock, so once a second does where nothing came: it sees a stream that has fallen silent.
 """
 
