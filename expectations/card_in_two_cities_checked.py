@@ -1,5 +1,6 @@
 """What holds for `card_in_two_cities_checked`: what holds for every such account."""
 
-from expectations.checked_events import EXPECTATIONS
+from expectations.checked_events import expectations_for
+from expectations.suite import Suite
 
-__all__ = ["EXPECTATIONS"]
+EXPECTATIONS: Suite = expectations_for(("card",))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from expectations import card_in_two_cities, checked_events, ride_meter_jumps
+from expectations import card_in_two_cities, card_in_two_cities_checked, ride_meter_jumps
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
@@ -31,14 +31,14 @@ def jump(number: int, **changes: Any) -> dict[str, Any]:
 
 
 MATCHES, JUMPS = [match(number) for number in range(5)], [jump(number) for number in range(5)]
-HOURS = [{"hour_start": NOON, "events": 7}, {"hour_start": NOON, "events": 1}]
+HOURS = [{"card": card, "hour_start": NOON, "events": events} for card, events in (("a", 7), ("b", 1))]
 EARLIER = NOON - timedelta(seconds=1)
 
 
 def test_good_rows_pass_every_suite(spark):
     assert failed_checks(spark, MATCHES, CARDS.output, card_in_two_cities.EXPECTATIONS) == set()
     assert failed_checks(spark, JUMPS, METERS.output, ride_meter_jumps.EXPECTATIONS) == set()
-    assert failed_checks(spark, HOURS, CARDS.side_outputs[0].schema, checked_events.EXPECTATIONS) == set()
+    assert failed_checks(spark, HOURS, CARDS.side_outputs[0].schema, card_in_two_cities_checked.EXPECTATIONS) == set()
 
 
 def test_faults_of_matches_fail_the_checks_that_are_about_them(spark):
@@ -63,13 +63,14 @@ def test_faults_of_jumps_fail_the_checks_that_are_about_them(spark):
 @pytest.mark.parametrize(
     ("fault", "check"),
     [
-        ({"hour_start": NOON + timedelta(minutes=1), "events": 7}, "hours_are_whole"),
-        ({"hour_start": NOON, "events": 0}, "has_events"),
+        ({"card": "c", "hour_start": NOON + timedelta(minutes=1), "events": 7}, "hours_are_whole"),
+        ({"card": "c", "hour_start": NOON, "events": 0}, "has_events"),
+        ({"card": "a", "hour_start": NOON, "events": 1}, "one_row_a_key_and_hour"),
     ],
 )
 def test_faults_of_the_account_fail_the_checks_that_are_about_them(spark, fault, check):
     schema = CARDS.side_outputs[0].schema
-    assert failed_checks(spark, [*HOURS, fault], schema, checked_events.EXPECTATIONS) == {check}
+    assert failed_checks(spark, [*HOURS, fault], schema, card_in_two_cities_checked.EXPECTATIONS) == {check}
 
 
 def test_severities_are_mixed():

@@ -22,7 +22,7 @@ class Sequence(NamedTuple):
 
     Attributes:
         events: the rows, key by key, each key's in order.
-        key_number: of each row, which key it belongs to: rises by one from key to key.
+        key_number: of each row, which key it belongs to: rises from key to key.
         time: of each row, microseconds since 1970.
         is_new: of each row, whether it comes for the first time; the others are those that a call before left open.
     """

@@ -112,9 +112,9 @@ def pattern_job(
         side_outputs=(
             OutputTable(
                 checked,
-                _checked(stream),
+                _checked(events, key, stream.event_time),
                 events=pl.col(EVENTS).sum(),
-                description=f"How many events `{name}` has looked at, a row an hour and key group: most match nothing.",
+                description=f"How many events `{name}` has looked at, a row a key and hour: most match nothing.",
             ),
         ),
         idle_after=idle_after,
@@ -150,7 +150,7 @@ def _known_columns(
         raise KeyfoldError(
             f"{where}: keep has {', '.join(twice)}, which is of the key and so in every row; leave it out"
         )
-    taken = {PATTERN, ROLE, CHECKED, DEADLINE, STALE_AT, *(f"{FIRST}{name}" for name in wanted)}
+    taken = {PATTERN, ROLE, CHECKED, HOUR_START, EVENTS, DEADLINE, STALE_AT, *(f"{FIRST}{name}" for name in wanted)}
     taken |= {FIRST_TIME, LAST_TIME, *(f"{LAST}{name}" for name in keep)}
     if reserved := sorted(taken & set(wanted)):
         raise KeyfoldError(
@@ -212,11 +212,12 @@ def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Fiel
     )
 
 
-def _checked(stream: Stream) -> pa.Schema:
-    hour, events = "Start of an hour of event time (UTC)", "Events of that hour which were looked at"
+def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schema:
+    hour, number = "Start of an hour of event time (UTC)", "Events of that hour which were looked at"
     return pa.schema(
         [
-            column(HOUR_START, TIMESTAMP, hour, made_of=(stream.event_time,), nullable=False),
-            column(EVENTS, pa.int64(), events, made_of=(stream.event_time,), nullable=False),
+            *passed_on(pa.schema([events.field(name) for name in key])),
+            column(HOUR_START, TIMESTAMP, hour, made_of=(event_time,), nullable=False),
+            column(EVENTS, pa.int64(), number, made_of=(event_time,), nullable=False),
         ]
     )

@@ -1,6 +1,6 @@
 """The step of a job made of patterns: events wait for the watermark, are put in order, and each pattern is found in them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -53,11 +53,13 @@ class PatternStep:
         waiting, passed = came.filter(~has_passed), came.filter(has_passed)
         was_open = state.filter(pl.col(ROLE) == OPEN).select(*self.columns, PATTERN)
         matches, still_open = [], []
-        for name, sequence in self._sequences(was_open, passed):
+        looked_at = self._in_order(was_open, passed)
+        for name in self.patterns:
+            sequence = self._open_for(name, looked_at)
             found = find(self.patterns[name], sequence, micros(clock.watermark))
             matches.append(self._matches(name, sequence.events, found))
             still_open.append(self._open(name, sequence.events[found.open]))
-        counted, checked = self._count(state.filter(pl.col(ROLE) == COUNTED), passed, clock)
+        counted, checked = self._count(state.filter(pl.col(ROLE) == COUNTED), looked_at, clock)
         waiting = waiting.with_columns(pl.lit(WAITING).alias(ROLE), pl.col(self.event_time).alias(DEADLINE))
         return Step(
             state=pl.concat([state.clear(), waiting, *still_open, counted], how="diagonal"),
@@ -66,19 +68,22 @@ class PatternStep:
             side={self.checked_table: checked},
         )
 
-    def _sequences(self, was_open: pl.DataFrame, passed: pl.DataFrame) -> Iterator[tuple[str, Sequence]]:
-        """For each pattern the events in which it is found: what is open for it, and all that has passed since."""
+    def _in_order(self, was_open: pl.DataFrame, passed: pl.DataFrame) -> Sequence:
+        """What is open for any pattern, and all that has passed since, in order."""
         came = pl.concat([was_open, passed.with_columns(pl.lit(None, pl.String).alias(PATTERN))])
         ties = [name for name in self.columns if name not in (*self.key, self.event_time)]
         ordered = in_order(came, self.key, self.event_time, ties)
-        time, of_pattern = to_micros(ordered.events[self.event_time]), ordered.events[PATTERN]
-        is_new = of_pattern.is_null().to_numpy()
-        for name in self.patterns:
-            if len(self.patterns) == 1:
-                yield name, Sequence(ordered.events, ordered.key_number, time, is_new)
-                continue
-            mine = np.flatnonzero(is_new | (of_pattern == name).fill_null(value=False).to_numpy())
-            yield name, Sequence(ordered.events[mine], ordered.key_number[mine], time[mine], is_new[mine])
+        is_new = ordered.events[PATTERN].is_null().to_numpy()
+        return Sequence(ordered.events, ordered.key_number, to_micros(ordered.events[self.event_time]), is_new)
+
+    def _open_for(self, name: str, looked_at: Sequence) -> Sequence:
+        """The events in which a pattern is found: without those that are open for others."""
+        if len(self.patterns) == 1:
+            return looked_at
+        is_mine = (looked_at.events[PATTERN] == name).fill_null(value=False).to_numpy()
+        mine = np.flatnonzero(looked_at.is_new | is_mine)
+        events, key_number, time, is_new = looked_at
+        return Sequence(events[mine], key_number[mine], time[mine], is_new[mine])
 
     def _matches(self, name: str, events: pl.DataFrame, found: Found) -> pl.DataFrame:
         first, last = (self._told(events, rows, which) for rows, which in ((found.first, FIRST), (found.last, LAST)))
@@ -102,20 +107,23 @@ class PatternStep:
         ends = pl.col(self.event_time) + self.patterns[name].within
         return events.with_columns(pl.lit(OPEN).alias(ROLE), pl.lit(name).alias(PATTERN), ends.alias(DEADLINE))
 
-    def _count(self, counted: pl.DataFrame, passed: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Counts of the hour that goes on, a row a key, and of the hours that are over, a row each."""
-        hour = pl.col(self.event_time)
-        is_over = period_start(hour, HOUR) + HOUR <= clock.watermark
-        passed = passed.select(*self.key, self.event_time)
-        ended = passed.filter(is_over).select(period_start(hour, HOUR).alias(HOUR_START))
-        ended = ended.group_by(HOUR_START).agg(pl.len().cast(pl.Int64).alias(EVENTS))
-        counted = counted.select(*self.key, self.event_time, CHECKED)
-        due = counted.filter(is_over).select(hour.alias(HOUR_START), pl.col(CHECKED).alias(EVENTS))
-        goes_on = passed.filter(~is_over).with_columns(period_start(hour, HOUR), pl.lit(1, pl.Int64).alias(CHECKED))
-        kept = (
-            pl.concat([counted.filter(~is_over), goes_on])
-            .group_by(*self.key, self.event_time)
-            .agg(pl.col(CHECKED).sum())
+    def _count(self, counted: pl.DataFrame, looked_at: Sequence, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Events that were looked at, of each key and hour: for state of the hour that goes on, and of those that are over."""
+        hour = looked_at.time // micros(HOUR)
+        # They lie in order: events of one key and hour are neighbours.
+        is_first = np.diff(looked_at.key_number, prepend=-1) != 0
+        is_first[1:] |= np.diff(hour) != 0
+        begins = np.flatnonzero(is_first)
+        counts = np.add.reduceat(looked_at.is_new.astype(np.int64), begins) if len(begins) else begins.astype(np.int64)
+        came = looked_at.events[begins].select(
+            *self.key, period_start(pl.col(self.event_time), HOUR).alias(self.event_time), pl.Series(CHECKED, counts)
         )
-        kept = kept.with_columns(pl.lit(COUNTED).alias(ROLE), (hour + HOUR).alias(DEADLINE))
-        return kept, pl.concat([ended, due]).group_by(HOUR_START).agg(pl.col(EVENTS).sum())
+        hours = pl.concat([counted.select(came.columns), came.filter(pl.col(CHECKED) > 0)])
+        hours = hours.group_by(*self.key, self.event_time).agg(pl.col(CHECKED).sum())
+        end = pl.col(self.event_time) + HOUR
+        hours = hours.with_columns(pl.lit(COUNTED).alias(ROLE), end.alias(DEADLINE))
+        goes_on = hours[DEADLINE] > clock.watermark
+        over = hours.filter(~goes_on).select(
+            *self.key, pl.col(self.event_time).alias(HOUR_START), pl.col(CHECKED).alias(EVENTS)
+        )
+        return hours.filter(goes_on), over

@@ -223,11 +223,13 @@ def test_very_many_candidates_that_do_not_fit_are_passed_over_to_the_one_that_do
     assert found["last_price"].to_list() == [3.0] * 3000
 
 
-def test_the_account_has_a_row_an_hour_whatever_the_runs():
+def test_the_account_has_a_row_a_key_and_hour_whatever_the_runs():
     sales = [sale("ch"[minute % 2], 1, minute) for minute in range(150)]
     runs = [frame(sales[:20]), frame(sales[20:70]), frame(sales[70:])]
     checked = play(job_of("twice"), runs, END).written["found_checked"]
-    assert sorted(checked.rows()) == [(NOON + hour * 60 * MINUTE, events) for hour, events in enumerate((60, 60, 30))]
+    assert sorted(checked.rows()) == [
+        (item, NOON + hour * 60 * MINUTE, events) for item in "ch" for hour, events in enumerate((30, 30, 15))
+    ]
 
 
 @pytest.mark.parametrize(
