@@ -65,7 +65,7 @@ def test_a_log_that_no_longer_says_what_came_is_for_the_plan_to_tell(tmp_path, s
     entry(tmp_path, 0)
     assert wait_for_news(tmp_path, NAME, None, stop, HOUR, time.monotonic() - 2 * HOUR.total_seconds())
     (tmp_path / "_delta_log" / "00000000000000000000.json").unlink()
-    with pytest.raises(Exception, match="no log files|No files in log"):
+    with pytest.raises(Exception, match=r"no log files|No files in log"):
         wait_for_news(tmp_path, NAME, done(7), stop, HOUR, time.monotonic())
 
 

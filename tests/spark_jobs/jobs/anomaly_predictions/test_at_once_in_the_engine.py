@@ -1,0 +1,103 @@
+"""Predictions at once in the engine, without Spark: the same batches give the same answers, and refreshes come by themselves."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from spark_jobs.keyed.run_mode import FullRefresh
+from spark_jobs.keyed.runner import live_generation, run_continuously, run_job
+from spark_jobs.lakehouse import Lakehouse, fail_points
+from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
+from tests.spark_jobs.keyed.without_spark import SPARK, cut_power, without_spark
+from tests.spark_jobs.state.job_histories import History, put
+
+__all__ = ["cut_power", "without_spark"]
+
+pytestmark = pytest.mark.usefixtures("without_spark")
+
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
+AT_ONCE = {"order": "arrival", "emit": "all", "forget_after": "20m", "key_groups": 3}
+HISTORY = History("anomaly_predictions")
+
+
+def tables(lakehouse):
+    return {
+        name: rows.select(sorted(rows.columns)).sort(pl.all(), descending=False).rows()
+        for name in TABLES
+        for rows in [pl.read_delta(str(lakehouse.table(name)))]
+    }
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Four deliveries, in each of which some values are older than what came before."""
+    return HISTORY.parts()
+
+
+def run_of(lakehouse, job, parts):
+    for part in parts:
+        put(lakehouse, "metrics", part)
+        run_job(SPARK, lakehouse, job)
+    return tables(lakehouse)
+
+
+@pytest.mark.parametrize("learn", ["every_event", "refresh"])
+@pytest.mark.parametrize("point", OF_A_BATCH)
+def test_a_power_cut_at_any_point_changes_no_answer(tmp_path, parts, cut_power, point, learn):
+    # A refresh that is never due, but by number: what the clock says at each run differs between the two homes.
+    job = anomaly_job(**AT_ONCE, learn=learn, refresh_after="9h")
+    unbroken, broken = Lakehouse(tmp_path / "one"), Lakehouse(tmp_path / "other")
+    expected = run_of(unbroken, job, parts[:3])
+    run_of(broken, job, parts[:2])
+    put(broken, "metrics", parts[2])
+    cut_power(point, lambda: run_job(SPARK, broken, job))
+    run_job(SPARK, broken, job)
+    assert tables(broken) == expected
+    assert pl.read_delta(str(broken.table("late.anomaly_predictions"))).height == 0
+
+
+def test_the_files_that_a_batch_lies_in_change_no_answer_and_other_batches_do(tmp_path, parts):
+    job = anomaly_job(**AT_ONCE)
+    one, other, split = (Lakehouse(tmp_path / name) for name in ("one", "other", "split"))
+    expected = run_of(one, job, parts)
+    for part in parts:
+        for piece in part.sample(fraction=1, shuffle=True, seed=3).iter_slices(10):
+            put(other, "metrics", piece)
+        run_job(SPARK, other, job)
+    assert tables(other) == expected
+    assert run_of(split, job, [part for both in parts for part in both.iter_slices(10)]) != expected
+
+
+def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):
+    arrived, refreshed = Lakehouse(tmp_path / "one"), Lakehouse(tmp_path / "other")
+    job = anomaly_job(**{**AT_ONCE, "forget_after": "30d"})
+    run_of(arrived, job, parts)
+    run_job(SPARK, arrived, job, FullRefresh())
+    assert tables(arrived) == run_of(refreshed, job, [pl.concat(parts)])
+
+
+def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path, parts):
+    lakehouse, stop = Lakehouse(tmp_path), threading.Event()
+    job = anomaly_job(order="arrival", learn="refresh", refresh_after="1s", watermark_delay="0s")
+    put(lakehouse, "metrics", parts[0])
+
+    def learned():
+        live = live_generation(lakehouse, job.name)
+        done = live and live.journal.last_done()
+        return done and done.total_rows["latest_predictions"] and done.next_stale_at is None
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_continuously, SPARK, lakehouse, job, every=timedelta(hours=1), stop=stop)
+        end = time.monotonic() + 60
+        while not learned() and time.monotonic() < end and not running.done():
+            time.sleep(0.05)
+        stop.set()
+        summary = running.result(60)
+    assert summary.counts.events == parts[0].height
+    assert len(summary.batch_seconds) == 2
+    assert learned()
