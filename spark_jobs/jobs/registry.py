@@ -14,6 +14,8 @@ SHIPPED = (
     "moving_averages",
     "anomaly_predictions",
     "vehicle_trips",
+    "fleet_days",
+    "fleet_warnings",
     "top_products",
     "purchase_totals",
     "model_totals",

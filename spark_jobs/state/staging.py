@@ -176,6 +176,8 @@ def _fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     fitted = value
     if isinstance(wanted, pl.Datetime):
         fitted = _time(value, have)
+    elif isinstance(have, pl.String) and isinstance(wanted, pl.Date):
+        fitted = value.str.to_date("%Y-%m-%d", strict=False)
     elif have.is_float() and wanted.is_integer():
         whole = value.cast(wanted, strict=False)
         fitted = pl.when(whole.cast(pl.Float64) == value.cast(pl.Float64)).then(whole)

@@ -139,7 +139,8 @@ LATER = {
     "ride_points": [["ride-7", 12, 40.72, -74.0, at(8, 5), 12.5, 1.0, "dropoff", 1]],
     "weather": [["JFK", at(8), 46.0, *[None] * 6, 1016.0, *[None] * 2]],
     "telemetry": [
-        ["bus-7", at(8, minute), 48.0, 11.0, speed, 61.0, *[None] * 3] for minute, speed in ((1, 40.0), (2, 0.0), (9, 0.0))
+        ["bus-7", at(8, minute), 48.0, 11.0, speed, 61.0, *[None] * 3]
+        for minute, speed in ((1, 40.0), (2, 0.0), (9, 0.0))
     ],
     "metrics": [["cpu", at(8, 5), 22.0]],
     "payments": [["9999-0000-0007", at(8, 4), "Trier", 250.0, None, "p2"]],
@@ -172,6 +173,8 @@ GOES_ON = {
     ],
     "ride_meter_jumps": [{"ride_id": "ride-7", "first_time": at(8, 4, 30), "last_meter_reading": 12.5}],
     "card_in_two_cities": [{"first_time": at(7, 58), "first_city": "Ulm", "last_city": "Trier"}],
+    "fleet_days": [{"kilometres": 12.5, "trips": 4, "fuel_used": 2.0, "n_points": 3, "is_open": True}],
+    "fleet_warnings": [{"time": at(8, 1), "warning": "LOW_FUEL", "change": "ENDED", "began_at": at(7)}],
     "anomaly_predictions": [{"key": "cpu", "event_time": at(8, 5), "events_learned": 2}],
 }
 """What each job makes of them: only who knows the seed can say so."""

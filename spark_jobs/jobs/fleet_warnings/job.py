@@ -108,6 +108,10 @@ class FleetWarningsParameters(JobParameters):
         return self
 
 
+_FROM_HERE_ON = frozenset({"low_fuel", "low_fuel_until", "hot_engine", "hot_engine_until", "geofence_margin"})
+"""Parameters that count from here on: what holds goes on until a point ends it by the new ones."""
+
+
 def build(parameters: FleetWarningsParameters) -> KeyedJob:
     """Make the job of its parameters.
 
@@ -138,6 +142,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
         state_events=pl.col("n_points").sum(),
         one_per_key=pl.col("role") == "judged",
         parameters=parameters.recorded(),
+        movable_parameters=_FROM_HERE_ON,
         # What the file says counts, and not where it lies.
         free_parameters=frozenset({"geofences"}),
         contents={"geofences": geofences.fingerprint} if geofences else {},

@@ -25,6 +25,8 @@ def test_the_shipped_jobs_stand_in_the_order_of_the_pages():
         "moving_averages",
         "anomaly_predictions",
         "vehicle_trips",
+        "fleet_days",
+        "fleet_warnings",
         "top_products",
         "purchase_totals",
         "model_totals",

@@ -23,7 +23,7 @@ from spark_jobs.simulation import ride_points_table
 from spark_jobs.simulation.metrics import metrics_table
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.simulation.sales import sales_table
-from spark_jobs.simulation.telemetry import telemetry_table
+from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
 from spark_jobs.simulation.weather import weather_table
 from spark_jobs.streams import STREAMS
 from spark_jobs.times import micros
@@ -66,7 +66,9 @@ class History:
 HISTORIES: Sequence[History] = (
     History("ride_summaries"),
     History("ride_summaries", {"close": "complete"}),
+    History("ride_summaries", {"timeout_in": "processing_time"}),
     History("moving_averages", {"n_readings": 4, "timeout": "5h"}),
+    History("moving_averages", {"n_readings": 4, "timeout_in": "processing_time"}),
     History("anomaly_predictions", {"min_events": 5}),
     History("anomaly_predictions", {"model": "seasonal", "learn": "every_interval", "min_events": 5}),
     History("anomaly_predictions", {"model": "robust", "learn": "complete_window", "window": "2h", "min_events": 5}),
@@ -78,11 +80,15 @@ HISTORIES: Sequence[History] = (
         {"model": "ewma", "order": "arrival", "learn": "refresh", "refresh_after": "9h", "min_events": 5},
     ),
     History("vehicle_trips"),
+    History("fleet_days"),
+    History("fleet_warnings", {"geofences": str(GEOFENCES)}),
     History("top_products", {"k": 3}),
     History("purchase_totals"),
     History("purchase_totals", {"order": "event_time"}),
+    History("purchase_totals", {"order": "event_time", "expire_after": "1h", "timeout_in": "processing_time"}),
     History("event_index"),
     History("event_index", {"stream": "sales", "key": "item"}),
+    History("event_index", {"stream": "sales", "key": "item", "expire_after": "30m"}),
     History("event_index", {"window": "1h every 20m"}),
     History("model_totals"),
     # Clean meters never jump: what they earn in a minute is above this in many rides.

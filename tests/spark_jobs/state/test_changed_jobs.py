@@ -7,6 +7,7 @@ from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.simulation.telemetry import GEOFENCES
 from spark_jobs.state.moving import move, plan_change
 from tests.spark_jobs.keyed.without_spark import SPARK, without_spark
 from tests.spark_jobs.state.job_histories import END, History, put
@@ -56,6 +57,23 @@ MEANING = {
         "silence": ("4m", "move"),
         "harsh_braking": (2.0, "move"),
         "harsh_acceleration": (2.0, "move"),
+    },
+    "fleet_days": {
+        **ENGINE,
+        "moving_speed": (30, "refresh"),
+        "stop_after": ("1m", "refresh"),
+        "silence": ("4m", "refresh"),
+        "timezone": ("Asia/Kathmandu", "refresh"),
+    },
+    "fleet_warnings": {
+        **ENGINE,
+        "low_fuel": (11, "move"),
+        "low_fuel_until": (15, "move"),
+        "hot_engine": (120, "move"),
+        "hot_engine_until": (90, "move"),
+        "geofence_margin": (80, "move"),
+        # Its path alone is free; what the file says is not.
+        "geofences": (str(GEOFENCES), "refresh"),
     },
     "top_products": {**ENGINE, "window": ("2h", "refresh"), "k": (2, "refresh")},
     "purchase_totals": {**ENGINE, "order": ("event_time", "move")},
