@@ -22,6 +22,7 @@ from spark_jobs.ingest.split import Split, SplitResult, TopicAccess, WrittenEven
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.session.workers import check_shared
 from spark_jobs.streams import Stream
 from spark_jobs.times import micros
 
@@ -81,7 +82,7 @@ def work(
     ]
     if stream.event_id:
         birth.segments.mkdir(exist_ok=True)
-    results = _read(spark, splits)
+    results = _read(spark, lakehouse, splits)
     reached("work: files written")
     written = [one for result in results for one in result.events]
     counts = IngestCounts()
@@ -136,10 +137,14 @@ def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, Admitte
     return [tuple(split) for split in splits if split]
 
 
-def _read(spark: SparkSession, splits: Sequence[Split]) -> list[SplitResult]:
+def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) -> list[SplitResult]:
     if sum(one.size for split in splits for _, one in (*split.files, *split.ranges)) <= _HERE_BYTES:
         results = [read_split(split) for split in splits]
     else:
+        # Else a landing file that only this machine has would seem to have gone while it was read.
+        check_shared(spark, lakehouse.home)
+        if splits[0].topic is None:
+            check_shared(spark, splits[0].landing, writable=False)
         # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
         results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
     # A full disk is told and not raised in the worker: Spark would try again, and hide the reason in a stack.
