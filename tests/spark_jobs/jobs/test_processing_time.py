@@ -1,0 +1,205 @@
+"""Timeouts in processing time, of every job that has one: how often one looks, and a crash, change no row."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.journal.clock import Reading
+from spark_jobs.keyed import runner
+from spark_jobs.keyed.codec import decode, polars_schema
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.lakehouse import Lakehouse, fail_points
+from spark_jobs.streams import STREAMS
+from tests.spark_jobs.jobs.playing import assert_same, play
+from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
+from tests.spark_jobs.state.job_histories import EVENTS, put
+from tests.spark_jobs.state.local_state import blobs
+
+__all__ = ["cut_power", "without_spark"]
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A job that takes half a minute of processing time for silence."""
+
+    name: str
+    given: dict = field(default_factory=dict)
+
+    def job(self):
+        more = {"timeout_in": "processing_time", "key_groups": 2, "watermark_delay": "10m"}
+        return build_job(JOBS[self.name], {**more, **self.given})
+
+    def runs(self):
+        """What six runs bring, two of them nothing: of a few keys each, which speak in some runs and not in others."""
+        job = self.job()
+        events = EVENTS[job.stream](1).sort(job.event_time)
+        keys = events.select(job.key).unique(maintain_order=True).head(6).with_row_index("#key")
+        events = events.join(keys, on=job.key, how="inner", maintain_order="left").head(240)
+        parts = [
+            part.filter(pl.col("#key") % 3 != number % 3).select(STREAMS[job.stream].schema.names)
+            for number, part in enumerate(events.iter_slices(-(-events.height // 4)))
+        ]
+        nothing = parts[0].clear()
+        return [parts[0], parts[1], nothing, parts[2], nothing, parts[3]]
+
+    def __str__(self):
+        return "-".join([self.name, *map(str, self.given.values())])
+
+
+EVERY = [
+    Silent("moving_averages", {"timeout": "30s", "n_readings": 3}),
+    Silent("ride_summaries", {"timeout": "30s"}),
+    Silent("ride_summaries", {"timeout": "30s", "close": "complete"}),
+    Silent("vehicle_trips", {"silence": "30s"}),
+    Silent("anomaly_predictions", {"forget_after": "30s", "emit": "all"}),
+    Silent("anomaly_predictions", {"forget_after": "30s", "emit": "all", "learn": "refresh", "refresh_after": "40s"}),
+    Silent("purchase_totals", {"expire_after": "30s", "order": "event_time"}),
+    Silent("event_index", {"expire_after": "30s"}),
+]
+SECONDS = (0, 20, 35, 55, 90, 100)
+"""When the runs are: some keys are silent for too long in between, others are not."""
+
+
+def in_columns(job, run):
+    return run.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.events).items())
+
+
+@cache
+def runs_of(number):
+    return EVERY[number].runs()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, len(EVERY) - 1), st.lists(st.integers(0, 130), max_size=5))
+def test_how_often_one_looks_changes_no_row(number, looks):
+    job, runs = EVERY[number].job(), runs_of(number)
+    runs = [in_columns(job, run) for run in runs]
+    often = sorted(
+        [*zip(SECONDS, runs, strict=True), *((second + 0.5, runs[0].clear()) for second in looks)],
+        key=lambda one: one[0],
+    )
+    seldom = play(job, [*runs, runs[0].clear()], times=[NOON + second * SECOND for second in (*SECONDS, 131)])
+    looked = play(
+        job,
+        [*(run for _, run in often), runs[0].clear()],
+        times=[NOON + second * SECOND for second in (*(at for at, _ in often), 131)],
+    )
+    assert_same(job, looked, seldom)
+    assert seldom.written[job.name].height
+    assert seldom.state.filter(pl.col("stale_at").is_not_null()).is_empty()
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Set the machine's clocks so many seconds after noon."""
+
+    def at(seconds):
+        reading = Reading(wall=NOON + seconds * SECOND, uptime=1e6 + seconds, boot="this one")
+        monkeypatch.setattr(runner, "read_clock", lambda: reading)
+
+    return at
+
+
+def run_all(spark, lakehouse, job, runs, at, cut=lambda number, run: run()):
+    for number, (second, part) in enumerate(zip(SECONDS, runs, strict=True)):
+        at(second)
+        if part.height or number == 0:
+            put(lakehouse, job.stream, part)
+        cut(number, lambda: run_job(spark, lakehouse, job, options=FILE_BY_FILE))
+    at(200)
+    run_job(spark, lakehouse, job)
+
+
+def assert_same_on_disk(one, other, job):
+    for table in job.tables:
+        found, expected = (pl.read_delta(str(lakehouse.table(table.name))) for lakehouse in (one, other))
+        assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
+
+
+@pytest.mark.parametrize("silent", EVERY, ids=str)
+def test_a_crash_replays_the_processing_time_of_its_plan_and_gives_the_same_rows(
+    without_spark, tmp_path, at, cut_power, silent
+):
+    job, runs = silent.job(), silent.runs()
+    whole, broken = Lakehouse(tmp_path / "whole"), Lakehouse(tmp_path / "broken")
+    run_all(without_spark, whole, job, runs, at)
+    # Every job at other points, every point with some job.
+    points = [point for place, point in enumerate(OF_A_BATCH) if (place + EVERY.index(silent)) % 4 == 0]
+
+    def cut(number, work):
+        for point in points if number == 3 else ():
+            cut_power(point, work)
+        live = live_generation(broken, job.name)
+        if number == 3 and live is not None and live.journal.pending():
+            # What is planned keeps its time, however long after it is worked on.
+            at(SECONDS[number] + 10)
+        work()
+
+    run_all(without_spark, broken, job, runs, at, cut)
+    assert_same_on_disk(broken, whole, job)
+
+
+def test_a_run_for_which_nothing_came_closes_what_has_become_stale(without_spark, tmp_path, at):
+    silent = EVERY[0]
+    job, lakehouse = silent.job(), Lakehouse(tmp_path)
+    put(lakehouse, job.stream, silent.runs()[0])
+    at(0)
+    run_job(without_spark, lakehouse, job)
+    at(29.9)
+    assert run_job(without_spark, lakehouse, job).batch_seconds == ()
+    at(30)
+    closed = run_job(without_spark, lakehouse, job)
+    assert len(closed.batch_seconds) == 1
+    assert closed.totals.open_events == 0
+    at(1000)
+    assert run_job(without_spark, lakehouse, job).batch_seconds == ()
+
+
+def test_all_that_a_run_reads_came_at_one_moment_so_history_closes_only_when_silence_follows(
+    without_spark, tmp_path, at
+):
+    silent = EVERY[0]
+    job, lakehouse = silent.job(), Lakehouse(tmp_path)
+    for part in silent.runs():
+        put(lakehouse, job.stream, part)
+    at(0)
+    told = run_job(without_spark, lakehouse, job, options=FILE_BY_FILE)
+    assert len(told.batch_seconds) > 1
+    assert told.counts.rows["station_sessions"] == 0
+    at(30)
+    stations = silent.runs()[0]["station_id"].n_unique()
+    assert run_job(without_spark, lakehouse, job).counts.rows["station_sessions"] >= stations
+
+
+def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_crash_took_its_record(
+    without_spark, tmp_path, at, cut_power
+):
+    silent = EVERY[0]
+    job, lakehouse = silent.job(), Lakehouse(tmp_path)
+    put(lakehouse, job.stream, silent.runs()[0])
+    at(40)
+    assert cut_power("commit: after", lambda: run_job(without_spark, lakehouse, job))
+    at(0)
+    put(lakehouse, job.stream, silent.runs()[1])
+    run_job(without_spark, lakehouse, job)
+    live = live_generation(lakehouse, job.name)
+    assert live is not None
+    done = live.journal.last_done()
+    assert done is not None
+    assert done.processing_time == NOON + 40 * SECOND
+    state = pl.concat([decode(blob) for blob in blobs(live, done.batch).values()])
+    assert state["stale_at"].unique().to_list() == [NOON + 70 * SECOND]
