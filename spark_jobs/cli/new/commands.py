@@ -38,7 +38,10 @@ def stream(
     name: Annotated[str, typer.Argument(help="Of the stream: lower-case letters, digits, underscores.")],
     sample: Annotated[Path, typer.Option("--from", help="A file of its rows: CSV, JSON lines or Parquet; .gz too.")],
     event_time: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the event's time [default: found].")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column with the event's time; arrival where there is none [default: found]."
+        ),
     ] = None,
     event_id: Annotated[
         str | None,

@@ -29,7 +29,7 @@ def job_paths(name: str) -> list[Path]:
 def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict[Path, str]:
     """The text of each file."""
     columns = _columns(stream, key)
-    taken = set(stream.schema.names)
+    taken = set(stream.event_schema.names)
     said = {
         "name": name,
         "title": title(name),

@@ -14,6 +14,10 @@ from spark_jobs.cli.new.names import column_names, label_and_unit, words
 from spark_jobs.cli.new.private import why_private
 from spark_jobs.cli.new.sample import Sample
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.streams import INGESTED_AT
+
+ARRIVAL = "arrival"
+"""In place of a column: events have no time of their own."""
 
 _EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
 _TIMES_OF_SOMETHING_ELSE = re.compile("updated|modified|ingested|received|loaded|processed|deleted|expires|birth|end")
@@ -58,7 +62,7 @@ class Proposal:
 
     Attributes:
         columns: of the event table.
-        event_time: the column with the event's time.
+        event_time: the column with the event's time; `INGESTED_AT` where that is its arrival.
         event_id: columns that together name an event; empty where none do.
         private: columns that should be shown to nobody.
         missing: texts that stand for no value.
@@ -88,7 +92,8 @@ def propose_stream(
     Args:
         name: of the stream.
         sample: rows as they come.
-        event_time: the column with the event's time, by its raw name or the one it gets; found if not given.
+        event_time: the column with the event's time, by its raw name or the one it gets, or `arrival`; found if not
+            given.
         event_id: the columns that together name an event, likewise.
 
     Raises:
@@ -101,6 +106,11 @@ def propose_stream(
     columns = {names[raw]: column for raw, column in readable.items()}
     time, others = _event_time(columns, event_time)
     notes = [f"{column.raw}: {note}" for column in found for note in column.notes]
+    if time in columns and (lacking := columns[time].values.null_count()):
+        notes.append(
+            f"{lacking:,} of {sample.rows:,} rows have no time that can be read: they go to quarantine; with "
+            'missing_time="arrival" in the stream, those that have none are taken by their arrival'
+        )
     if others:
         notes.append(f"event time is {time}; {', '.join(others)} could be it as well: choose with --event-time")
     ids = (
@@ -131,6 +141,8 @@ def _named(columns: dict[str, RawColumn], name: str) -> str:
 def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str, list[str]]:
     """The column with the event's time, and those that could be it as well, best first."""
     times = [name for name, column in columns.items() if column.is_time]
+    if wanted == ARRIVAL and wanted not in columns:
+        return INGESTED_AT, []
     if wanted is not None:
         name = _named(columns, wanted)
         if name not in times:
@@ -144,7 +156,8 @@ def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str,
         told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
         raise KeyfoldError(
             f"no column of the sample is a time, and events are ordered by theirs. Its columns: {told}. ISO 8601, dates "
-            "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known"
+            "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known. Where events have no time of their own, "
+            f"--event-time {ARRIVAL} takes them by their arrival"
         )
     best = sorted(times, key=lambda name: _rank_as_event_time(name, columns[name]))
     return best[0], best[1:]
@@ -162,8 +175,10 @@ def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list
     if copies := frame.height - rows.height:
         notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} the same as another in every column")
     ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
+    # The arrival is in no row, and tells none from another.
+    possible = [*ids[:_TRIED], time] if time in columns else ids[:_TRIED]
     names_of_events = {"id", "uuid", "guid", "event_id", "message_id", f"{stream}_id", f"{stream.removesuffix('s')}_id"}
-    for chosen in (one for count in (1, 2, 3) for one in combinations([*ids[:_TRIED], time], count)):
+    for chosen in (one for count in (1, 2, 3) for one in combinations(possible, count)):
         # In few rows much is unique that would not be in many, and what is taken for a copy is dropped: a name alone
         # must say that it names events, and others need a time or a number that tells a thing's events apart.
         is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)

@@ -16,7 +16,7 @@ from spark_jobs.cli.new.python_text import assigned, bracketed, call, names, quo
 from spark_jobs.cli.new.sample import Sample
 from spark_jobs.cli.new.writing import render
 from spark_jobs.ingest.parsing.declared_times import parse_times
-from spark_jobs.streams import TIMESTAMP
+from spark_jobs.streams import INGESTED_AT, TIMESTAMP
 
 _MOMENT = datetime(2026, 1, 1, 6, tzinfo=UTC)
 _KINDS = {
@@ -52,7 +52,12 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
     columns = proposal.columns
     sources = [column for column in columns if column.name != column.source.raw or column.source.time]
     ruled = [column.name for column in columns if not column.nullable and types.is_string(column.kind)]
-    contract = ["TIMESTAMP", *(["Source"] if sources else []), "Stream"]
+    contract = [
+        *(["INGESTED_AT"] if proposal.event_time == INGESTED_AT else []),
+        *(["TIMESTAMP"] if any(column.kind == TIMESTAMP for column in columns) else []),
+        *(["Source"] if sources else []),
+        "Stream",
+    ]
     # A name may hold what would end the text that it stands in.
     file = sample.path.name if re.fullmatch(r"[\w.\- ]{1,60}", sample.path.name) else "a file"
     once = (
@@ -69,7 +74,7 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
         rules_import="from spark_jobs.streams.rules import not_empty\n" if ruled else "",
         description=f"    description={quoted(f'Valid events of {name}{once}')},",
         columns="\n".join(_column(column, column.name == proposal.event_time) for column in columns),
-        event_time=proposal.event_time,
+        event_time="INGESTED_AT" if proposal.event_time == INGESTED_AT else quoted(proposal.event_time),
         more=_more(proposal, sources, ruled),
     )
 
@@ -127,7 +132,11 @@ def _test(name: str, proposal: Proposal) -> str:
         row="\n".join(f"    {quoted(one.source.raw)}: {literal(raws[one.name])}," for one in proposal.columns),
         event="\n".join(f"    {quoted(one.name)}: {literal(_value(one, raws[one.name]))}," for one in proposal.columns),
         needed=assigned("NEEDED = ", needed),
-        raw_time=quoted(next(one.source.raw for one in proposal.columns if one.name == proposal.event_time)),
+        wrong_time="".join(
+            render("stream_test_time", raw=quoted(one.source.raw))
+            for one in proposal.columns
+            if one.name == proposal.event_time
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from spark_jobs.cli.new.stream_files import stream_files, stream_paths
 from spark_jobs.cli.new.writing import write_files
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.parsing import parse_file
-from spark_jobs.streams import SHIPPED, STREAMS, Stream
+from spark_jobs.streams import INGESTED_AT, SHIPPED, STREAMS, Stream
 from tests.project_copy import ROOT, copy_project, environment_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -170,6 +170,32 @@ def test_a_sample_without_a_time_is_refused_with_what_its_columns_are(tmp_path):
         KeyfoldError, match=r"no column of the sample is a time.*name \(text\), value \(whole numbers\)"
     ):
         propose(csv_of(tmp_path, name=["a", "b"], value=[1, 2]))
+
+
+def test_events_without_a_time_are_of_their_arrival_where_that_is_said(tmp_path, monkeypatch):
+    path = csv_of(tmp_path, device=["a", "b", "a"], level=[1, 2, 3])
+    proposal = propose(path, event_time="arrival")
+    assert (proposal.event_time, proposal.event_id) == (INGESTED_AT, [])
+    texts = stream_files("beeps", proposal, read_sample(path))
+    assert ruff_finds(texts) == ""
+    module: dict[str, Any] = {}
+    exec(texts[Path("spark_jobs/streams/beeps.py")], module)  # noqa: S102 - what the command writes
+    stream = module["STREAM"]
+    (rows,) = parse_file(stream, path, START)
+    assert rows.accepted[stream.event_time].to_list() == [START] * 3
+    monkeypatch.setitem(STREAMS, "beeps", stream)
+    job: dict[str, Any] = {}
+    exec(job_files("counted", stream, ["device"], "beeps")[Path("spark_jobs/jobs/counted.py")], job)  # noqa: S102
+    assert job["COUNTED"].build(job["CountedParameters"]()).event_time == INGESTED_AT
+
+
+def test_a_column_of_the_name_arrival_is_that_column(tmp_path):
+    assert propose(csv_of(tmp_path, arrival=times(2), at=times(2)), event_time="arrival").event_time == "arrival"
+
+
+def test_rows_without_their_time_are_told_of_with_what_would_take_them(tmp_path):
+    proposal = propose(csv_of(tmp_path, at=[*times(19), ""], value=list(range(20))))
+    assert any(note.startswith("1 of 20 rows have no time") for note in proposal.notes)
 
 
 @pytest.mark.parametrize(
