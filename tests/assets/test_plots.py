@@ -11,15 +11,16 @@ import pytest
 from matplotlib.image import imread
 
 from assets.plots.fleet import plot_trips
+from assets.plots.payments import LABELS, plot_two_cities
 from assets.plots.products import plot_models, plot_products
-from assets.plots.rides import plot_rides
+from assets.plots.rides import plot_meter_jumps, plot_rides
 from assets.plots.runs import plot_runs
 from assets.plots.weather import plot_averages
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.simulation.telemetry import telemetry_table
 from spark_jobs.times import micros
 from tests.made_generations import put_done, put_generation
@@ -118,9 +119,41 @@ def test_models_are_drawn_with_those_that_sell_best(lakehouse):
     assert is_drawn(plot_models(lakehouse)["best_models"])
 
 
+def test_meters_that_jump_are_drawn(lakehouse):
+    jumps = pl.DataFrame({"ride_id": ["a", "b"], "last_time": HOURS[:2], "last_meter_reading": [14.0, 9.0]}).with_columns(
+        pattern=pl.lit("jump"), first_time=pl.col("last_time"), first_point_idx=pl.lit(3, pl.Int32),
+        last_point_idx=pl.lit(4, pl.Int32), first_meter_reading=pl.lit(3.0),
+    )  # fmt: skip
+    put(lakehouse, "ride_meter_jumps", ride_meter_jumps=jumps)
+    assert is_drawn(plot_meter_jumps(lakehouse)["jumps"])
+
+
+def test_cards_in_two_cities_are_drawn_against_planted_fraud_where_it_is_known(lakehouse):
+    matches = pl.DataFrame({"last_time": HOURS[:9], "first_payment_id": [f"a{at}" for at in range(9)]}).with_columns(
+        card=pl.lit("9999"), pattern=pl.lit("two_cities"), first_time=pl.col("last_time"), first_city=pl.lit("Ulm"),
+        last_city=pl.lit("Trier"), first_amount=pl.lit(1.0), last_amount=pl.lit(2.0), first_merchant=pl.lit("kiosk"),
+        last_merchant=pl.lit("kiosk"), last_payment_id=pl.col("first_payment_id") + "b",
+    )  # fmt: skip
+    put(lakehouse, "card_in_two_cities", card_in_two_cities=matches)
+    unknown = plot_two_cities(lakehouse)["two_cities"]
+    assert not has_red(unknown)
+    write_json(lakehouse.home / LABELS, {"frauds": ["a3b", "elsewhere"]})
+    known = plot_two_cities(lakehouse)["two_cities"]
+    assert has_red(known)
+    assert "9999" not in str(unknown.value).partition("base64")[0]
+
+
+def has_red(value: Any) -> bool:
+    """Whether anything in the picture has the colour of what is wrong."""
+    red, green, blue = (pixels(value)[..., band] for band in range(3))
+    return bool(((red > 0.7) & (green < 0.3) & (blue < 0.3)).any())
+
+
 @pytest.mark.parametrize(
     ("job", "plot"),
     [
+        ("ride_meter_jumps", plot_meter_jumps),
+        ("card_in_two_cities", plot_two_cities),
         ("ride_summaries", plot_rides),
         ("vehicle_trips", plot_trips),
         ("moving_averages", plot_averages),

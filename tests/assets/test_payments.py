@@ -1,0 +1,50 @@
+"""The payments through Dagster, on Spark: planted fraud is found and drawn, every payment accounted for, no card shown."""
+
+import dagster as dg
+import polars as pl
+
+from assets import payments
+from assets.plots.payments import LABELS
+from dagster_project.suites import SUITES
+from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.privacy import MASK
+from spark_jobs.simulation import simulate
+from spark_jobs.simulation.fraud_score import score_fraud
+from spark_jobs.simulation.payments import PaymentsSimulation
+
+TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
+
+
+def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(spark, tmp_path):
+    lakehouse = Lakehouse(tmp_path / "home")
+    made = simulate("payments", lakehouse.landing("payments"), size=100, seed=1, files=4)
+    assert isinstance(made, PaymentsSimulation)
+    frauds = {fraud.payment_id for fraud in made.frauds}
+    write_json(lakehouse.home / LABELS, {"frauds": sorted(frauds)})
+    suites = [suite for suite in SUITES if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES]
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [*payments.ASSETS, *payments.CHECKS, *suites],
+            instance=instance,
+            resources={"spark": spark, "lakehouse": lakehouse},
+            run_config={
+                "ops": {
+                    "ingest_payments": {"config": {"settle_seconds": 0}},
+                    "card_in_two_cities": {"config": {"advance_to": made.end.isoformat()}},
+                }
+            },
+        )
+    checks = result.get_asset_check_evaluations()
+    assert {check.asset_key.to_user_string() for check in checks} >= TABLES
+    assert [check.check_name for check in checks if not check.passed] == []
+    matches = pl.read_delta(str(lakehouse.table("card_in_two_cities")))
+    score = score_fraud(matches, frauds)
+    assert score.found == score.planted == 4
+    told = {
+        one.asset_key.to_user_string(): {name: value.value for name, value in one.metadata.items()}
+        for one in result.asset_materializations_for_node("card_in_two_cities")
+    }
+    assert "data:image/png" in str(told["card_in_two_cities"]["two_cities"])
+    for table in TABLES:
+        assert MASK in str(told[table]["preview"])
+    assert not any(card in str(told) for card in matches["card"].unique())
