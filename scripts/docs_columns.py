@@ -68,8 +68,9 @@ def _rows(schema: pa.Schema, origins: list[str]) -> list[str]:
 
 
 def _kind(field: pa.Field) -> str:
-    kind = "timestamp" if pa.types.is_timestamp(field.type) else "list of text" if pa.types.is_list(field.type) else ""
-    return f"{kind or field.type}{', or NULL' if field.nullable else ''}"
+    spoken = {pa.types.is_timestamp: "timestamp", pa.types.is_list: "list of text", pa.types.is_date: "date"}
+    kind = next((name for is_it, name in spoken.items() if is_it(field.type)), field.type)
+    return f"{kind}{', or NULL' if field.nullable else ''}"
 
 
 def _raw(stream: Stream, column: str) -> str:

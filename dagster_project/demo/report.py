@@ -81,6 +81,13 @@ def _beside(lakehouse: Lakehouse, told: Told) -> str:
     return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in sides)
 
 
+def _fleet(lakehouse: Lakehouse) -> str:
+    """What vehicles were warned of, and how often."""
+    warnings = scan_table(lakehouse.table("fleet_warnings"))
+    counted = warnings.filter(pl.col("change") == "BEGAN").group_by("warning").len().sort("warning").collect()
+    return ", ".join(f"{warning} {count:,}" for warning, count in counted.iter_rows()) or "nothing to be warned of"
+
+
 def _facts(
     lakehouse: Lakehouse,
     result: dg.ExecuteInProcessResult,
@@ -101,6 +108,8 @@ def _facts(
             facts.add_row("warned", f"[yellow]{escape(warnings)}[/]")
     if beside := _beside(lakehouse, told):
         facts.add_row("beside", beside)
+    if table_key("fleet_warnings") in told:
+        facts.add_row("fleet", _fleet(lakehouse))
     facts.add_row("checks", _checks(result))
     facts.add_row("time", _times(result, instance, seconds))
     return facts

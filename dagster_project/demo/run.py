@@ -29,6 +29,8 @@ from dagster_project.serving.home import prepare_dagster_home
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
+from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
+from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.private_files import keep_files_private
 from spark_jobs.simulation import simulate
@@ -36,6 +38,7 @@ from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
 from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
 from spark_jobs.simulation.payments import PaymentsSimulation, PlantedFraud
+from spark_jobs.simulation.telemetry import GEOFENCES
 from spark_jobs.streams import RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
@@ -127,12 +130,21 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             # The deployment's settings, for this process: whatever services they name, a demo sends them nothing.
             os.environ[SERVICES_VARIABLE] = json.dumps({"demo": {"url": service.url}})
             ops[BATCHED_ENRICHMENT.name] = {"config": {"service": ""}}
+            ops |= _with_geofences(lakehouse)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         # Should this process be killed, the daemon of `make ui` sees that the run has ended.
         run_id = str(uuid.uuid4())
         lock_run(instance, run_id)
         result = job.execute_in_process(instance=instance, run_config=config, run_id=run_id, raise_on_error=False)
     return result, instance
+
+
+def _with_geofences(lakehouse: Lakehouse) -> dict[str, Any]:
+    """The geofences of the simulated fleet, unless its warnings began without any: that takes a refresh."""
+    live = live_generation(lakehouse, FLEET_WARNINGS.name)
+    if live is not None and not live.record["parameters"]["geofences"]:
+        return {}
+    return {FLEET_WARNINGS.name: {"config": {"geofences": str(GEOFENCES)}}}
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
