@@ -20,7 +20,7 @@ from tests.spark_jobs.session.test_secrets import check_nothing_shows, run_with_
 from tests.standalone_cluster import standalone_cluster
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 120
+PATIENCE = 300
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,24 @@ def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_clu
         until(lambda: not applications(cluster), "the master still has an application")
         until(lambda: not any(map(lives, tasks)), "a task's process still works")
         assert runs[0].wait(timeout=PATIENCE) != 0
+
+
+@pytest.mark.long
+def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluster):
+    told, folder = driven
+    command = ["submit", "--", "run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("keyfold"), *command],
+        cwd=folder,
+        env=os.environ | cluster.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ran = json.loads(done.stdout.splitlines()[-1])
+    assert ran["generation"] == "generation-0002"
+    assert ran["events"] == told["rides"]["events"]
 
 
 @pytest.mark.long

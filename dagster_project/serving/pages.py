@@ -5,7 +5,7 @@ DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder w
 PORT          of the pages; 3000 where it is not set
 DATA_DOCS_PORT  of the result pages that checks link to; the one after PORT where it is not set
 KEYFOLD_DATA_DOCS_URL  where somebody else serves those; they are not served here then
-WARM          `no` leaves the warm Spark out
+WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's
 """
 
 import json
@@ -60,7 +60,9 @@ def _servers(folder: Path, lakehouse: Path, port: str, docs_port: str | None) ->
     )
     environment = dict[str, str]()
     warm = list[Server]()
-    if os.environ.get("WARM") != "no":
+    # On a cluster each run has an application of its own.
+    on_this_machine = (os.environ.get("KEYFOLD_SPARK_MASTER") or "local").startswith("local")
+    if os.environ.get("WARM") != "no" and on_this_machine:
         address = lakehouse / "warm-spark.json"
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]

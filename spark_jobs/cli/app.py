@@ -45,6 +45,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "spark_jobs.cli.run:run",
         "Run a keyed job over what is new in its event table.",
     ),
+    "submit": LazyCommand(
+        "spark_jobs.cli.submit:submit",
+        "Run a command of keyfold under spark-submit, in client mode, with the settings of KEYFOLD_SPARK_….",
+    ),
     "journal": LazyCommand(
         "spark_jobs.cli.journal:journal",
         "Print what was planned lately and what came of it, one line a batch.",

@@ -84,7 +84,8 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
             yield
     except BaseException:
         lines = messages.pass_on()
-        if _has_ended(gateway.proc):
+        # Where spark-submit has started this process, Java is the parent of it.
+        if (java := getattr(gateway, "proc", None)) is not None and _has_ended(java):
             # Else the next session of this process would be asked of a Java that is gone.
             SparkContext._gateway = SparkContext._jvm = None
             raise KeyfoldError(without_secrets(_explained(lines), conf)) from None
@@ -138,10 +139,7 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
     folder = Path(tempfile.mkdtemp(prefix="keyfold-scratch-spark-"))
     try:
         file = folder / "spark.properties"
-        file.touch(mode=0o600)
-        file.write_text(
-            "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii"
-        )
+        write_properties(file, conf)
         # A file of our own would take the place of conf/spark-defaults.conf.
         own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {arguments or 'pyspark-shell'}"
@@ -152,6 +150,12 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
         else:
             os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
+
+
+def write_properties(file: Path, conf: Mapping[str, str]) -> None:
+    """Write settings as spark-submit reads them, for this user alone."""
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii")
 
 
 def _escaped(text: str) -> str:

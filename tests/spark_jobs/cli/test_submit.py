@@ -1,0 +1,60 @@
+"""What `keyfold submit` renders for each target; `tests/test_on_a_cluster.py` runs it."""
+
+import stat
+
+import pytest
+
+from spark_jobs.cli.submit import submit_command
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.session import SparkSettings
+
+HOST = {"spark.driver.host": "10.0.0.1"}
+STANDALONE = SparkSettings(master="spark://one:7077", conf=HOST | {"spark.authenticate.secret": "planted"})
+KUBERNETES = SparkSettings(
+    master="k8s://https://api:6443",
+    conf=HOST
+    | {
+        "spark.kubernetes.container.image": "keyfold:1",
+        "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path": "/mnt/keyfold",
+        "spark.hadoop.fs.s3a.secret.key": "planted",
+    },
+)
+YARN = SparkSettings(
+    master="yarn", conf=HOST | {"spark.yarn.stagingDir": "hdfs://n:8020/tmp", "spark.x.token": "planted"}
+)
+
+
+@pytest.mark.parametrize("settings", [STANDALONE, KUBERNETES, YARN], ids=lambda settings: settings.master)
+def test_the_command_has_target_program_and_arguments_and_the_file_has_the_settings(settings, tmp_path, monkeypatch):
+    (tmp_path / "yarn-site.xml").touch()
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    command = submit_command(settings, ["run", "ride_summaries", "--home", "/mnt/keyfold/home"], tmp_path)
+    assert command[0].endswith("/bin/spark-submit")
+    given = dict(zip(command[1:9:2], command[2:10:2], strict=True))
+    file = tmp_path / "spark.properties"
+    assert given == {
+        "--master": settings.master,
+        "--deploy-mode": "client",
+        "--name": "keyfold",
+        "--properties-file": str(file),
+    }
+    assert command[9:] == [
+        "--load-spark-defaults",
+        str(tmp_path / "keyfold.py"),
+        "run",
+        "ride_summaries",
+        "--home",
+        "/mnt/keyfold/home",
+    ]
+    assert "planted" not in " ".join(command)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    written = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    assert "planted" in written.values()
+    assert written["spark.driver.host"] == "10.0.0.1"
+    assert written["spark.authenticate"] == "true"
+    assert "io.delta" in written["spark.jars.packages"]
+
+
+def test_a_target_that_lacks_something_is_refused_before_anything_is_submitted(tmp_path):
+    with pytest.raises(KeyfoldError, match=r"spark.driver.host"):
+        submit_command(SparkSettings(master="spark://one:7077"), ["run", "rides"], tmp_path)
