@@ -153,6 +153,7 @@ def stream_assets(
                 "accepted": summary.accepted,
                 "quarantined": summary.quarantined,
                 "duplicates": summary.duplicates,
+                **({"without_a_time": summary.untimed} if stream.missing_time == "arrival" else {}),
                 "seconds": round(summary.seconds, 2),
                 **warning_metadata(told),
             },

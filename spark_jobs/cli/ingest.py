@@ -100,8 +100,9 @@ def ingest(
 
 def _ingest_text(summary: IngestSummary) -> str:
     waiting = f"; {summary.waiting:,} not whole yet" if summary.waiting else ""
+    untimed = f"; {summary.untimed:,} without a time, by their arrival" if summary.untimed else ""
     source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
     return (
         f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "
-        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{waiting}"
+        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{untimed}{waiting}"
     )

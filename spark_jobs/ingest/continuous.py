@@ -126,7 +126,7 @@ def _changed_at(folder: str) -> int | None:
 
 
 def _added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:
-    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "batches", "seconds")
+    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "untimed", "batches", "seconds")
     return replace(
         run,
         **{name: getattr(so_far, name) + getattr(run, name) for name in counts},

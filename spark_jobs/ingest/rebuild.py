@@ -170,7 +170,7 @@ def _joined(summaries: list[IngestSummary], warnings: tuple[str, ...], seconds: 
     """One summary of what came from several landing folders."""
     counts = IngestCounts()
     for one in summaries:
-        counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates)
+        counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates, one.untimed)
     return replace(
         summaries[-1],
         **vars(counts),

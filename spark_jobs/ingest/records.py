@@ -16,6 +16,7 @@ class IngestCounts:
     """Files and rows; `rows_read` = `accepted` + `quarantined` + `duplicates`, always.
 
     A file that is rejected as a whole counts as one row read and one quarantined, and so does a gap in a topic.
+    `untimed` rows had no time of their own and are of their arrival; they are among the accepted and the duplicates.
     """
 
     files: int = 0
@@ -23,6 +24,7 @@ class IngestCounts:
     accepted: int = 0
     quarantined: int = 0
     duplicates: int = 0
+    untimed: int = 0
 
     def __add__(self, other: Self) -> "IngestCounts":
         return IngestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
@@ -101,10 +103,11 @@ class IngestDone(Done):
     def describe(self) -> str:
         """What came of the batch, in a line for people."""
         counts = self.counts
+        untimed = f"; {counts.untimed:,} without a time" if counts.untimed else ""
         left = f"; {len(self.deferred):,} files changed while they were read and wait" if self.deferred else ""
         return (
             f"{counts.rows_read:,} rows: {counts.accepted:,} accepted, {counts.quarantined:,} quarantined, "
-            f"{counts.duplicates:,} duplicates{left}"
+            f"{counts.duplicates:,} duplicates{untimed}{left}"
         )
 
 

@@ -51,7 +51,7 @@ class IngestSummary:
     Attributes:
         stream: the stream's name.
         source: the landing folder, or the topic as `kafka://TOPIC`.
-        files, rows_read, accepted, quarantined, duplicates: this run's counts.
+        files, rows_read, accepted, quarantined, duplicates, untimed: this run's counts.
         totals: the same counts over all runs of all sources of the stream.
         waiting: files that are not whole yet, or changed while they were read, and wait for a later run.
         changed: files that have changed since they were read, with what changed.
@@ -68,6 +68,7 @@ class IngestSummary:
     accepted: int
     quarantined: int
     duplicates: int
+    untimed: int
     waiting: int
     changed: dict[str, str]
     reread: bool
@@ -333,6 +334,7 @@ class _Run:
             accepted=counts.accepted,
             quarantined=counts.quarantined,
             duplicates=counts.duplicates,
+            untimed=counts.untimed,
             waiting=admission.waiting + self._deferred,
             changed=dict(admission.changed),
             reread=reread,

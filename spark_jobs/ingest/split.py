@@ -244,7 +244,7 @@ class _Rows:
     def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
         """Take a chunk of an input, whose lines count from `first_line` on."""
         rejected = len(rows.rejects)
-        self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected)
+        self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
             # Offsets may be of any size, and how many an input has is not.

@@ -56,12 +56,14 @@ class ValidatedRows:
         accepted: those that are valid, in the event table's columns and types.
         lines: the line number of each accepted row.
         rejects: the others, by line.
+        untimed: how many accepted rows had no time of their own, so that their arrival stands in.
     """
 
     read: int
     accepted: pl.DataFrame
     lines: Lines
     rejects: Sequence[Reject]
+    untimed: int = 0
 
 
 def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, path: str | None = None) -> ValidatedRows:
@@ -79,7 +81,9 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
     # Of the plan, as the bound is: a replay writes what the first attempt would have written.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
+    lacks_time = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
     if stream.missing_time == "arrival":
+        lacks_time = frame[stream.event_time].is_null()
         # A value that is there and would not go is NULL by now too: `wrong` has it, and it goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
     reasons = _reasons(stream, frame, wrong)
@@ -88,8 +92,8 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
         bad = reasons.is_not_null()
         for position in bad.arg_true().to_list():
             rejects.append(Reject(rows.raw(position), int(lines[position]), reasons[position]))
-        frame, lines = frame.filter(~bad), lines[~bad.to_numpy()]
-    return ValidatedRows(read, frame, lines, sorted(rejects, key=lambda reject: reject.line))
+        frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
+    return ValidatedRows(read, frame, lines, sorted(rejects, key=lambda reject: reject.line), int(lacks_time.sum()))
 
 
 def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import ingest, ingest_journal
+from spark_jobs.ingest import IngestCounts, ingest, ingest_journal, ingest_totals
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
@@ -241,3 +241,4 @@ def test_messages_without_a_time_go_from_files_to_totals_on_spark(spark, lakehou
         assert balance.balanced
         assert (balance.events_read, balance.late) == (5, 0)
     assert all(earlier < later for earlier, later in pairwise(shop.arrivals))
+    assert ingest_totals(lakehouse, SALES) == IngestCounts(files=2, rows_read=5, accepted=5, untimed=2)

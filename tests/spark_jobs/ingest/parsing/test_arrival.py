@@ -172,3 +172,4 @@ def test_each_message_is_of_its_own_time_else_of_its_arrival_and_only_a_wrong_ti
         else:
             assert place not in found
     assert len(found) + len(rows.rejects) == len(values)
+    assert rows.untimed == sum(value in (None, "absent") for value in values)
