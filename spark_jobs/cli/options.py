@@ -21,6 +21,11 @@ Every = Annotated[
     typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: from one look at what has come to the next."),
 ]
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="With --continuous: serve /health and /metrics on this port of 127.0.0.1."),
+]
+
 
 def given_parameters(given: list[str] | None) -> dict[str, str]:
     """The parameters that were given as `name=value`."""
