@@ -1,7 +1,6 @@
 """Cards in two cities: how many an hour, and between which cities; with labels, how many of them were planted."""
 
 import json
-from pathlib import Path
 
 import dagster as dg
 import polars as pl
@@ -27,7 +26,7 @@ def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     matches = table.top_k(_MATCHES, by="last_time").collect()
     if not matches.height:
         return {}
-    planted = _planted(lakehouse.home / LABELS)
+    planted = known_frauds(lakehouse)
     matches = matches.with_columns(
         is_planted=is_true(planted),
         # From one city to the other and back is one pair.
@@ -65,5 +64,7 @@ def plot_two_cities(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     return {"two_cities": picture(figure, "Cards in two cities by time and by cities")}
 
 
-def _planted(labels: Path) -> frozenset[str]:
+def known_frauds(lakehouse: Lakehouse) -> frozenset[str]:
+    """`payment_id` of the payments that are known as fraud; empty where nobody has said."""
+    labels = lakehouse.home / LABELS
     return frozenset(json.loads(labels.read_text(encoding="utf-8"))["frauds"] if labels.exists() else ())

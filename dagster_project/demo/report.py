@@ -10,10 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from assets.metadata import table_key
+from assets.plots.payments import known_frauds
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import count_rows, scan_table
+from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.streams import STREAMS
 
 _REASONS = 3
@@ -77,8 +79,18 @@ def _jobs(told: Told) -> Table:
 def _beside(lakehouse: Lakehouse, told: Told) -> str:
     """Rows of the tables that jobs write beside their own."""
     made = [build_job(template) for template in JOBS.values() if table_key(template.name) in told]
-    sides = [side.name for job in made for side in job.side_outputs]
+    # Accounts of what was looked at have as much to tell as the column `events` above.
+    sides = [side.name for job in made for side in job.side_outputs if not side.name.endswith("_checked")]
     return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in sides)
+
+
+def _fraud(lakehouse: Lakehouse) -> str:
+    """How much planted fraud was found, and how much of what was found is false."""
+    ids = scan_table(lakehouse.table("card_in_two_cities")).select("first_payment_id", "last_payment_id").collect()
+    score = score_fraud(ids, known_frauds(lakehouse))
+    return (
+        f"{score.found:,} of {score.planted:,} planted found, {score.false:,} of {score.matches:,} matches are honest"
+    )
 
 
 def _fleet(lakehouse: Lakehouse) -> str:
@@ -108,6 +120,8 @@ def _facts(
             facts.add_row("warned", f"[yellow]{escape(warnings)}[/]")
     if beside := _beside(lakehouse, told):
         facts.add_row("beside", beside)
+    if table_key("card_in_two_cities") in told:
+        facts.add_row("fraud", _fraud(lakehouse))
     if table_key("fleet_warnings") in told:
         facts.add_row("fleet", _fleet(lakehouse))
     facts.add_row("checks", _checks(result))
