@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home
+from spark_jobs.cli.health import facts_of_ingest, told_on_loopback
+from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, warn
 from spark_jobs.ingest import IngestSummary, ingest_continuously
@@ -55,6 +56,7 @@ def ingest(
         bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
     ] = False,
     every: Every = DEFAULT_EVERY,
+    metrics_port: MetricsPort = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -65,6 +67,8 @@ def ingest(
         raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
     if continuous and (rebuild or reread_changed):
         raise typer.BadParameter("--continuous goes with neither --rebuild nor --reread-changed")
+    if metrics_port is not None and not continuous:
+        raise typer.BadParameter("--metrics-port goes with --continuous")
     # Before Spark starts: a signal that comes while it does ends the run, too.
     stop = stop_on_signal() if continuous else None
     with failures(), spark_of_environment() as spark, progress_of("ingest") as show:
@@ -74,16 +78,17 @@ def ingest(
             summary = rebuild_tables(spark, lakehouse, STREAMS[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(
-                spark,
-                lakehouse,
-                STREAMS[stream],
-                landing,
-                settle=length,
-                every=timedelta(seconds=every),
-                stop=stop,
-                on_batch=show,
-            )
+            with told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream)):
+                summary = ingest_continuously(
+                    spark,
+                    lakehouse,
+                    STREAMS[stream],
+                    landing,
+                    settle=length,
+                    every=timedelta(seconds=every),
+                    stop=stop,
+                    on_batch=show,
+                )
         else:
             summary = ingest_files(
                 spark,
