@@ -15,7 +15,7 @@ import polars as pl
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import QUARANTINE
-from spark_jobs.ingest.duplicates import Numbers, same_time_copies
+from spark_jobs.ingest.duplicates import Ids, Numbers, same_time_copies
 from spark_jobs.ingest.event_ids import event_ids
 from spark_jobs.ingest.parsing import Reject, UnreadableFileError, ValidatedRows, parse_file, parse_messages
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
@@ -26,7 +26,7 @@ from spark_jobs.ingest.sources.kafka.offsets import OffsetRange
 from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
 from spark_jobs.privacy import errors_without_values
-from spark_jobs.streams import Stream
+from spark_jobs.streams import INGESTED_AT, Stream
 from spark_jobs.times import micros, to_times
 
 ROWS_A_FILE = 1_000_000
@@ -316,8 +316,19 @@ def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[i
         found |= same_time_copies(ids, places)
         if copies := int(found.sum()):
             frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
-    if not frame.height:
-        return copies, []
+    parts = [(frame, places, ids)]
+    if stream.missing_time == "arrival":
+        # Apart: beside a history they would make one file that spans years, and jobs read by spans of time.
+        stands_in = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
+        parts = [
+            (frame.filter(one), places[one], None if ids is None else ids.take(one)) for one in (~stands_in, stands_in)
+        ]
+    return copies, [_write_part(split, *part) for part in parts if part[0].height]
+
+
+def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
+    """Write rows as one data file, in order of time."""
+    stream = split.stream
     times = frame[stream.event_time]
     if not times.is_sorted():
         order = times.arg_sort().to_numpy().astype(np.int64)
@@ -325,12 +336,12 @@ def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[i
         ids = ids.take(order) if ids is not None else None
     file = write_data_file(frame, split.events, stream.event_schema)
     if ids is None:
-        return copies, [WrittenEvents(file)]
+        return WrittenEvents(file)
     order = ids.sorted_order()
     segment = write_segment(split.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
     np.save(split.ids / name, np.stack([places[order], order]))
-    return copies, [WrittenEvents(file, segment, name)]
+    return WrittenEvents(file, segment, name)
 
 
 def _write_rejects(split: Split, rejects: Sequence[tuple[str, Reject | str]]) -> WrittenFile:

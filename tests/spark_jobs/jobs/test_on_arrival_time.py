@@ -1,6 +1,7 @@
 """Jobs that go by arrival, from landing files to their tables, against plain Python and DuckDB."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
@@ -22,7 +23,9 @@ from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse.changes import snapshot
 from spark_jobs.streams import INGESTED_AT, SALES, WEATHER
+from spark_jobs.times import micros
 from tests.spark_jobs.jobs.moving_average_oracle import move
 from tests.spark_jobs.jobs.sales_oracle import Totals
 from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
@@ -125,6 +128,32 @@ def test_an_event_index_by_arrival_numbers_events_as_they_came_and_keeps_their_o
     )
     assert sorted(numbered.select(events.columns).rows(), key=repr) == sorted(events.rows(), key=repr)
     assert (events["time"] == events[INGESTED_AT]).sum() == 4, "messages without a time are of their arrival"
+
+
+def test_messages_without_a_time_lie_in_files_apart_so_that_none_spans_the_years_between(shop):
+    arrived = shop.come(*FILES[0])
+    files = snapshot(shop.lakehouse.events("sales"), "time").files
+    assert sorted((file.rows, file.first, file.last) for file in files) == [
+        (1, micros(arrived) // 1000, micros(arrived) // 1000),
+        (2, micros(OLD) // 1000, micros(OLD) // 1000),
+    ]
+
+
+def test_copies_are_told_by_their_ids_whichever_of_them_has_a_time(shop):
+    named = replace(
+        SALES, event_id=("invoice",), schema=SALES.schema.set(5, SALES.schema.field("invoice").with_nullable(False))
+    )
+    shop = House(shop.lakehouse, named)
+    first = shop.come(
+        {**sale("Mac", 5), "invoice": "1"}, {**sale("Mac", 5), "invoice": "1"}, {**sale("Mac", 7), "invoice": "2"}
+    )
+    shop.come({**sale("Mac", 5), "invoice": "1"}, {**sale("Mac", 7, at=first), "invoice": "2"})
+    # Years apart, it is another event: times are compared, whichever they are.
+    shop.come({**sale("Mac", 5, at=OLD), "invoice": "1"})
+    rows = pl.read_delta(str(shop.lakehouse.events("sales"))).select("invoice", "time", INGESTED_AT)
+    # Of copies the first stands, with its arrival.
+    assert sorted(rows.rows()) == [("1", OLD, shop.arrivals[2]), ("1", first, first), ("2", first, first)]
+    assert ingest_totals(shop.lakehouse, named).duplicates == 3
 
 
 def test_windows_of_an_event_index_by_arrival_are_windows_of_arrivals(without_spark, shop):
