@@ -12,8 +12,8 @@ What the engine promises:
 - **Nothing late is lost.** An event at or behind the late watermark goes to its key's still-open state where there is
   one and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
   closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`). Leave it to
-  the engine only where a key's state is closed by time alone: if events close it too, an event that is late may meet
-  it open or closed, as the run was cut.
+  the engine only where a key's state is closed by event time alone: if events close it too, or processing time, an event
+  that is late may meet it open or closed, as the run was cut, or as one looked.
 - **No batch shows in a result.** A run takes its events in order of event time, slice by slice; what is late was late
   when the run began.
 - **Order.** Events of a call come in no order; a step that needs one sorts.

@@ -75,6 +75,15 @@ def test_a_shape_of_state_runs_in_the_engine_and_says_the_same(prelude, code, pr
     assert sorted(written) == sorted(said)
 
 
+def test_the_example_of_a_timeout_prints_what_the_page_says(capsys):
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## A timeout in either time\n")
+    ((code, printed),) = re.findall(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", section.partition("\n## ")[0], re.DOTALL
+    )
+    exec(code, {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out == printed
+
+
 def test_every_shape_of_the_table_has_its_part():
     page = PAGE.read_text(encoding="utf-8")
     linked = re.findall(r"^\| \[[\w-]+\]\(#([\w-]+)\)", page, re.MULTILINE)
