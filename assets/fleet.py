@@ -1,7 +1,7 @@
 """The fleet: points of vehicles as they are sent, their trips, stops and days, and what somebody should look at."""
 
 from assets.keyed_asset import conservation_check, keyed_assets
-from assets.plots.fleet import plot_trips
+from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
@@ -16,7 +16,7 @@ JOBS = (VEHICLE_TRIPS, FLEET_DAYS, FLEET_WARNINGS)
 ASSETS = [
     *stream_assets(TELEMETRY, group=GROUP, owners=OWNERS),
     keyed_assets(VEHICLE_TRIPS, group=GROUP, owners=OWNERS, plot=plot_trips),
-    keyed_assets(FLEET_DAYS, group=GROUP, owners=OWNERS),
-    keyed_assets(FLEET_WARNINGS, group=GROUP, owners=OWNERS),
+    keyed_assets(FLEET_DAYS, group=GROUP, owners=OWNERS, plot=plot_days),
+    keyed_assets(FLEET_WARNINGS, group=GROUP, owners=OWNERS, plot=plot_warnings),
 ]
 CHECKS = [stream_check(TELEMETRY), *(conservation_check(job) for job in JOBS)]

@@ -1,4 +1,4 @@
-"""The fleet to look at: a map of the last trips, and where its vehicles are most."""
+"""The fleet to look at: a map of the last trips, where its vehicles are most, its days and its warnings."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
-from assets.plots.figure import ALARM, MAIN, QUIET, draw, picture
+from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import scan_table
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _TRIPS = 100
 _POINTS = 50_000
+_DAYS = 31
+_WARNINGS = 2_000
 _CELLS = 40
 """Of the grid, along its longer side."""
 
@@ -40,6 +42,48 @@ def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         panel.set_ylabel("degrees north")
         panel.set_aspect(aspect)
     return {"map_and_hot_spots": picture(figure, "Map of the last trips, and where the fleet's points are most")}
+
+
+def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
+    """What the whole fleet drove, idled and burnt on each of the last 31 days."""
+    days = scan_table(lakehouse.table("fleet_days"))
+    sums = pl.col("kilometres", "moving_seconds", "idle_seconds", "stopped_seconds", "fuel_used").sum()
+    last = days.group_by("day").agg(sums).top_k(_DAYS, by="day").collect().sort("day")
+    if not last.height:
+        return {}
+    figure, (driven, hours) = draw(2)
+    names = [f"{day:%m-%d}" for day in last["day"]]
+    driven.bar(names, last["kilometres"], color=MAIN, label="km")
+    driven.plot(names, last["fuel_used"], color=ALARM, marker=".", label="litres")
+    driven.set_title("kilometres and fuel of all vehicles")
+    below = np.zeros(last.height)
+    for part, colour in (("moving", MAIN), ("idle", SECOND), ("stopped", QUIET)):
+        value = last[f"{part}_seconds"].to_numpy() / 3600
+        hours.bar(names, value, bottom=below, color=colour, label=part)
+        below += value
+    hours.set_title("hours of all vehicles")
+    for panel in (driven, hours):
+        panel.legend(frameon=False)
+        panel.tick_params(axis="x", rotation=60)
+    return {"days": picture(figure, "Kilometres, fuel and hours of the fleet by day")}
+
+
+def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
+    """Where and when the last 2,000 warnings began."""
+    began = scan_table(lakehouse.table("fleet_warnings")).filter(pl.col("change") == "BEGAN")
+    last = began.top_k(_WARNINGS, by="time").collect().sort("time")
+    if not last.height:
+        return {}
+    figure, (place, when) = draw(2, height=3.6)
+    for warning, colour in {"IN_GEOFENCE": QUIET, "LOW_FUEL": SECOND, "ENGINE_TOO_HOT": ALARM}.items():
+        its = last.filter(pl.col("warning") == warning)
+        place.scatter(its["longitude"], its["latitude"], s=9, color=colour, label=f"{warning} ({its.height:,})")
+        when.step(its["time"].to_numpy(), np.arange(1, its.height + 1), color=colour, where="post")
+    place.set_title("where warnings began")
+    place.legend(frameon=False)
+    when.set_title("how many, as time went on")
+    when.tick_params(axis="x", rotation=30)
+    return {"warnings": picture(figure, "Where and when the last warnings of the fleet began")}
 
 
 def _draw_trips(panel: "Axes", trips: pl.DataFrame, points: pl.DataFrame) -> None:

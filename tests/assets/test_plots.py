@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from matplotlib.image import imread
 
-from assets.plots.fleet import plot_trips
+from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from assets.plots.payments import LABELS, plot_two_cities
 from assets.plots.products import plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
@@ -21,7 +21,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.lakehouse import Lakehouse, write_json
-from spark_jobs.simulation.telemetry import telemetry_table
+from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
 from spark_jobs.times import micros
 from tests.made_generations import put_done, put_generation
 
@@ -87,6 +87,20 @@ def test_trips_are_drawn_as_a_map_and_the_hot_spots_beside_it(lakehouse):
     lakehouse.events("telemetry").parent.mkdir(parents=True)
     points.write_delta(str(lakehouse.events("telemetry")))
     assert is_drawn(plot_trips(lakehouse)["map_and_hot_spots"])
+
+
+def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
+    ticks = np.arange(0, 2 * 3600, 10) * 1_000_000 + micros(START + timedelta(hours=23))
+    points = telemetry_table(np.random.default_rng(1), 12, ticks)
+    for name, plot, drawn, given in (
+        ("fleet_days", plot_days, "days", {}),
+        ("fleet_warnings", plot_warnings, "warnings", {"geofences": str(GEOFENCES)}),
+    ):
+        job = build_job(JOBS[name], given)
+        harness = TestHarness(job)
+        harness.batch(points.select(job.events.names), advance_to=HOURS[-1])
+        put(lakehouse, name, **{name: harness.written[name]})
+        assert is_drawn(plot(lakehouse)[drawn])
 
 
 def test_averages_are_drawn_against_their_readings(lakehouse):
@@ -156,6 +170,8 @@ def has_red(value: Any) -> bool:
         ("card_in_two_cities", plot_two_cities),
         ("ride_summaries", plot_rides),
         ("vehicle_trips", plot_trips),
+        ("fleet_days", plot_days),
+        ("fleet_warnings", plot_warnings),
         ("moving_averages", plot_averages),
         ("top_products", plot_products),
         ("model_totals", plot_models),
