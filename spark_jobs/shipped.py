@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_jobs.errors import KeyfoldError
 
-MANIFEST = "spark_jobs/shipped.json"
+MANIFEST = "keyfold-shipped.json"
 """In the zip: the versions of the driver."""
 
 NEEDED_BY_WORKERS = (
