@@ -21,6 +21,7 @@ from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.keyed.written_rows import last_batch
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.privacy import private_columns
+from spark_jobs.sinks.kafka import Published, Publisher
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -77,6 +78,11 @@ def keyed_assets(
             # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
+        publisher = Publisher(lakehouse, job)
+        publisher.publish(at_last=True)
+        for warning in publisher.warnings:
+            context.log.warning(warning)
+        published = {one.table: one for one in publisher.sent}
         plots = _plots(context, lakehouse, job, plot, of_counts=plot_of_counts)
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:
@@ -88,6 +94,7 @@ def keyed_assets(
                     # Not with the definition: there, Dagster's pages do not look for it.
                     "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
                     "rows_out": summary.counts.rows.get(table.name, 0),
+                    **_published_metadata(published.get(table.name)),
                     **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
                 },
             )
@@ -190,6 +197,12 @@ def _observe_branch(
             **(_run_metadata(job, summary) if table.name == job.name else {}),
         }
         context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
+
+
+def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:
+    if sent is None:
+        return {}
+    return {"topic": dg.MetadataValue.text(sent.topic), "rows_to_topic": dg.MetadataValue.int(sent.rows)}
 
 
 def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:

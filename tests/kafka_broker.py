@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 VERSION = "4.1.0"
 JARS = Path(sys.prefix) / f"kafka-{VERSION}"
@@ -107,6 +108,12 @@ class Broker:
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
         return name
+
+    def end(self, name: str, isolation: IsolationLevel) -> int:
+        """Where the first partition of a topic ends for a reader of committed, or of all, messages."""
+        place = TopicPartition(name, 0)
+        asked: Any = {place: OffsetSpec.latest()}
+        return self.admin.list_offsets(asked, isolation_level=isolation)[place].result().offset
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result()

@@ -1,5 +1,6 @@
 """`keyfold run`: a keyed job over what is new."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
@@ -13,9 +14,12 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.configured import live_parameters
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
+from spark_jobs.journal.progress import Progress
+from spark_jobs.keyed.records import Counts
 from spark_jobs.keyed.run_mode import Incremental, OptionNames, parse_run_mode
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.sinks.kafka import Published, Publisher
 
 _OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
 
@@ -55,19 +59,29 @@ def run(
             keyed_job = build_job(JOBS[job], given, born_with)
         # Before Spark starts: a signal that comes while it does ends the run, too.
         stop = stop_on_signal() if continuous else None
+        publisher = Publisher(lakehouse, keyed_job)
         with spark_of_environment() as spark, progress_of(job) as report_progress:
-            options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
+
+            def on_batch(progress: Progress, _: Counts) -> None:
+                report_progress(progress)
+                if continuous:
+                    publisher.publish()
+
+            options = RunOptions(on_batch=on_batch)
             if continuous:
                 summary = run_continuously(
                     spark, lakehouse, keyed_job, every=timedelta(seconds=every), stop=stop, options=options
                 )
             else:
                 summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
-        warn(summary.warnings)
-        report(_run_summary(summary), as_json, _run_text(summary))
+        # A branch is to be looked at: its rows go nowhere.
+        if replay is None:
+            publisher.publish(at_last=True)
+        warn([*summary.warnings, *publisher.warnings])
+        report(_run_summary(summary, publisher.sent), as_json, _run_text(summary, publisher.sent))
 
 
-def _run_summary(summary: RunSummary) -> dict[str, Any]:
+def _run_summary(summary: RunSummary, sent: Sequence[Published]) -> dict[str, Any]:
     return {
         "job": summary.job,
         "generation": summary.generation,
@@ -78,12 +92,14 @@ def _run_summary(summary: RunSummary) -> dict[str, Any]:
         "batches": len(summary.batch_seconds),
         "seconds": round(summary.seconds, 3),
         "warnings": summary.warnings,
+        "published": {one.table: one.rows for one in sent},
     }
 
 
-def _run_text(summary: RunSummary) -> str:
+def _run_text(summary: RunSummary, sent: Sequence[Published]) -> str:
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
+    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in sent)
     return (
         f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
-        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}"
+        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"
     )

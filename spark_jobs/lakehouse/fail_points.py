@@ -39,6 +39,9 @@ POINTS = (
     "erasure: committed",
     "maintenance: files joined",
     "maintenance: files deleted",
+    "sink: before",
+    "sink: sent",
+    "sink: committed",
 )
 """Every point, in the order of a batch, then of a generation, then of what is done beside."""
 

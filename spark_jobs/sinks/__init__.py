@@ -1,0 +1,1 @@
+"""Where rows go beside their tables, once these have them."""
