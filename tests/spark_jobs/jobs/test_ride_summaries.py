@@ -152,6 +152,18 @@ def test_a_dropoff_that_waits_when_its_ride_falls_silent_closes_it_and_what_come
     assert harness.written["late.ride_summaries"]["point_idx"].to_list() == [3]
 
 
+def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
+    before = play_rides(ride_job(), [A_RIDE[:2]], None)
+    moved = TestHarness(ride_job(timeout_in="processing_time"))
+    moved.state = before.state.with_columns(stale_at=pl.lit(None, pl.Datetime("us", "UTC")))
+    # Its old deadline calls the step, which now goes by the other time.
+    moved.batch(processing_time=NOON, advance_to=before.state["deadline"].max())
+    assert moved.written["ride_summaries"].is_empty()
+    assert moved.state.select("deadline", "stale_at").rows()[0] == (None, NOON + TIMEOUT)
+    moved.batch(processing_time=NOON + TIMEOUT)
+    assert moved.written["ride_summaries"]["n_points"].to_list() == [2]
+
+
 def test_long_rides_are_those_longer_than_the_threshold():
     points = [
         *(point(ride, index, 20 * index, "pickup" if index == 0 else "enroute") for ride in "ab" for index in range(3)),
