@@ -63,7 +63,8 @@ def plot_days(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
         below += value
     hours.set_title("hours of all vehicles")
     for panel in (driven, hours):
-        panel.legend(frameon=False)
+        panel.margins(y=0.25)
+        panel.legend(frameon=False, ncols=3, loc="upper left")
         panel.tick_params(axis="x", rotation=60)
     return {"days": picture(figure, "Kilometres, fuel and hours of the fleet by day")}
 

@@ -1,11 +1,13 @@
 """Vehicle trips, without Spark but for one test, against a state machine in plain Python."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,13 +16,19 @@ from polars.testing import assert_frame_equal
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
-from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.state.moving import move
 from spark_jobs.streams import TELEMETRY
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
+from tests.spark_jobs.keyed.without_spark import without_spark
+from tests.spark_jobs.state.job_histories import put
+from tests.spark_jobs.state.local_state import state_without_spark
+
+__all__ = ["state_without_spark", "without_spark"]
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -389,3 +397,52 @@ def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lak
         assert_frame_equal(found, whole.written[table], check_row_order=False, check_exact=True)
     balance = check_conservation(spark, lakehouse, job)
     assert (balance.events_read, balance.in_outputs, balance.late) == (fleet.height, fleet.height, 0)
+
+
+NEW_IN_EVENTS = ("acceleration", "bearing", "engine_temperature")
+NEW_IN_STATE = tuple(f"{start}{name}" for start in ("", "start_") for name in ("braking", "accelerating", "heat"))
+NEW_IN_TRIPS = ("litres_per_100_km", "harsh_braking", "harsh_acceleration", "highest_engine_temperature")
+
+
+def as_it_was_before(job):
+    """The job as it was when vehicles told neither acceleration nor engine temperature."""
+
+    def without(schema, names):
+        return pa.schema([field for field in schema if field.name not in names])
+
+    def with_nothing(rows, schema):
+        return pl.concat([empty(schema), rows], how="diagonal")
+
+    def step(state, events, clock):
+        done = job.step(with_nothing(state, job.state), with_nothing(events, job.events), clock)
+        return replace(
+            done,
+            state=done.state.drop(NEW_IN_STATE),
+            output=done.output.drop(NEW_IN_TRIPS),
+            late=None if done.late is None else done.late.drop(NEW_IN_EVENTS),
+        )
+
+    return replace(
+        job,
+        events=without(job.events, NEW_IN_EVENTS),
+        state=without(job.state, NEW_IN_STATE),
+        output=without(job.output, NEW_IN_TRIPS),
+        parameters={name: value for name, value in job.parameters.items() if not name.startswith("harsh")},
+        step=step,
+    )
+
+
+def test_a_home_from_before_vehicles_told_acceleration_is_refused_and_a_move_takes_it_along(
+    state_without_spark, lakehouse
+):
+    put(lakehouse, "telemetry", frame([point(0, 50, 40.0), point(20, 50, 39.0, latitude=0.1)]))
+    job = trips_job(key_groups=1)
+    run_job(state_without_spark, lakehouse, as_it_was_before(job))
+    with pytest.raises(KeyfoldError, match=r"was born with columns of events .*keyfold plan vehicle_trips"):
+        run_job(state_without_spark, lakehouse, job)
+    move(state_without_spark, lakehouse, job)
+    put(lakehouse, "telemetry", frame([point(25, 0, 38.0, latitude=0.2, acceleration=-6.0, heat=95.0)]))
+    run_job(state_without_spark, lakehouse, job, Incremental(advance_to=NOON + timedelta(hours=5)))
+    (trip,) = pl.read_delta(str(lakehouse.table("vehicle_trips"))).to_dicts()
+    assert (trip["fuel_used"], trip["n_points"]) == (2.0, 2)
+    assert (trip["harsh_braking"], trip["harsh_acceleration"], trip["highest_engine_temperature"]) == (1, 0, 95.0)
