@@ -46,6 +46,8 @@ def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
         signal.set_wakeup_fd(before)
         os.close(write)
         watcher.join(timeout=5)
+        with suppress(Py4JError, OSError):
+            session.sparkContext.removeJobTag(tag)
 
 
 @contextmanager

@@ -182,12 +182,27 @@ def test_the_environment_chooses_the_session(monkeypatch):
     assert spark.settings.conf == {"spark.driver.memory": "1g", "spark.ui.enabled": "true"}
 
 
+KUBERNETES = {
+    "KEYFOLD_ENV": "cluster",
+    "KEYFOLD_SPARK_MASTER": "k8s://https://api:6443",
+    "KEYFOLD_SPARK_CONF": "spark.driver.host=10.0.0.1 spark.kubernetes.container.image=keyfold:1 "
+    "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path=/mnt/keyfold",
+}
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"KEYFOLD_ENV": "moon"}, "environments there: local, ci, cluster"),
         ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
         ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is no Spark master"),
+        ({"KEYFOLD_SPARK_MASTER": "sc://one:15002"}, "Spark Connect cannot hold what Keyfold promises"),
+        ({"SPARK_REMOTE": "sc://one:15002"}, "unset SPARK_REMOTE"),
+        (
+            {"KEYFOLD_ENV": "cluster", "KEYFOLD_SPARK_MASTER": "spark://one:7077"},
+            "wants more settings .*spark.driver.host",
+        ),
+        (KUBERNETES | {"KEYFOLD_HOME": "/data/home"}, "a volume that holds the lakehouse /data/home"),
         ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),
     ],
 )
@@ -196,6 +211,17 @@ def test_an_environment_that_is_not_there_is_refused(environment, message):
         resources_from(environment)
 
 
+def test_a_cluster_with_all_that_it_wants_is_the_one_resource_with_other_settings():
+    spark = resources_from(KUBERNETES | {"KEYFOLD_HOME": "/mnt/keyfold/home", "KEYFOLD_SPARK_SHIP": "fleet_models"})[
+        "spark"
+    ]
+    assert isinstance(spark, SparkResource)
+    assert spark.master == "k8s://https://api:6443"
+    assert spark.ship == ["fleet_models"]
+    assert spark.spark_config == ENVIRONMENTS["cluster"].conf
+
+
+@pytest.mark.one_machine
 def test_a_session_that_others_started_outlives_the_run(spark):
     resource = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
 

@@ -7,11 +7,15 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.session import SparkSettings
+from spark_jobs.session.warm.server import serve
 from spark_jobs.simulation import simulate
 
 pytestmark = pytest.mark.long
@@ -206,3 +210,12 @@ def test_a_warm_spark_that_was_killed_leaves_an_address_that_nobody_falls_for(tm
             server.kill()
     assert address.exists()
     assert "has ended" in try_to_attach(address)
+
+
+def test_on_a_cluster_there_is_no_warm_spark(tmp_path):
+    settings = SparkSettings(master="spark://127.0.0.1:7077")
+    with pytest.raises(
+        KeyfoldError, match=r"a warm Spark runs on one machine, and the master is spark://127\.0\.0\.1:7077"
+    ):
+        serve(settings, tmp_path / "address", warm_up=print, ready=print, stop=threading.Event())
+    assert not any(tmp_path.iterdir())
