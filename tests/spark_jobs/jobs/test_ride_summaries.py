@@ -157,7 +157,7 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
     moved = TestHarness(ride_job(timeout_in="processing_time"))
     moved.state = before.state.with_columns(stale_at=pl.lit(None, pl.Datetime("us", "UTC")))
     # Its old deadline calls the step, which now goes by the other time.
-    moved.batch(processing_time=NOON, advance_to=before.state["deadline"].max())
+    moved.batch(processing_time=NOON, advance_to=NOON + timedelta(minutes=5) + TIMEOUT)
     assert moved.written["ride_summaries"].is_empty()
     assert moved.state.select("deadline", "stale_at").rows()[0] == (None, NOON + TIMEOUT)
     moved.batch(processing_time=NOON + TIMEOUT)
