@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, Parameters, given_parameters
+from spark_jobs.cli.care import TableCare
+from spark_jobs.cli.health import facts_of_job, told_on_loopback
+from spark_jobs.cli.options import (
+    DEFAULT_EVERY,
+    DEFAULT_HOME,
+    AsJson,
+    Every,
+    Home,
+    MetricsPort,
+    Parameters,
+    given_parameters,
+)
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from spark_jobs.errors import KeyfoldError
@@ -41,6 +52,7 @@ def run(
         bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
     ] = False,
     every: Every = DEFAULT_EVERY,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over what is new in its event table."""
@@ -52,6 +64,8 @@ def run(
         mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
         if continuous and mode != Incremental():
             raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+        if metrics_port is not None and not continuous:
+            raise KeyfoldError("--metrics-port goes with --continuous")
     with failures():
         lakehouse = Lakehouse(home)
         born_with = live_parameters(lakehouse, job, mode)
@@ -59,19 +73,20 @@ def run(
             keyed_job = build_job(JOBS[job], given, born_with)
         # Before Spark starts: a signal that comes while it does ends the run, too.
         stop = stop_on_signal() if continuous else None
-        publisher = Publisher(lakehouse, keyed_job)
+        publisher, care = Publisher(lakehouse, keyed_job), TableCare(lakehouse, keyed_job)
         with spark_of_environment() as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
                 report_progress(progress)
                 if continuous:
                     publisher.publish()
+                    care.after_batch()
 
             options = RunOptions(on_batch=on_batch)
             if continuous:
-                summary = run_continuously(
-                    spark, lakehouse, keyed_job, every=timedelta(seconds=every), stop=stop, options=options
-                )
+                pause = timedelta(seconds=every)
+                with told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job)):
+                    summary = run_continuously(spark, lakehouse, keyed_job, every=pause, stop=stop, options=options)
             else:
                 summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
         # A branch is to be looked at: its rows go nowhere.

@@ -6,8 +6,9 @@ clock, so once a second does where nothing came: it sees a stream that has falle
 
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.lakehouse.changes import LogGoneError, latest_version
@@ -15,8 +16,24 @@ from spark_jobs.lakehouse.changes import LogGoneError, latest_version
 LONGEST_WAIT = timedelta(seconds=1)
 
 
+class LastPlanned(NamedTuple):
+    """When a run last planned.
+
+    Attributes:
+        at: by the clock that never goes back.
+        processing_time: that it was then. The machine's own clock may have jumped, and is not followed.
+    """
+
+    at: float
+    processing_time: datetime
+
+    def now(self) -> datetime:
+        """The processing time that it is by now."""
+        return self.processing_time + timedelta(seconds=time.monotonic() - self.at)
+
+
 def wait_for_news(
-    table: Path, name: str, done: KeyedDone | None, stop: threading.Event, every: timedelta, planned_at: float
+    table: Path, name: str, done: KeyedDone | None, stop: threading.Event, every: timedelta, last: LastPlanned | None
 ) -> bool:
     """Wait until there is reason to plan; gives False if told to stop.
 
@@ -26,13 +43,15 @@ def wait_for_news(
         done: the last batch.
         stop: set to end the run.
         every: from one look to the next.
-        planned_at: when the run last planned, by the clock that never goes back.
+        last: when the run last planned; None: not yet, which is reason enough.
     """
-    longest = planned_at + LONGEST_WAIT.total_seconds()
     while not stop.is_set():
-        if _has_come(table, done.positions.get(name) if done else None) or _is_due(done) or time.monotonic() >= longest:
+        if last is None or _has_come(table, done.positions.get(name) if done else None):
             return True
-        stop.wait(_pause(done, every, longest - time.monotonic()))
+        pause = _until_next_reason(done, last)
+        if pause <= timedelta(0):
+            return True
+        stop.wait(min(every, pause).total_seconds())
     return False
 
 
@@ -45,13 +64,9 @@ def _has_come(table: Path, position: int | None) -> bool:
         return True  # planning says what is wrong
 
 
-def _is_due(done: KeyedDone | None) -> bool:
-    return done is not None and done.next_stale_at is not None and done.next_stale_at <= datetime.now(UTC)
-
-
-def _pause(done: KeyedDone | None, every: timedelta, longest: float) -> float:
-    """Until the next look: sooner, if a timer is due before."""
-    pause = min(every.total_seconds(), longest)
-    if done is not None and done.next_stale_at is not None:
-        pause = min(pause, (done.next_stale_at - datetime.now(UTC)).total_seconds())
-    return max(pause, 0.0)
+def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:
+    """Until a timer is due, or for as long as a run waits at most."""
+    longest = timedelta(seconds=last.at - time.monotonic()) + LONGEST_WAIT
+    if done is None or done.next_stale_at is None:
+        return longest
+    return min(longest, done.next_stale_at - last.now())

@@ -1,6 +1,5 @@
 """The runner: one bounded (or continuous) run of a keyed job over what is new in its event table."""
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from spark_jobs.keyed.generations import (
     new_branch,
     new_generation,
 )
-from spark_jobs.keyed.lookout import wait_for_news
+from spark_jobs.keyed.lookout import LastPlanned, wait_for_news
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
 from spark_jobs.keyed.records import Counts, KeyedPlan
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
@@ -223,14 +222,14 @@ class _Run:
     def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
         """Work on what is new as it comes, until told to stop."""
         events, name = self._lakehouse.events(self._job.stream), f"events.{self._job.stream}"
-        planned_at = -math.inf
+        last: LastPlanned | None = None
 
         def next_plan() -> KeyedPlan | None:
-            nonlocal planned_at
+            nonlocal last
             done = self._journal.last_done()
-            while wait_for_news(events, name, done, stop, every, planned_at):
-                planned_at = time.monotonic()
-                planned = self._plan(wanted)
+            while wait_for_news(events, name, done, stop, every, last):
+                began, planned = time.monotonic(), self._plan(wanted)
+                last = LastPlanned(began, planned.clock.processing_time)
                 if planned.plans:
                     return planned.plans[0]
                 self.generation.write_clock(planned.clock)
