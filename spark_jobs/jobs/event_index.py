@@ -157,7 +157,7 @@ def _count(
     """Number events on from their keys' counters; where a key was silent for too long, from 0."""
     ordered = in_order(events, key, event_time)
     counters = counters.select(*key, NEXT_INDEX, DEADLINE)
-    known = ordered.events[ordered.starts].select(key).join(counters, on=key, how="left", maintain_order="left")
+    known = ordered.events.select(key)[ordered.starts].join(counters, on=key, how="left", maintain_order="left")
     lives = cut_lives(ordered, event_time, known[DEADLINE], expiry)
     ordered = lives.ordered
     first = np.where(lives.goes_on, known[NEXT_INDEX].fill_null(0).to_numpy()[lives.key_number], 0)
@@ -165,8 +165,8 @@ def _count(
     latest = lives.is_latest
     due = to_times(lives.last[latest]) + expiry.after if expiry is not None and expiry.in_event_time else None
     last = ordered.lasts[latest]
-    counted = ordered.events[last].select(
-        *key, pl.Series(NEXT_INDEX, index[last] + 1), pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE)
+    counted = ordered.events.select(key)[last].with_columns(
+        pl.Series(NEXT_INDEX, index[last] + 1), pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE)
     )
     return _Counted(
         ordered.events.with_columns(pl.Series(INDEX, index)),

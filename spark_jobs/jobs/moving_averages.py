@@ -182,13 +182,15 @@ def move_windows(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parame
     if moved:
         rows = pl.concat([moved[0].state(), rows.filter(waits)])
     latest = averages.filter(_IS_LAST_OF_STATION)
+    if ended:
+        # One that has begun anew has a row of each.
+        latest = latest.unique(_KEY, keep="last", maintain_order=True)
     return Step(
         state=parameters.silence.renew(rows, state, on_time, _KEY, clock),
         output=averages,
         late=late,
         side={
-            # One that has begun anew has a row of each.
-            "latest_moving_averages": latest.unique("station_id", keep="last", maintain_order=True),
+            "latest_moving_averages": latest,
             "station_sessions": pl.concat(sessions),
         },
     )

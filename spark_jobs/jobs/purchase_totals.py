@@ -189,7 +189,7 @@ class _Added(NamedTuple):
 def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) -> _Added:
     """Add purchases to the totals; where an item was silent for too long, to nothing."""
     ordered = in_order(purchases.select(PURCHASE.names), _KEY, "time")
-    known = ordered.events[ordered.starts].select(_KEY).join(totals, on=_KEY, how="left", maintain_order="left")
+    known = ordered.events.select(_KEY)[ordered.starts].join(totals, on=_KEY, how="left", maintain_order="left")
     lives = cut_lives(ordered, "time", known["deadline"], expiry)
     ordered, number = lives.ordered, lives.ordered.key_number
     goes_on = pl.Series(lives.goes_on)
