@@ -21,8 +21,12 @@ from spark_jobs.streams import INGESTED_AT, Stream
 QUARANTINE = pa.schema(
     [
         column("raw", pa.string(), "The line as it stood in the file; NULL where the whole file was rejected"),
-        column("file", pa.string(), "The file"),
-        column("line", pa.int64(), "Number of the line, from 1; NULL where the whole file was rejected"),
+        column("file", pa.string(), "The file; of a message of Kafka, kafka://TOPIC/PARTITION"),
+        column(
+            "line",
+            pa.int64(),
+            "Number of the line, from 1; NULL where the whole file was rejected; of a message, its offset",
+        ),
         column("reason", pa.string(), "What is wrong with it"),
         column("batch", pa.int64(), "Micro-batch of ingest that rejected it"),
     ]

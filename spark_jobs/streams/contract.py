@@ -33,7 +33,8 @@ class Source:
     """Where an event column's value comes from in raw data; the first of these that has one gives it, row by row.
 
     Attributes:
-        names: raw columns, in order.
+        names: raw columns, in order. Of a message of Kafka also `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`,
+            `kafka_partition`, `kafka_offset` and `kafka_timestamp`, which are not of its value.
         path: the file's path below its landing folder, without its endings (`.csv.gz`).
         constant: the same value for every row.
         time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count

@@ -44,13 +44,9 @@ def parse_messages(
     """
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
-    rejects = _unreadable(stream, values, numbers, faults or {})
-    if rejects:
-        good = np.setdiff1d(np.arange(len(values)), list(rejects))
-        taken = [values[at] for at in good.tolist()]
-    else:
-        good, taken = np.arange(len(values)), values
-    rows = _read(schema, [value for value in taken if value is not None], numbers[good], stream.missing)
+    rows = None if faults else _read_at_once(stream, schema, values, numbers)
+    if rows is None:
+        rows = _read_with_care(stream, schema, values, numbers, faults or {})
     # Numbers grow: where a row's stands is where its message is.
     at = np.searchsorted(numbers, rows.lines)
     columns = rows.columns
@@ -58,49 +54,46 @@ def parse_messages(
         columns = columns.append_column(name, column.take(pa.array(at)))
     return validate_rows(
         stream,
-        Rows(columns, rows.lines, rows.raw, [*rows.rejects, *rejects.values()]),
+        Rows(columns, rows.lines, rows.raw, rows.rejects),
         arrived if isinstance(arrived, datetime) else arrived.gather(at),
         path,
     )
 
 
-def _read(schema: pa.Schema, values: Sequence[bytes], numbers: Numbers, missing: tuple[str, ...]) -> Rows:
-    text = b"\n".join(values)
-    # At once where no message has lines of its own; else each is looked at.
-    if values and text.count(b"\n") == len(values) - 1:
-        table = read_objects(schema, text, len(values))
-        if table is not None:
-            return Rows(table, numbers, lambda position: values[position].decode())
-    return read_values(schema, values, numbers, missing)
+def _read_at_once(stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers) -> Rows | None:
+    """The rows of messages of which none needs a look; None where one does, as is seldom."""
+    if not values or None in values:
+        return None
+    text = b"\n".join(values)  # pyright: ignore[reportArgumentType, reportCallIssue] - none is None
+    # Where a message has lines of its own, objects and messages need not be the same.
+    if text.count(b"\n") != len(values) - 1 or b"\0" in text or not (text.isascii() or _decodes(text)):
+        return None
+    if len(text) > stream.max_line_bytes and max(map(len, values)) > stream.max_line_bytes:  # pyright: ignore[reportArgumentType]
+        return None
+    table = read_objects(schema, text, len(values))
+    return None if table is None else Rows(table, numbers, lambda position: _shown(values[position]))
 
 
-def _unreadable(
-    stream: Stream, values: Sequence[bytes | None], numbers: Numbers, faults: Mapping[int, str]
-) -> dict[int, Reject]:
-    """By position, the messages that no parser needs to see."""
-    found = {at: Reject(_shown(values[at]), int(numbers[at]), reason) for at, reason in faults.items()}
-    limit = stream.max_line_bytes
-    text = b"".join(value for value in values if value is not None)
-    # Nearly always nothing is wrong: one look at all of them tells.
-    is_clean = len(text) <= limit or max(len(value or b"") for value in values) <= limit
-    if is_clean and all(values) and b"\0" not in text and (text.isascii() or _decodes(values)):
-        suspects = [at for at, value in enumerate(values) if value and value[:1] in _BLANKS]
-    else:
-        suspects = list(range(len(values)))
-    for at in suspects:
-        reason = _reason(values[at], limit)
-        if reason and at not in found:
-            found[at] = Reject(_shown(values[at]), int(numbers[at]), reason)
-    return found
+def _read_with_care(
+    stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers, faults: Mapping[int, str]
+) -> Rows:
+    """The rows of messages, each looked at first."""
+    reasons = [faults.get(at) or _reason(value, stream.max_line_bytes) for at, value in enumerate(values)]
+    rejects = [
+        Reject(_shown(value), int(number), reason)
+        for value, number, reason in zip(values, numbers, reasons, strict=True)
+        if reason
+    ]
+    good = [at for at, reason in enumerate(reasons) if not reason]
+    taken = [value for at in good if (value := values[at]) is not None]
+    rows = read_values(schema, taken, numbers[good] if good else numbers[:0], stream.missing)
+    return Rows(rows.columns, rows.lines, rows.raw, [*rows.rejects, *rejects])
 
 
-_BLANKS = {b" ", b"\t", b"\r", b"\n"}
-
-
-def _decodes(values: Sequence[bytes | None]) -> bool:
+def _decodes(text: bytes) -> bool:
+    # Line ends lie between messages: the halves of a character in two of them do not make one.
     try:
-        # With a separator: the halves of a character in two messages must not make one.
-        b"\n".join(value for value in values if value is not None).decode()
+        text.decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -123,8 +123,10 @@ class TopicReader:
         self._assign(wanted.partition, position)
         while position < wanted.end:
             found = self._consumer.consume(min(ask, wanted.end - position), timeout=_LOOK)
-            faults = [message for message in found if message.error() is not None]
-            good = [message for message in found if message.error() is None] if faults else found
+            # By `map`, here and below: a call in Python for each message would cost as much as parsing it.
+            is_clean = not any(map(Message.error, found))
+            faults = [] if is_clean else [message for message in found if message.error() is not None]
+            good = found if is_clean else [message for message in found if message.error() is None]
             if good:
                 last = good[-1].offset() or 0
                 # Holes: the messages between may lie beyond the end.
@@ -132,7 +134,7 @@ class TopicReader:
                     good = [message for message in good if (message.offset() or 0) < wanted.end]
                 position = min(last + 1, wanted.end)
                 taken += good
-                taken_bytes += sum(len(message) for message in good)
+                taken_bytes += sum(map(len, good))
                 ask = max(1, min(CHUNK_MESSAGES, CHUNK_BYTES * len(taken) // (taken_bytes + 1)))
             lost = None
             for message in faults:
@@ -195,9 +197,10 @@ class TopicReader:
         )
 
     def _messages(self, partition: int, taken: Sequence[Message]) -> Messages:
-        offsets = np.array([message.offset() for message in taken], np.int64)
-        times = [message.timestamp() for message in taken]
-        is_append = all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
+        offsets = np.fromiter(map(Message.offset, taken), np.int64, len(taken))
+        is_append = taken[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
+        times = [message.timestamp() for message in taken] if is_append or "kafka_timestamp" in self._columns else []
+        is_append = is_append and all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
         faults: dict[int, str] = {}
         columns: dict[str, Any] = {}
         for name in self._columns:
@@ -219,7 +222,7 @@ class TopicReader:
         return Messages(
             partition,
             offsets,
-            [message.value() for message in taken],
+            list(map(Message.value, taken)),
             np.array([at for _, at in times], np.int64) * 1000 if is_append else None,
             pa.table(columns),
             faults,

@@ -1,0 +1,113 @@
+"""Ingest from a topic beside ingest of the same events as files, in one run: `python -m benchmarks.kafka`.
+
+By turns in one process, warm, with a lakehouse of its own each: the same lines lie in 16 NDJSON files and in a topic of as
+many partitions as there are cores, on a broker of this machine, which shares its cores. `--small` measures single small
+runs in a lakehouse that goes on: from a message produced to its row committed.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.ingest import _timed, _write_points
+from benchmarks.memory import processor_seconds
+from spark_jobs.ingest import KafkaTopic, ingest
+from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.streams import RIDE_POINTS
+from tests.kafka_broker import Broker, running_broker, why_not
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka", description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000, help="messages, and lines of files")
+    parser.add_argument("--repeat", type=int, default=4, help="warm runs of each")
+    parser.add_argument("--small", type=int, default=50, help="single runs of 100 messages")
+    arguments = parser.parse_args()
+    if why_not():
+        raise SystemExit(why_not())
+    spark = build_session(SparkSettings.from_environment())
+    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
+        kafka = Path(folder) / "kafka"
+        kafka.mkdir()
+        with running_broker(kafka) as broker:
+            beside_files(spark, broker, Path(folder), arguments.rows, arguments.repeat)
+            small_runs(spark, broker, Path(folder), arguments.small)
+    spark.stop()
+
+
+def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, repeat: int) -> None:
+    """Print whole warm runs of both, and the ratio."""
+    landing = _write_points(folder / "files", rows, 1)
+    topic = KafkaTopic(broker.topic(os.cpu_count() or 1), settings=KafkaSettings(broker.bootstrap))
+    _produce(broker.producer(**{"linger.ms": 50, "compression.type": "lz4"}), topic.name, landing)
+    seconds: dict[str, list[float]] = {"files": [], "topic": []}
+    used: dict[str, list[float]] = {"files": [], "topic": []}
+    for turn in range(repeat + 1):
+        for name, source in (("files", landing), ("topic", topic)):
+            before = processor_seconds(os.getpid())
+            took = _timed(
+                lambda home, source=source: ingest(spark, Lakehouse(home), RIDE_POINTS, source).accepted, folder, rows
+            )
+            if turn:
+                seconds[name].append(took)
+                used[name].append(processor_seconds(os.getpid()) - before)
+    table = Table(title=f"{rows:,} ride points into Delta, {os.cpu_count()} cores, the broker on the same ones")
+    for column in ("source", "s", "rows/s, best", "processor s (the broker's too)"):
+        table.add_column(column, justify="left" if column == "source" else "right")
+    for name, runs in seconds.items():
+        table.add_row(
+            name,
+            " ".join(f"{one:.2f}" for one in runs),
+            f"{rows / min(runs):,.0f}",
+            " ".join(f"{one:.1f}" for one in used[name]),
+        )
+    console = Console(width=150)
+    console.print(table)
+    best, median = ({name: float(of(runs)) for name, runs in seconds.items()} for of in (min, np.median))
+    console.print(
+        f"a topic is read {best['files'] / best['topic']:.2f} x as fast as files, best runs; "
+        f"{median['files'] / median['topic']:.2f} x, median runs"
+    )
+
+
+def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) -> None:
+    """Print what a run costs that reads 100 messages, in a lakehouse that goes on."""
+    topic = KafkaTopic(broker.topic(2), settings=KafkaSettings(broker.bootstrap))
+    lakehouse, took = Lakehouse(folder / "small"), []
+    producer = broker.producer()
+    for number in range(count + 1):
+        landing = _write_points(folder / f"few-{number}", 100, 100 + number)
+        began = time.monotonic()
+        _produce(producer, topic.name, landing)
+        assert ingest(spark, lakehouse, RIDE_POINTS, topic).accepted == 100  # noqa: S101
+        if number:
+            took.append(time.monotonic() - began)
+    told = ", ".join(f"{name} {np.percentile(took, part):.3f}" for name, part in (("median", 50), ("99th", 99)))
+    Console(width=150).print(f"100 messages produced, read, committed; s: {told} of {count} runs")
+
+
+def _produce(producer: Producer, topic: str, landing: Path) -> None:
+    partitions = len(producer.list_topics(topic, timeout=10).topics[topic].partitions)
+    for place, file in enumerate(sorted(landing.iterdir())):
+        for line in file.read_bytes().splitlines():
+            while True:
+                try:
+                    producer.produce(topic, line, partition=place % partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+    assert producer.flush(60) == 0  # noqa: S101
+
+
+if __name__ == "__main__":
+    main()
