@@ -188,6 +188,8 @@ def test_both_ends_of_the_time_count_and_one_microsecond_more_does_not():
     sales = [sale("cup", 1, 0), sale("cup", -1, 5), sale("hat", 1, 0), sale("hat", -1, 5 + tick)]
     found = play(job_of("returned", "kept"), [frame(sales)], END).written["found"]
     assert sorted(found.select("item", "pattern").rows()) == [("cup", "returned"), ("hat", "kept")]
+    returns = [sale("cup", -1, 0), sale("cup", -1, 3), sale("hat", -1, 0), sale("hat", -1, 3 + tick)]
+    assert play(job_of("twice"), [frame(returns)], END).written["found"]["item"].to_list() == ["cup"]
 
 
 def test_of_two_events_of_one_moment_the_one_that_says_less_comes_first():
