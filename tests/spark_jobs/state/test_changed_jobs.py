@@ -114,6 +114,9 @@ MEANING = {
     },
 }
 """Of each job: another value of a parameter, and what it means."""
+for _meant in MEANING.values():
+    # Which time a job goes by is every job's, and its generation's for life.
+    _meant["time"] = ("arrival", "refresh")
 
 WITH = {
     ("event_index", "stream"): {"key": "item"},
