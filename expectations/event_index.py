@@ -3,8 +3,12 @@
 from expectations.suite import Suite
 
 
-def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False) -> Suite:
-    """The suite for events numbered by these key columns, in windows or without."""
+def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False, expires: bool = False) -> Suite:
+    """The suite for events numbered by these key columns, in windows or without, or where numbers expire and begin anew."""
+    if expires:
+        of_one_life = ("one_event_a_number", "no_number_is_skipped", "numbers_follow_time")
+        kept = {name: one for name, one in expectations_for(key, event_time).items() if name not in of_one_life}
+        return {**kept, **_of_lives(key)}
     if windows:
         return {**expectations_for((*key, "window_start"), event_time), **_of_windows(event_time)}
     columns = ", ".join(f"`{column}`" for column in key)
@@ -63,6 +67,25 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
             "kwargs": {"column": "event_index", "max_value": 1_000_000},
             "severity": "info",
             "description": "Keys have up to some two million events: one of very many is worked on by one task alone.",
+        },
+    }
+
+
+def _of_lives(key: tuple[str, ...]) -> Suite:
+    columns = ", ".join(f"`{column}`" for column in key)
+    return {
+        "each_life_counts_from_nought": {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {
+                "unexpected_rows_query": (
+                    "SELECT * FROM (SELECT *, lag(event_index, 1, -1) OVER lower AS index_before, "  # noqa: S608 - names of the job's own columns
+                    f"lag(events, 1, events) OVER lower AS events_before FROM (SELECT {columns}, event_index, count(*) AS events "
+                    f"FROM {{batch}} GROUP BY {columns}, event_index) WINDOW lower AS (PARTITION BY {columns} ORDER BY event_index)) "
+                    "WHERE event_index <> index_before + 1 OR events > events_before"
+                )
+            },
+            "severity": "critical",
+            "description": "No number of a key is skipped, and none is given more often than the one before it.",
         },
     }
 

@@ -62,3 +62,18 @@ EXPECTATIONS: Suite = {
         "description": "A purchase is of up to a thousand pieces on average.",
     },
 }
+
+EXPIRING: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "totals_add_up"} | {
+    "each_is_added_to_what_there_was": {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {
+            "unexpected_rows_query": (
+                "SELECT * FROM (SELECT *, collect_set(cumulative_quantity) OVER (PARTITION BY item) AS totals FROM {batch}) "
+                "WHERE cumulative_quantity <> delta_quantity AND NOT array_contains(totals, cumulative_quantity - delta_quantity)"
+            )
+        },
+        "severity": "critical",
+        "description": "A purchase is added to what another has come to, or is the first of a total.",
+    },
+}
+"""The suite of a job with `expire_after`, whose items have totals one after the other."""

@@ -97,3 +97,6 @@ EXPECTATIONS: Suite = {
         "description": "Rides take a minute to two hours on average.",
     },
 }
+
+IN_PROCESSING_TIME: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "one_summary_a_ride"}
+"""The suite of a job with `timeout_in=processing_time`, where a ride that fell silent and comes back has a second summary."""

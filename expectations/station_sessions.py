@@ -54,3 +54,6 @@ EXPECTATIONS: Suite = {
         "description": "Three sessions of four have the ten readings of a default window; fewer means short outages.",
     },
 }
+
+IN_PROCESSING_TIME: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "sessions_do_not_overlap"}
+"""The suite of a job with `timeout_in=processing_time`, whose sessions follow each other as readings came, and not by their times."""

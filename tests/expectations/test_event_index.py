@@ -58,6 +58,21 @@ def test_another_key_has_a_suite_of_its_own(spark):
     assert failed_checks(spark, [*rows, rows[0]], output, suite) == {"one_event_a_number", "no_number_is_skipped"}
 
 
+@pytest.mark.parametrize(
+    ("fault", "checks"),
+    [
+        (point(20), set()),
+        (point(0), set()),
+        (point(21), {"each_life_counts_from_nought"}),
+        (point(19, "b"), {"each_life_counts_from_nought"}),
+    ],
+)
+def test_where_numbers_expire_each_life_of_a_key_counts_from_nought(spark, fault, checks):
+    suite = expectations_for(("ride_id",), "timestamp", expires=True)
+    second_life = [point(index, "a") for index in range(5)]
+    assert failed_checks(spark, [*GOOD, *second_life, fault], JOB.output, suite) == checks
+
+
 HOUR = timedelta(hours=1)
 IN_WINDOWS = build_job(EVENT_INDEX, {"window": "1h every 30m"})
 

@@ -11,6 +11,7 @@ import pytest
 
 import expectations
 from dagster_project.quality.serialised import build_expectations, build_suite, serialise
+from expectations import purchase_totals, ride_summaries, station_sessions
 from expectations.event_index import expectations_for
 from expectations.suite import Expectation, Suite
 
@@ -20,6 +21,10 @@ MODULES = sorted(
 SUITES: dict[str, Suite] = {name: import_module(f"expectations.{name}").EXPECTATIONS for name in MODULES} | {
     "event_index of two columns": expectations_for(("item", "quantity"), "time"),
     "event_index in windows": expectations_for(("ride_id",), "timestamp", windows=True),
+    "event_index that expires": expectations_for(("ride_id",), "timestamp", expires=True),
+    "purchase_totals that expire": purchase_totals.EXPIRING,
+    "ride_summaries in processing time": ride_summaries.IN_PROCESSING_TIME,
+    "station_sessions in processing time": station_sessions.IN_PROCESSING_TIME,
 }
 
 
