@@ -64,6 +64,14 @@ def test_a_fault_in_the_changes_fails_the_check_that_is_about_it(spark, faults, 
     assert failed_checks(spark, [*GOOD, *faults], PURCHASE_TOTAL, purchase_totals.EXPECTATIONS) == checks
 
 
+def test_where_totals_expire_one_may_begin_from_nothing_and_none_from_what_never_was(spark):
+    begins_anew = purchase(99, delta_quantity=4, cumulative_quantity=4)
+    assert failed_checks(spark, [*GOOD, begins_anew], PURCHASE_TOTAL, purchase_totals.EXPIRING) == set()
+    from_nowhere = purchase(99, delta_quantity=4, cumulative_quantity=99_999)
+    told = failed_checks(spark, [*GOOD, from_nowhere], PURCHASE_TOTAL, purchase_totals.EXPIRING)
+    assert told == {"each_is_added_to_what_there_was"}
+
+
 @pytest.mark.parametrize(
     ("faults", "checks"),
     [
