@@ -79,9 +79,11 @@ def _jobs(told: Told) -> Table:
 def _beside(lakehouse: Lakehouse, told: Told) -> str:
     """Rows of the tables that jobs write beside their own."""
     made = [build_job(template) for template in JOBS.values() if table_key(template.name) in told]
-    # Accounts of what was looked at have as much to tell as the column `events` above.
-    sides = [side.name for job in made for side in job.side_outputs if not side.name.endswith("_checked")]
-    return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in sides)
+    sides = [side.name for job in made for side in job.side_outputs]
+    # Accounts of what was looked at have as much to tell as the column `events` above, the newest rows as `rows`.
+    told_above = [name for name in sides if name.endswith("_checked") or name.startswith("latest_")]
+    shown = [name for name in sides if name not in told_above]
+    return ", ".join(f"{name} {count_rows(lakehouse.table(name)):,}" for name in shown)
 
 
 def _fraud(lakehouse: Lakehouse) -> str:
