@@ -22,6 +22,7 @@ NEEDED_BY_WORKERS = (
     "polars-hash",
     "pyarrow",
     "pydantic",
+    "shapely",
 )
 """Distributions that code in workers imports: another version would answer otherwise, or fail in the middle of a run."""
 
