@@ -174,7 +174,7 @@ def run_with_secrets(folder: Path, master: str, **conf: str) -> tuple[dict, str]
         },
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stderr
