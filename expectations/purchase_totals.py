@@ -63,7 +63,7 @@ EXPECTATIONS: Suite = {
     },
 }
 
-EXPIRING: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "totals_add_up"} | {
+_OF_LIVES: Suite = {
     "each_is_added_to_what_there_was": {
         "type": "unexpected_rows_expectation",
         "kwargs": {
@@ -76,4 +76,6 @@ EXPIRING: Suite = {name: one for name, one in EXPECTATIONS.items() if name != "t
         "description": "A purchase is added to what another has come to, or is the first of a total.",
     },
 }
+
+EXPIRING: Suite = {**{name: one for name, one in EXPECTATIONS.items() if name != "totals_add_up"}, **_OF_LIVES}
 """The suite of a job with `expire_after`, whose items have totals one after the other."""
