@@ -107,6 +107,12 @@ class Broker:
         """Make a topic of a name that none has, unless it is given one."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
+        until = time.monotonic() + _SECONDS
+        while (found := self.admin.list_topics(timeout=5).topics.get(name)) is None or len(
+            found.partitions
+        ) < partitions:
+            assert time.monotonic() < until, f"{name} does not come"
+            time.sleep(0.02)
         return name
 
     def end(self, name: str, isolation: IsolationLevel) -> int:
