@@ -87,4 +87,4 @@ def test_the_example_of_a_timeout_prints_what_the_page_says(capsys):
 def test_every_shape_of_the_table_has_its_part():
     page = PAGE.read_text(encoding="utf-8")
     linked = re.findall(r"^\| \[[\w-]+\]\(#([\w-]+)\)", page, re.MULTILINE)
-    assert linked == [re.sub("[^a-z -]", "", shape.id.lower()).replace(" ", "-") for shape in SHAPES]
+    assert linked == [re.sub("[^a-z -]", "", str(shape.id).lower()).replace(" ", "-") for shape in SHAPES]
