@@ -23,7 +23,7 @@ from spark_jobs.ingest import ingest_totals
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
-from spark_jobs.streams import RIDE_POINTS
+from spark_jobs.streams import INGESTED_AT, RIDE_POINTS
 from tests.spark_jobs.crash_child import IN_TIME, LATE, process
 
 REPOSITORY = Path(__file__).parents[2]
@@ -64,8 +64,9 @@ def rows_of(lakehouse: Lakehouse) -> Rows:
     """How often each row is in a table, and the counts that the runs kept."""
     found: Rows = Counter()
     for name, path in lakehouse.tables().items():
-        # Where a rejected row was found says all; in which batch it was is the run's own affair.
-        table = pl.read_delta(str(path)).drop("batch", strict=False)
+        # Where a rejected row was found says all; in which batch it was, and when an event was admitted, is the run's own
+        # affair.
+        table = pl.read_delta(str(path)).drop("batch", INGESTED_AT, strict=False)
         found.update((name, repr(row)) for row in table.rows())
     generation = live_generation(lakehouse, "ride_summaries")
     done = generation.journal.last_done() if generation else None
