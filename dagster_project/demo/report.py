@@ -36,7 +36,7 @@ def print_report(
 ) -> bool:
     """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
     told = _metadata(result)
-    console.print(f"\n[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
+    console.print(f"[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
     console.print(_streams(told))
     console.print()
     console.print(_jobs(told))
@@ -47,7 +47,7 @@ def print_report(
             console.print(f"\n[bold red]failed[/]  {event.step_key}: {escape(_reason(event))}", highlight=False)
     good = result.success and not _held_back(result)
     if good:
-        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]\n")
+        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]")
     return good
 
 

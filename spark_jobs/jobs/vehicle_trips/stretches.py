@@ -117,11 +117,14 @@ class _Journeys:
         self._arrival = np.minimum(self._last + 1, rows.height - 1)
 
         # A journey has ended when another row of its vehicle follows, other than a trip's arrival, or when it is due.
+        is_followed = np.append(~begins_vehicle[self._first[1:]], False)
         if silence is not None:
             falls_silent_at = self._end[self._last] + silence
+        elif limits.is_over:
+            # Only with its last journey: the others were not silent, more came.
+            falls_silent_at = np.where(is_followed, _NEVER, self._end[self._last])
         else:
-            falls_silent_at = self._end[self._last] if limits.is_over else np.full(len(self._last), _NEVER)
-        is_followed = np.append(~begins_vehicle[self._first[1:]], False)
+            falls_silent_at = np.full(len(self._last), _NEVER)
         stop = np.minimum(np.arange(1, len(self._first) + 1), len(self._first) - 1)
         stands_at = self._start[self._arrival] + stop_after
         self._stopped = self._arrives & (stands_at <= falls_silent_at[stop])

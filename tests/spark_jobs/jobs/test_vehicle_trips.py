@@ -166,6 +166,15 @@ def test_a_vehicle_that_no_run_hears_of_for_so_long_ends_its_trip_in_processing_
     assert harness.state["start_time"].to_list() == [NOON + 1441 * MINUTE]
 
 
+def test_a_vehicle_that_falls_silent_in_processing_time_had_stopped_before_where_it_moved_on_again():
+    job = trips_job(stop_after="22m", silence="1m", timeout_in="processing_time", watermark_delay="2m")
+    # The watermark stands before 74, where the stand has lasted long enough, when nothing more is heard.
+    runs = [[point(0, 50), point(52, 0), point(74, 50)], []]
+    harness = play_points(job, runs, None, times=[NOON, NOON + MINUTE])
+    assert [trip["reason"] for trip in trips(harness)] == ["STOPPED", "FELL_SILENT"]
+    assert [stop["reason"] for stop in stops(harness)] == ["MOVED_ON"]
+
+
 def test_fuel_that_is_filled_in_is_no_use_and_readings_that_miss_are_passed_over():
     fuels = [40.0, None, 39.4, 60.0, None, 59.9]
     drive = [point(minute, 50, fuel) for minute, fuel in enumerate(fuels)]

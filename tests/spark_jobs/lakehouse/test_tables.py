@@ -12,7 +12,7 @@ from spark_jobs.ingest import ingest
 from spark_jobs.lakehouse import create_table
 from spark_jobs.lakehouse.commits import append_files
 from spark_jobs.lakehouse.data_files import write_data_file
-from spark_jobs.streams import TIMESTAMP, Stream
+from spark_jobs.streams import INGESTED_AT, TIMESTAMP, Stream
 
 TRIPS = pa.schema(
     [
@@ -91,6 +91,7 @@ def test_a_column_that_a_stream_gains_comes_with_its_comment(spark, lakehouse, c
     assert comments(lakehouse.events("clicks")) == {
         "user": "Who clicked",
         "time": "When (UTC)",
+        INGESTED_AT: "Arrival: when the file, or the message, that the event came in was admitted (UTC)",
         "dwell": "Time spent, seconds",
     }
     assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["dwell"].to_list(), key=str) == [2.5, None]
