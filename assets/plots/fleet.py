@@ -23,13 +23,15 @@ _CELLS = 40
 
 def plot_trips(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     """A map of the last 100 trips, and the points of their time counted in a grid: the hot spots."""
-    trips = scan_table(lakehouse.table("vehicle_trips")).top_k(_TRIPS, by="end_time").collect()
+    trips = scan_table(lakehouse.table("vehicle_trips")).top_k(_TRIPS, by=["end_time", "vehicle_id"]).collect()
     if not trips.height:
         return {}
     since: Any = trips["start_time"].min()
     until: Any = trips["end_time"].max()
     points = scan_table(lakehouse.events("telemetry")).select("vehicle_id", "time", "longitude", "latitude")
-    seen = points.filter(pl.col("time").is_between(since, until)).head(_POINTS).collect().sort("vehicle_id", "time")
+    # The newest where there are too many, and not those that happen to lie first in the table's files.
+    newest = points.filter(pl.col("time").is_between(since, until)).top_k(_POINTS, by=["time", "vehicle_id"])
+    seen = newest.collect().sort("vehicle_id", "time")
     figure, (map_of_trips, grid) = draw(2, height=4)
     # Degrees of longitude are shorter than those of latitude.
     latitude: Any = trips["start_latitude"].mean()

@@ -61,7 +61,12 @@ def _map(lakehouse: Lakehouse, rides: pl.DataFrame) -> dg.MetadataValue:
     end: Any = rides["end_time"].max()
     between = pl.col("timestamp").is_between(start, end)
     wanted = pl.col("ride_id").is_in(rides["ride_id"].to_list())
-    tracks = points.filter(between & wanted).head(_POINTS).collect().sort("ride_id", "timestamp")
+    tracks = (
+        points.filter(between & wanted)
+        .top_k(_POINTS, by=["timestamp", "ride_id"])
+        .collect()
+        .sort("ride_id", "timestamp")
+    )
     figure, (panel,) = draw(width=6, height=5)
     for (_,), track in tracks.group_by("ride_id", maintain_order=True):
         panel.plot(track["longitude"], track["latitude"], color=QUIET, alpha=0.7, linewidth=0.8)
