@@ -1,0 +1,1 @@
+"""Homes on an object store: objects as paths, and leases in place of locks."""
