@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from tests.java_for_tests import use_fast_starts
+from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
 
 use_fast_starts()
@@ -75,6 +76,20 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def lakehouse(tmp_path: Path) -> Lakehouse:
     return Lakehouse(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of the test's own, which this process and those that it starts reach while the test lasts."""
+    for name, value in object_store.environment().items():
+        monkeypatch.setenv(name, value)
+    return object_store.new_bucket()
 
 
 @pytest.fixture(scope="session")
