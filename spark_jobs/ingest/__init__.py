@@ -11,8 +11,9 @@ from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, is_unfin
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.ingest.rebuild import rebuild
 from spark_jobs.ingest.records import IngestCounts
-from spark_jobs.ingest.run import IngestSummary, Landing, ingest
+from spark_jobs.ingest.run import Landing, ingest
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic
+from spark_jobs.ingest.summary import IngestSummary
 
 __all__ = [
     "QUARANTINE",

@@ -18,7 +18,8 @@ from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, write_segment
 from spark_jobs.ingest.sources.kafka.offsets import OffsetRange, ReadTopic
-from spark_jobs.ingest.split import Split, SplitResult, TopicAccess, WrittenEvents, read_split
+from spark_jobs.ingest.split import Split, SplitResult, TopicAccess, WrittenEvents
+from spark_jobs.ingest.split_reader import read_split
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.ingest.run import IngestSummary, Landing, ingest_lock, ingest_under_lock
+from spark_jobs.ingest.run import Landing, ingest_lock, ingest_under_lock
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.ingest.sources.kafka.offsets import TopicState
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
+from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.clock import LOOK_EVERY
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse

@@ -17,10 +17,11 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import REBUILD, RECORD
 from spark_jobs.ingest.inspection import all_known_files, read_topics, source_name
 from spark_jobs.ingest.records import IngestCounts
-from spark_jobs.ingest.run import IngestSummary, Landing, ingest_under_lock
+from spark_jobs.ingest.run import Landing, ingest_under_lock
 from spark_jobs.ingest.sources.kafka.offsets import ReadTopic, TopicState
 from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
+from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json, write_json
 from spark_jobs.lakehouse.fail_points import reached

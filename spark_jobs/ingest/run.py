@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -16,17 +15,13 @@ from spark_jobs.ingest.batch import work
 from spark_jobs.ingest.birth import REBUILD, Birth, fit_events, open_ingest
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
 from spark_jobs.ingest.known import KnownFiles
-from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
+from spark_jobs.ingest.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches
+from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, missing_segments, rebuild_segments, sweep_segments
-from spark_jobs.ingest.sources.kafka.offsets import (
-    MESSAGE_BYTES,
-    TopicShare,
-    cut_batches,
-    gone_error,
-    plan_ranges,
-)
-from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_id, topic_state
+from spark_jobs.ingest.sources.kafka.offsets import TopicShare, gone_error
+from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_id
 from spark_jobs.ingest.split import TopicAccess
+from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.agreement import check_tables
 from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.lakehouse import Lakehouse, exclusive
@@ -34,59 +29,8 @@ from spark_jobs.lakehouse.commits import append_files
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.streams import Stream
 
-MAX_BYTES_PER_BATCH = 512 << 20
-MAX_FILES_PER_BATCH = 10_000
-"""A plan names each file: this bounds the record."""
-
 Landing = Path | KafkaTopic
 """Where events come from: a folder of files, or a topic of Kafka."""
-
-_TOLD = 10
-
-
-@dataclass(frozen=True)
-class IngestSummary:
-    """What one run did.
-
-    Attributes:
-        stream: the stream's name.
-        source: the landing folder, or the topic as `kafka://TOPIC`.
-        files, rows_read, accepted, quarantined, duplicates, untimed: this run's counts.
-        totals: the same counts over all runs of all sources of the stream.
-        waiting: files that are not whole yet, or changed while they were read, and wait for a later run.
-        changed: files that have changed since they were read, with what changed.
-        reread: whether those were read again.
-        batches: batches of this run, those that an earlier one had left among them.
-        seconds: how long it took.
-        warnings: what else somebody should know.
-    """
-
-    stream: str
-    source: str
-    files: int
-    rows_read: int
-    accepted: int
-    quarantined: int
-    duplicates: int
-    untimed: int
-    waiting: int
-    changed: dict[str, str]
-    reread: bool
-    totals: IngestCounts
-    batches: int
-    seconds: float
-    warnings: tuple[str, ...] = ()
-
-    def describe(self) -> list[str]:
-        """What somebody should know, a line each."""
-        remedy = (
-            "it was read again"
-            if self.reread
-            else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
-        )
-        names = [f"{path} {what} after it was read; {remedy}" for path, what in list(self.changed.items())[:_TOLD]]
-        more = len(self.changed) - len(names)
-        return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
 
 
 def ingest(
@@ -189,7 +133,8 @@ def ingest_under_lock(
         run.do(run.journal.pending())
         if isinstance(landing, KafkaTopic):
             admission = Admission()
-            run.do(run.plan(landing.source, run.new_offsets(landing, max_bytes_per_batch)))
+            shares = new_offsets(run.journal, landing, max_bytes_per_batch, run.remedy)
+            run.do(plan_batches(run.journal, landing.source, shares))
         else:
             source = source_name(lakehouse, landing)
             admission = select_files(
@@ -200,7 +145,7 @@ def ingest_under_lock(
                 reread_changed=reread_changed,
             )
             run.known.note(source, admission.touched)
-            run.do(run.plan(source, _parts(admission.files, max_bytes_per_batch)))
+            run.do(plan_batches(run.journal, source, cut_files(admission.files, max_bytes_per_batch)))
         run.tidy_up()
     except OSError as error:
         raise KeyfoldError(
@@ -229,51 +174,16 @@ class _Run:
         self._warnings: list[str] = []
         self.known = KnownFiles(self._birth.folder, self.journal, self._birth.where, self._birth.remedy)
 
+    @property
+    def remedy(self) -> str:
+        return self._birth.remedy
+
     def begin(self) -> None:
         """See that journal, tables and stream are of one story, and finish what an earlier run had begun to commit."""
         birth = self._birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
         self._finish_last(opened)
-
-    def new_offsets(self, topic: KafkaTopic, max_bytes: int) -> list[TopicShare]:
-        """What is new in a topic, batch by batch."""
-        last = self.journal.last_done()
-        before = self.journal.plan(last.batch) if last else None
-        read = last.topics.get(topic.source) if last else None
-        state = topic_state(topic)
-        ranges = plan_ranges(
-            state, read, record_gaps=topic.on_gap == "record", anew=topic.anew, remedy=self._birth.remedy
-        )
-        return [
-            TopicShare(
-                name=topic.name,
-                id=state.id,
-                ranges=tuple(batch),
-                arrived_after=before.planned_at if before else None,
-            )
-            for batch in cut_batches(ranges, max(1, max_bytes // MESSAGE_BYTES))
-        ]
-
-    def plan(self, source: str, parts: Sequence[Sequence[AdmittedFile] | TopicShare]) -> list[IngestPlan]:
-        """Plan batches of consecutive files or of offsets, and write the plans."""
-        last = self.journal.last_done()
-        first, now = last.batch + 1 if last else 0, datetime.now(UTC)
-        plans = [
-            IngestPlan(
-                batch=first + at,
-                run=first,
-                batches=len(parts),
-                planned_at=now,
-                source=source,
-                files=() if isinstance(part, TopicShare) else tuple(part),
-                topic=part if isinstance(part, TopicShare) else None,
-            )
-            for at, part in enumerate(parts)
-        ]
-        if plans:
-            self.journal.write_plans(plans)
-        return plans
 
     def do(self, plans: Sequence[IngestPlan]) -> None:
         """Do what plans say, batch by batch."""
@@ -375,16 +285,3 @@ class _Run:
             "made anew from the event table"
         )
         return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"])
-
-
-def _parts(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[AdmittedFile]]:
-    """Consecutive files, each part of a bounded size, or of one file."""
-    parts: list[list[AdmittedFile]] = []
-    size = 0
-    for file in files:
-        if not parts or size + file.size > max_bytes or len(parts[-1]) == MAX_FILES_PER_BATCH:
-            parts.append([])
-            size = 0
-        parts[-1].append(file)
-        size += file.size
-    return parts

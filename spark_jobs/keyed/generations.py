@@ -1,35 +1,24 @@
 """Generations: a job's journal, checkpoint, state and tables belong together and are replaced together.
 
-A generation is born beside the live one and goes live by one atomic write of `current.json`; a crash before that leaves
-the old one live. Its birth record holds what must not change while it lives. A branch is a generation to
-look at beside the live tables: a replay of all of history, which may be promoted, or of a time range.
+A generation is born beside the live one (`birth`) and goes live by one atomic write of `current.json`; a crash before
+that leaves the old one live. A branch is a generation to look at beside the live tables: a replay of all of history,
+which may be promoted, or of a time range.
 """
 
-import re
 import shutil
-import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable
-from pyspark.sql import SparkSession
-
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal import Journal
-from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.hashing import HASH
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan
-from spark_jobs.lakehouse import Lakehouse, create_table, read_json, write_json
+from spark_jobs.lakehouse import Lakehouse, read_json, write_json
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.tables import table_id
 
-_RECORD = "generation.json"
+RECORD = "generation.json"
 _CLOCK = "standing.json"
-_FORMAT = 2
+FORMAT = 2
 """Of what a generation consists of; the first had no journal."""
 
 
@@ -106,10 +95,10 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
             )
         return None
     folder = pointer.parent / read_json(pointer)["generation"]
-    if not (folder / _RECORD).exists():
+    if not (folder / RECORD).exists():
         raise KeyfoldError(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
-    generation = Generation(folder, read_json(folder / _RECORD))
-    if generation.record.get("format") != _FORMAT:
+    generation = Generation(folder, read_json(folder / RECORD))
+    if generation.record.get("format") != FORMAT:
         raise KeyfoldError(
             f"job {job}: {folder.name} was made by an earlier form of Keyfold, which kept no journal; its tables can be "
             f"read, and to go on the job reads all events again, once: "
@@ -135,14 +124,6 @@ class Origin:
     events_seeded: int = 0
 
 
-def new_generation(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, origin: Origin | None = None
-) -> Generation:
-    """Bear a generation beside the live one, with empty tables; it is not live yet."""
-    remove_dead_generations(lakehouse, job.name)
-    return _born(spark, lakehouse, job, generation_folder(lakehouse, job.name), {"origin": origin and asdict(origin)})
-
-
 def generation_folder(lakehouse: Lakehouse, job: str) -> Path:
     """Where the next generation of a job is to be."""
     numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
@@ -150,27 +131,6 @@ def generation_folder(lakehouse: Lakehouse, job: str) -> Path:
     # The live one's too, where its folder is lost: a second of its name would pass for it.
     numbers += [int(live.rpartition("-")[2])] if live else []
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
-
-
-def new_branch(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    name: str,
-    span: tuple[datetime | None, datetime | None] = (None, None),
-) -> Generation:
-    """Bear a branch of a name, with empty tables; one of the same name is replaced. `span` is what it is to read.
-
-    Raises:
-        KeyfoldError: the name is none that a folder and a table can have.
-    """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
-        raise KeyfoldError(f"branch {name!r}: a name has lower-case letters, digits, _ and -, at most 64")
-    folder = lakehouse.job(job.name) / "branches" / name
-    if folder.exists():
-        shutil.rmtree(folder)
-    bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _born(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
 
 
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
@@ -199,7 +159,7 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
 
 def _waits_to_go_live(folder: Path, live: str | None) -> bool:
     """Whether it is a branch whose promotion was killed behind its renaming: `keyfold promote` goes on with it."""
-    record = folder / _RECORD
+    record = folder / RECORD
     return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
 
 
@@ -209,103 +169,5 @@ def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
     return read_json(pointer)["generation"] if pointer.exists() else None
 
 
-def check_generation(generation: Generation, job: KeyedJob) -> None:
-    """See that a job can go on where a generation stands.
-
-    Raises:
-        KeyfoldError: something that was fixed at its birth differs; says what, and names the remedy.
-    """
-    for setting, value in fixed(job).items():
-        born = generation.record["fixed"].get(setting)
-        # Of those born with, too: a parameter may have become free since.
-        if setting == "parameters":
-            born = _bound(born, job)
-        if born != value:
-            raise KeyfoldError(
-                f"job {job.name}, {generation.name} was born with {setting} {_changed(born, value)} and now runs with "
-                f"{_changed(value, born)}; set it back, ask what the change takes (`keyfold plan {job.name}`), or start a new "
-                "generation with --full-refresh"
-            )
-
-
-def fixed(job: KeyedJob) -> dict[str, Any]:
-    """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
-    return {
-        "stream": job.stream,
-        "key": list(job.key),
-        "key_groups": job.key_groups,
-        "hash": HASH,
-        "event_time": f"{job.event_time} from {job.time_from}" if job.time_from else job.event_time,
-        "watermark_delay": job.watermark_delay.total_seconds(),
-        "derived": {name: str(how) for name, how in job.derived.items()},
-        "keys_of": None if job.keys_of is None else str(job.keys_of),
-        # None without any, as of generations that were born before there were some.
-        "contents": dict(job.contents) or None,
-        "combines": job.combine is not None,
-        "step_decides_late": job.step_decides_late,
-        "schema_version": job.schema_version,
-        "columns of events": _columns(job.events),
-        "columns of state": _columns(job.state),
-        "tables": {table.name: [table.mode, list(table.key)] for table in job.tables},
-        **{f"columns of {table.name}": _columns(table.schema) for table in job.tables},
-        "parameters": _bound(job.parameters, job),
-    }
-
-
-def _born(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, more: Mapping[str, Any]
-) -> Generation:
-    events = lakehouse.events(job.stream)
-    _check_has_times(lakehouse, job, events)
-    generation = Generation(folder, {})
-    for table in job.tables:
-        # Before the birth record: without one the folder counts for nothing, and is cleared away.
-        create_table(generation.table(table.name), table.schema)
-    reached("generation: tables made")
-    record = {
-        "format": _FORMAT,
-        # And not its name: another one of that name, after a restored backup, would find its batches taken already.
-        "identity": uuid.uuid4().hex,
-        "job": job.name,
-        **more,
-        "born_at": datetime.now(UTC).isoformat(),
-        # Written down: Spark freezes the number into the checkpoint, and a session of another time has another.
-        "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
-        "parameters": dict(job.parameters),
-        "fixed": {**fixed(job), "parameters": dict(job.parameters)},
-        "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
-        "input_ids": {f"events.{job.stream}": table_id(events)},
-    }
-    write_json(folder / _RECORD, record)
-    reached("generation: born")
-    return Generation(folder, record)
-
-
-def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Path) -> None:
-    there = [field.name for field in DeltaTable(str(events)).schema().fields]
-    if job.stored_time not in there:
-        raise KeyfoldError(
-            f"job {job.name} goes by {job.stored_time}, a column that events.{job.stream} does not have (it has "
-            f"{', '.join(there)}); if an older Keyfold made the table, once run "
-            f"`{lakehouse.command('ingest', job.stream, '--rebuild')}`"
-        )
-
-
 def _born_folders(lakehouse: Lakehouse, job: str) -> list[Path]:
-    return sorted(folder for folder in lakehouse.job(job).glob("generation-*") if (folder / _RECORD).exists())
-
-
-def _columns(schema: pa.Schema) -> dict[str, str]:
-    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
-
-
-def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
-    """The parameters that are the generation's, without those that each run is free to choose."""
-    return {name: value for name, value in parameters.items() if name not in job.free_parameters}
-
-
-def _changed(value: Any, other: Any) -> str:
-    """Of two sets of settings, show only what differs."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {name: value.get(name) for name in sorted({*value, *other}) if value.get(name) != other.get(name)}
-    return str(value)
+    return sorted(folder for folder in lakehouse.job(job).glob("generation-*") if (folder / RECORD).exists())

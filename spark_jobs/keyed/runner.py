@@ -13,17 +13,12 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables
 from spark_jobs.journal.clock import LOOK_EVERY, read_clock
 from spark_jobs.keyed.batches import Batches, OnBatch
+from spark_jobs.keyed.birth import new_branch, new_generation
 from spark_jobs.keyed.checkpoint import check_checkpoint, finished_batch
 from spark_jobs.keyed.commit import commit
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import (
-    Generation,
-    check_generation,
-    go_live,
-    live_generation,
-    new_branch,
-    new_generation,
-)
+from spark_jobs.keyed.fixed import check_generation
+from spark_jobs.keyed.generations import Generation, go_live, live_generation
 from spark_jobs.keyed.lookout import LastPlanned, wait_for_news
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
 from spark_jobs.keyed.records import Counts, KeyedPlan

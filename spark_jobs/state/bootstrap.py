@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.keyed.birth import new_generation
 from spark_jobs.keyed.conservation import events_in_table
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, Origin, go_live, live_generation, new_generation
+from spark_jobs.keyed.generations import Generation, Origin, go_live, live_generation
 from spark_jobs.keyed.runner import watermark as watermark_of
 from spark_jobs.keyed.seeding import Beginning, take_in
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table

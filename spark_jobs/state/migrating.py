@@ -9,7 +9,8 @@ import polars as pl
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, fixed
+from spark_jobs.keyed.fixed import fixed
+from spark_jobs.keyed.generations import Generation
 
 Verdict = Literal["free", "move", "refresh"]
 

@@ -17,7 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.codec import decode, empty
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, fixed
+from spark_jobs.keyed.fixed import fixed
+from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.keyed.state_source import read_source
 from spark_jobs.lakehouse import Lakehouse

@@ -16,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables
+from spark_jobs.keyed.birth import new_generation
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.codec import conform
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, Origin, go_live, new_generation
+from spark_jobs.keyed.generations import Generation, Origin, go_live
 from spark_jobs.keyed.records import KeyedDone, PlannedFile
 from spark_jobs.keyed.seeding import Beginning, take_in
 from spark_jobs.lakehouse import Lakehouse

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import ingest, known_files, split
+from spark_jobs.ingest import ingest, known_files, split_reader
 from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.lakehouse import Lakehouse
@@ -268,7 +268,7 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 ):
     put(landing / "a.json", metric(1))
     growing = put(landing / "b.json", metric(2))
-    real = split.parse_file
+    real = split_reader.parse_file
 
     def parse(stream, path, *rest):
         yield from real(stream, path, *rest)
@@ -277,7 +277,7 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
                 file.write(metric(3))
 
     with monkeypatch.context() as patch:
-        patch.setattr(split, "parse_file", parse)
+        patch.setattr(split_reader, "parse_file", parse)
         first = ingest(spark, lakehouse, METRICS, landing)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]

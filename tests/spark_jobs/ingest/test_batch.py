@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, is_unfinished, split
+from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.lakehouse.fail_points import POINTS
@@ -86,7 +86,7 @@ def test_any_split_and_any_crash_leaves_the_events_that_stand(
     rows_a_file: int,
     crashes: list[tuple[str, int]],
 ):
-    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split, ROWS_A_FILE=rows_a_file):
+    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
         lakehouse, left = Lakehouse(Path(folder) / "home"), list(crashes)
         landing = lakehouse.landing("clicks")
         spark = no_spark(parallelism)
@@ -159,7 +159,7 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("owner", [split, batch, Journal])
+@pytest.mark.parametrize("owner", [split_writer, batch, Journal])
 def test_a_full_disk_is_one_message_and_the_next_run_goes_on(tmp_path: Path, monkeypatch, owner):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
@@ -171,7 +171,7 @@ def test_a_full_disk_is_one_message_and_the_next_run_goes_on(tmp_path: Path, mon
         if owner is Journal:
             patch.setattr(Journal, "write_done", full)
         else:
-            patch.setattr(owner, "write_segment" if owner is split else "merge_segments", full)
+            patch.setattr(owner, "write_segment" if owner is split_writer else "merge_segments", full)
         with pytest.raises(KeyfoldError, match="No space left on device"):
             ingest(no_spark(2), lakehouse, EVENTS)
     summary = ingest(no_spark(2), lakehouse, EVENTS)

@@ -14,7 +14,8 @@ from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.conservation import Conservation, check_conservation
 from spark_jobs.keyed.contract import KeyedJob, Step
 from spark_jobs.keyed.copies import KeysOf
-from spark_jobs.keyed.generations import check_generation, live_generation
+from spark_jobs.keyed.fixed import check_generation
+from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job

@@ -106,7 +106,7 @@ def test_a_package_that_is_not_there_is_named(tmp_path):
 
 
 def test_whatever_workers_import_of_others_has_its_version_compared():
-    modules = ["keyed.operator", "keyed.read", "keyed.write", "keyed.processor", "ingest.split", "jobs.registry"]
+    modules = ["keyed.operator", "keyed.read", "keyed.write", "keyed.processor", "ingest.split_reader", "jobs.registry"]
     program = "\n".join([*(f"import spark_jobs.{name}" for name in modules), "import sys, json"])
     program += "\nprint(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -26,7 +26,8 @@ from spark_jobs.jobs.batched_enrichment.protocol import Outcome
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.answers import AnswersInFiles, AnswersInMemory
 from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.generations import Generation, check_generation, fixed
+from spark_jobs.keyed.fixed import check_generation, fixed
+from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import STREAMS

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.ingest import batch, ingest, ingest_totals, run, split
+from spark_jobs.ingest import batch, ingest, ingest_totals, planning, run, split_reader, split_writer
 from spark_jobs.ingest.sources.kafka.messages import Messages
 from spark_jobs.ingest.sources.kafka.offsets import MESSAGE_BYTES, OffsetRange, TopicState
 from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
@@ -90,8 +90,10 @@ def test_any_cut_and_any_crash_leaves_the_events_that_stand(
     with (
         TemporaryDirectory() as folder,
         changed(batch, _SPLIT_BYTES=1),
-        changed(split, ROWS_A_FILE=rows_a_file, TopicReader=topic.reader),
-        changed(run, topic_state=topic.state, topic_id=topic.id),
+        changed(split_writer, ROWS_A_FILE=rows_a_file),
+        changed(split_reader, TopicReader=topic.reader),
+        changed(planning, topic_state=topic.state),
+        changed(run, topic_id=topic.id),
     ):
         lakehouse, spark = Lakehouse(Path(folder) / "home"), no_spark(parallelism)
         for news in runs:
