@@ -1,0 +1,82 @@
+"""Events for Kafka at a steady rate, sent by a process of its own; each has the time at which it was due, as its message has.
+
+A producer that the machine holds up sends late what was due, and that delay counts like every other.
+"""
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from confluent_kafka import Producer
+
+MakeEvent = Callable[[int, str], bytes]
+"""Number of an event, and its time in ISO 8601, to a message's value."""
+
+_CHUNK_SECONDS = 0.02
+
+
+class SteadyProducer:
+    """Sends events at a rate until it is stopped; a context manager.
+
+    Args:
+        bootstrap: where the broker is.
+        topic: where events go, to its partitions in turn.
+        make: makes an event; a function of a module, since another process calls it.
+        rate: events a second.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, make: MakeEvent, rate: float) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._stop, self._sent = context.Event(), context.Value("q", 0)
+        self._process = context.Process(
+            target=_produce, args=(bootstrap, topic, make, rate, self._stop, self._sent), daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid or 0
+
+    @property
+    def sent(self) -> int:
+        """How many events it has sent."""
+        return int(self._sent.value)
+
+    def stop(self) -> None:
+        """Send what is due by now, and end.
+
+        Raises:
+            RuntimeError: not all of it could be sent.
+        """
+        self._stop.set()
+        self._process.join(90)
+        if self._process.exitcode != 0:
+            raise RuntimeError(f"the producer ended with {self._process.exitcode}")
+
+
+def _produce(bootstrap: str, topic: str, make: MakeEvent, rate: float, stop: Any, sent: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+    partitions = len(producer.list_topics(topic, timeout=10).topics[topic].partitions)
+    began, number = time.time(), 0
+    while not stop.is_set():
+        time.sleep(max(0.0, began + number / rate + _CHUNK_SECONDS - time.time()))
+        until = math.floor((time.time() - began) * rate)
+        for at in range(number, until):
+            due = began + at / rate
+            value = make(at, datetime.fromtimestamp(due, UTC).isoformat())
+            producer.produce(topic, value, partition=at % partitions, timestamp=int(due * 1000))
+        number = until
+        producer.poll(0)
+        sent.value = number
+    if producer.flush(60):
+        raise RuntimeError("Kafka did not take all events")
