@@ -1,9 +1,7 @@
 """Rows that a new table begins with: another table's files under a second name, none of them read or written again."""
 
-import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,10 +11,12 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.commits import statistics_of
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import second_name, sync_folder
+from spark_jobs.objects.lease import check_held
+from spark_jobs.objects.place import Place
 
 
-def carry_rows(source: Path, target: Path) -> int:
+def carry_rows(source: Place, target: Place) -> int:
     """Have an empty table begin with all rows of another one; gives their number.
 
     Both keep their own log: what happens to one table after that does not show in the other, and files live as long as
@@ -36,9 +36,8 @@ def carry_rows(source: Path, target: Path) -> int:
     now, actions, rows = time.time_ns() // 1_000_000, [], 0
     for at, quoted in enumerate(columns["path"]):
         path = unquote(quoted)
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        # A second name and no copy: deleted in one table, the file lives on in the other.
-        os.link(source / path, target / path)
+        # A second name and, on a disk, no copy: deleted in one table, the file lives on in the other.
+        second_name(source / path, target / path)
         spans = {end: _spans(columns, end, at) for end in ("min", "max")}
         count = int(columns["num_records"][at])
         statistics = statistics_of(count, spans["min"], spans["max"])
@@ -48,12 +47,13 @@ def carry_rows(source: Path, target: Path) -> int:
         # Before the commit that names the files: after a power cut it must find them.
         sync_folder(folder)
     if actions:
+        check_held()
         into.create_write_transaction(actions, mode="append", schema=into.schema())
         sync_folder(target / "_delta_log")
     return rows
 
 
-def _check_fits(delta: DeltaTable, into: DeltaTable, source: Path) -> None:
+def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
     there: Any = pa.schema(into.schema().to_arrow())
     for field in pa.schema(delta.schema().to_arrow()):  # type: ignore[arg-type]
         if field.name not in there.names or there.field(field.name).type != field.type:

@@ -8,15 +8,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
 import polars as pl
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.objects.place import Place
 from spark_jobs.times import from_iso, micros
 
 ERASED = "keyfold.erased"
@@ -62,7 +62,7 @@ class Changes:
     files: tuple[DataFile, ...]
 
 
-def snapshot(table: Path, time: str) -> Changes:
+def snapshot(table: Place, time: str) -> Changes:
     """Every file that a table consists of now.
 
     Args:
@@ -95,7 +95,7 @@ def snapshot(table: Path, time: str) -> Changes:
     return Changes(delta.version(), tuple(files))
 
 
-def changes_since(table: Path, version: int, time: str) -> Changes:
+def changes_since(table: Place, version: int, time: str) -> Changes:
     """The files that came to a table after a version; see `snapshot`.
 
     Raises:
@@ -134,7 +134,7 @@ def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
 
 
 def _without_erased(
-    table: Path, time: str, file: DataFile, erased: dict[str, str | None], sizes: dict[str, int]
+    table: Place, time: str, file: DataFile, erased: dict[str, str | None], sizes: dict[str, int]
 ) -> DataFile | None:
     if file.path not in erased:
         return file
@@ -142,7 +142,7 @@ def _without_erased(
     return None if path is None else _data_file(table, time, path, sizes[path], None, None, None)
 
 
-def next_change(table: Path, version: int) -> int:
+def next_change(table: Place, version: int) -> int:
     """The first version after another one that came with rows or took some away; the one to come where none did.
 
     Raises:
@@ -156,7 +156,7 @@ def next_change(table: Path, version: int) -> int:
     return newest + 1
 
 
-def latest_version(table: Path, version: int) -> int:
+def latest_version(table: Place, version: int) -> int:
     """The newest version of a table, of which one is known: a look at the log's names alone.
 
     Raises:
@@ -176,7 +176,7 @@ def latest_version(table: Path, version: int) -> int:
     return newest
 
 
-def _log_entry(table: Path, version: int) -> Iterator[dict[str, Any]]:
+def _log_entry(table: Place, version: int) -> Iterator[dict[str, Any]]:
     try:
         text = (table / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def _log_entry(table: Path, version: int) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def _check_plain(delta: DeltaTable, table: Path) -> None:
+def _check_plain(delta: DeltaTable, table: Place) -> None:
     if delta.metadata().partition_columns:
         raise KeyfoldError(f"{table} is partitioned, which Keyfold does not read; write it again without partitions")
     features = delta.protocol().reader_features or []
@@ -194,7 +194,7 @@ def _check_plain(delta: DeltaTable, table: Path) -> None:
 
 
 def _data_file(
-    table: Path, time: str, path: str, size: int, rows: int | None, first: datetime | None, last: datetime | None
+    table: Place, time: str, path: str, size: int, rows: int | None, first: datetime | None, last: datetime | None
 ) -> DataFile:
     # Writers need not put statistics into the log; Delta's own stop behind the 32nd column.
     if rows is None or (rows and (first is None or last is None)):
@@ -208,9 +208,9 @@ def _data_file(
     )
 
 
-def _from_footer(path: Path, time: str) -> tuple[int, datetime | None, datetime | None]:
+def _from_footer(path: Place, time: str) -> tuple[int, datetime | None, datetime | None]:
     """What the log does not say stands in the file itself."""
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         rows = file.metadata.num_rows
         times = pl.Series(pl.from_arrow(file.read([time], use_threads=False).column(0)))
     return rows, cast(datetime | None, times.min()), cast(datetime | None, times.max())

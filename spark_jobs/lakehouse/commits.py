@@ -6,11 +6,12 @@ one, takes it no more. The log entry is made durable before whoever committed go
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,8 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.changes import DataFile
 from spark_jobs.lakehouse.data_files import WrittenFile, read_data_files
 from spark_jobs.lakehouse.files import sync_file, sync_folder
+from spark_jobs.objects.lease import check_held
+from spark_jobs.objects.place import Place
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """For what is done beside runs: checkpoints of the log and its clean-up come with the tables' own commits."""
@@ -27,12 +30,12 @@ _SMALL_TABLE = 256 << 20
 """A merge of few rows into a small table needs no Spark: it is done in this process, in a tenth of the time."""
 
 
-def committed_batch(table: Path, application: str) -> int | None:
+def committed_batch(table: Place, application: str) -> int | None:
     """The newest batch of an application that a table has taken, None before the first."""
     return DeltaTable(str(table)).transaction_version(application)
 
 
-def append_files(table: Path, files: Sequence[WrittenFile], application: str, batch: int) -> None:
+def append_files(table: Place, files: Sequence[WrittenFile], application: str, batch: int) -> None:
     """Append written files to a table, unless it has taken this batch before.
 
     Args:
@@ -51,15 +54,16 @@ def append_files(table: Path, files: Sequence[WrittenFile], application: str, ba
         AddAction(file.path, file.bytes, {}, now, True, statistics_of(file.rows, file.first, file.last))
         for file in files
     ]
-    delta.create_write_transaction(
-        actions, mode="append", schema=delta.schema(), commit_properties=_once(application, batch)
-    )
+    with _taken_once(table, application, batch):
+        delta.create_write_transaction(
+            actions, mode="append", schema=delta.schema(), commit_properties=_once(application, batch)
+        )
     _make_durable(delta, table)
 
 
 def merge_files(
     spark: SparkSession,
-    table: Path,
+    table: Place,
     files: Sequence[WrittenFile],
     key: Sequence[str],
     application: str,
@@ -87,13 +91,14 @@ def merge_files(
             target_alias="kept",
             commit_properties=_once(application, batch),
         )
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        with _taken_once(table, application, batch):
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
     else:
         _merge_by_spark(spark, table, files, same_key, application, batch)
     _make_durable(delta, table)
 
 
-def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[WrittenFile]) -> None:
+def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[WrittenFile]) -> None:
     """Put written files in the place of others that hold the same rows: who reads the table's additions sees nothing new.
 
     Args:
@@ -123,6 +128,7 @@ def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[Written
     ]
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
     properties = CommitProperties(custom_metadata={"keyfold": "files joined"})
+    check_held()
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
     )
@@ -130,7 +136,7 @@ def replace_files(table: Path, gone: Sequence[DataFile], files: Sequence[Written
 
 
 def _merge_by_spark(
-    spark: SparkSession, table: Path, files: Sequence[WrittenFile], same_key: str, application: str, batch: int
+    spark: SparkSession, table: Place, files: Sequence[WrittenFile], same_key: str, application: str, batch: int
 ) -> None:
     from delta.tables import DeltaTable as SparkTable  # noqa: PLC0415 - needs a session with Delta's jar
 
@@ -143,11 +149,27 @@ def _merge_by_spark(
     try:
         rows = spark.read.parquet(*(str(table / file.path) for file in files))
         merge = SparkTable.forPath(spark, str(table)).alias("kept").merge(rows.alias("new"), same_key)
+        # Spark writes a table's log as if nobody else did.
+        check_held()
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     finally:
         for name in settings:
             # The session is others' too: their next write would pass for this batch, and be skipped.
             spark.conf.unset(name)
+
+
+@contextmanager
+def _taken_once(table: Place, application: str, batch: int) -> Iterator[None]:
+    """A commit that another run may make too, of the same done record, where this one has lost its lease."""
+    check_held()
+    try:
+        yield
+    except CommitFailedError as error:
+        if not _has_taken(DeltaTable(str(table)), application, batch):
+            raise KeyfoldError(
+                f"{table}: another process has written to it at the same time, and batch {batch} was not committed "
+                f"({error}); run again"
+            ) from None
 
 
 def _has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
@@ -169,7 +191,7 @@ def _bytes(delta: DeltaTable) -> int:
     return sum(sizes)
 
 
-def _make_durable(delta: DeltaTable, table: Path) -> None:
+def _make_durable(delta: DeltaTable, table: Place) -> None:
     """A log entry that a power cut takes away would be one that the journal counts on."""
     delta.update_incremental()
     log = table / "_delta_log"

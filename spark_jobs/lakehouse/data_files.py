@@ -1,8 +1,9 @@
 """Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
 
+import os
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from spark_jobs.lakehouse.files import new_file
+from spark_jobs.lakehouse.parquet import read_parquet
+from spark_jobs.objects.place import Place
 from spark_jobs.times import ISO_FORMAT
 
 ROWS_A_GROUP = 250_000
@@ -38,7 +41,7 @@ class WrittenFile(BaseModel):
     last: dict[str, str] = {}
 
 
-def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder: str = "") -> WrittenFile:
+def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder: str = "") -> WrittenFile:
     """Write rows as one Parquet file below a table's folder, durably.
 
     Args:
@@ -51,11 +54,11 @@ def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder:
         OSError: the disk is full or fails.
     """
     # A new name each time: a second attempt must not write over a file that a done record names.
-    path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
-    full = table / path
+    path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
     frame = frame.select(schema.names)
-    with new_file(full) as file:
+    with new_file(table / path) as file:
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
+        size = file.seek(0, os.SEEK_END)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     spans = frame.select(
         *(pl.col(name).min().dt.strftime(ISO_FORMAT).alias(f"first {name}") for name in times),
@@ -65,12 +68,12 @@ def write_data_file(frame: pl.DataFrame, table: Path, schema: pa.Schema, folder:
     return WrittenFile(
         path=path.as_posix(),
         rows=frame.height,
-        bytes=full.stat().st_size,
+        bytes=size,
         first={name: span[f"first {name}"] for name in times if span[f"first {name}"]},
         last={name: span[f"last {name}"] for name in times if span[f"last {name}"]},
     )
 
 
-def read_data_files(table: Path, files: Sequence[WrittenFile]) -> pl.DataFrame:
+def read_data_files(table: Place, files: Sequence[WrittenFile]) -> pl.DataFrame:
     """The rows of written files, whether a commit names them or not."""
-    return pl.concat([pl.read_parquet(table / file.path) for file in files], rechunk=False)
+    return pl.concat([read_parquet(table / file.path) for file in files], rechunk=False)

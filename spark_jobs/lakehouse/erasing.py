@@ -7,7 +7,6 @@ whoever reads the table's additions goes on as if those rows had never come.
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
@@ -20,6 +19,9 @@ from spark_jobs.lakehouse.commits import NO_HOOKS, statistics_of
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.objects.lease import check_held
+from spark_jobs.objects.place import Place
 
 _COUNTED = "keyfold.erased_rows"
 
@@ -37,13 +39,13 @@ class ErasedRows:
     events: int
 
 
-def count_rows_of(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+def count_rows_of(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
     """How many rows of a table a condition holds for, without touching them."""
     found = [_counted(table / path, which, events) for path in _files(DeltaTable(str(table)))]
     return ErasedRows(sum(one.rows for one in found), sum(one.events for one in found))
 
 
-def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+def erase_rows(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
     """Take the rows that a condition holds for out of a table; its older versions can be read no more after `forget`.
 
     Call it where nobody else writes to the table.
@@ -65,7 +67,7 @@ def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> Er
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
     for path in held:
         # A condition of NULL holds for no row: what cannot be told to be wanted out stays.
-        left = pl.scan_parquet(table / path).filter(~which.fill_null(False)).collect()
+        left = scan_parquet(table / path).filter(~which.fill_null(False)).collect()
         new = write_data_file(_in_columns(left, schema), table, schema) if left.height else None
         mapping[path] = new.path if new else None
         actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
@@ -77,6 +79,7 @@ def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> Er
     # As a transaction's number: it is of one commit with the rows that go, and outlives the log entry.
     told = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
     properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[told])
+    check_held()
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
     )
@@ -85,17 +88,18 @@ def erase_rows(table: Path, which: pl.Expr, events: pl.Expr | None = None) -> Er
     return ErasedRows(gone, sum(counted[path].events for path in held))
 
 
-def erased_rows(table: Path) -> int:
+def erased_rows(table: Place) -> int:
     """How many rows were ever erased from a table."""
     return DeltaTable(str(table)).transaction_version(_COUNTED) or 0
 
 
-def forget(table: Path) -> int:
+def forget(table: Place) -> int:
     """Delete every data file that a table's newest version does not consist of; gives how many were deleted.
 
     Call it where nobody reads or writes the table: files that wait for their commit go too.
     """
     delta = DeltaTable(str(table))
+    check_held()
     # Below Delta's least retention on purpose: what was erased must be off the disk now.
     return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
 
@@ -104,8 +108,8 @@ def _files(delta: DeltaTable) -> list[str]:
     return [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
 
 
-def _counted(path: Path, which: pl.Expr, events: pl.Expr | None) -> ErasedRows:
-    rows = pl.scan_parquet(path).filter(which)
+def _counted(path: Place, which: pl.Expr, events: pl.Expr | None) -> ErasedRows:
+    rows = scan_parquet(path).filter(which)
     wanted = [pl.len().alias("rows"), (events if events is not None else pl.lit(0)).cast(pl.Int64).alias("events")]
     found = rows.select(wanted).collect().row(0)
     return ErasedRows(int(found[0]), int(found[1] or 0))

@@ -1,64 +1,156 @@
-"""Files that are whole or not there: the one place that writes aside, makes durable, and puts in place in one step."""
+"""Files that are whole or not there, on a disk and in an object store: the one place that knows the difference.
+
+On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. An object is whole
+and durable by itself; what there is to see to is that no run writes that has lost its lease, and, since such a run may
+stop for long right before a write, that what counts is written once, or in the place of what was read.
+"""
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.lease import check_held
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place
 
 _ASIDE = ".aside-"
 
 
-def read_json(path: Path) -> dict[str, Any]:
+class FoundFile(NamedTuple):
+    """A file below a folder.
+
+    Attributes:
+        path: where it is.
+        bytes: its size.
+        changed_at: nanoseconds since 1970.
+    """
+
+    path: Place
+    bytes: int
+    changed_at: int
+
+
+def read_json(path: Place) -> dict[str, Any]:
     """Read a small JSON object.
 
     Raises:
         KeyfoldError: it is none; the disk has failed, or somebody has edited it.
     """
+    return _as_object(path, path.read_text(encoding="utf-8"))
+
+
+def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
+    """A small JSON object, None where there is none; and the tag of it that `replace_json` takes.
+
+    Raises:
+        KeyfoldError: as `read_json`.
+    """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise KeyfoldError(f"{path} is damaged ({error}); restore it from a backup") from error
-    if not isinstance(found, dict):
-        raise KeyfoldError(f"{path} is damaged (it holds no object); restore it from a backup")
-    return found
+        if isinstance(path, ObjectPath):
+            content, tag = path.read_with_tag()
+            return _as_object(path, content.decode()), tag
+        return read_json(path), ""
+    except FileNotFoundError:
+        return None, ""
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Place, content: dict[str, Any]) -> None:
     """Write a small JSON object; see `write_durably`."""
-    write_durably(path, json.dumps(content, indent=1, sort_keys=True).encode())
+    write_durably(path, _of_object(content))
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def replace_json(path: Place, content: dict[str, Any], tag: str) -> None:
+    """Write a small JSON object in the place of the one that has a tag, or of none.
+
+    Raises:
+        KeyfoldError: in an object store, another run has written it since; it is left as it is.
+    """
+    replace(path, _of_object(content), tag)
+
+
+def write_durably(path: Place, content: bytes) -> None:
     """Write a file in one atomic step that survives a power cut: a reader sees the old one or the new one, whole.
 
     Raises:
         OSError: the disk is full or fails; the old file is as it was, and nothing is left beside it.
+        KeyfoldError: this run has lost its lease.
     """
+    if isinstance(path, ObjectPath):
+        check_held()
+        path.write_bytes(content)
+        return
     _write(path, content, durably=True)
     sync_folder(path.parent)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_once(path: Place, content: bytes) -> None:
+    """Write a file that is to stay as it is, durably.
+
+    Raises:
+        OSError: as `write_durably`.
+        KeyfoldError: in an object store, another run has written it otherwise; it is left as it is.
+    """
+    replace(path, content, "")
+
+
+def replace(path: Place, content: bytes, tag: str) -> None:
+    """Write a file in the place of what has a tag, or, without one, of nothing, durably.
+
+    Args:
+        path: where.
+        content: of the file; where it is there already, all is well: of a write whose answer was lost nobody knows.
+        tag: as read; on a disk, where the lock of a run lasts as long as it lives, nothing asks for it.
+
+    Raises:
+        OSError: as `write_durably`.
+        KeyfoldError: in an object store, another run has written it since; it is left as it is.
+    """
+    if not isinstance(path, ObjectPath):
+        write_durably(path, content)
+        return
+    check_held()
+    try:
+        path.write_if_unchanged(content, tag) if tag else path.create(content)
+    except FileExistsError:
+        if _content(path) != content:
+            raise KeyfoldError(
+                f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
+                "was committed. Run it again: it goes on from there"
+            ) from None
+
+
+def write_whole(path: Place, content: bytes) -> None:
     """Write a file in one atomic step, for what may be lost with the machine's power and made again.
 
     Raises:
         OSError: as `write_durably`.
     """
-    _write(path, content, durably=False)
+    if isinstance(path, ObjectPath):
+        path.write_bytes(content)
+    else:
+        _write(path, content, durably=False)
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Place) -> Iterator[IO[bytes]]:
     """Open a new file of a name that nobody looks for yet; it is durable at the end, or gone if that was not reached.
 
     Raises:
         OSError: the disk is full or fails.
     """
+    if isinstance(path, ObjectPath):
+        # On this machine's disk first: a worker holds its rows in memory as it is.
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            path.write_from(file)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(path, "xb") as file:
@@ -69,15 +161,97 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def sync_file(path: Path) -> None:
+def open_for_reading(path: Place) -> IO[bytes]:
+    """Open a file, of which is fetched what is read."""
+    return path.open_reader() if isinstance(path, ObjectPath) else open(path, "rb")
+
+
+def second_name(path: Place, other: Place) -> None:
+    """Have a file under a second name too, which lives on when the first is removed; in an object store it is a copy.
+
+    Raises:
+        OSError: it cannot be made; the two are on different disks.
+        KeyfoldError: one is in an object store and the other is not, or in another bucket.
+    """
+    if isinstance(path, ObjectPath) and isinstance(other, ObjectPath) and path.bucket == other.bucket:
+        path.copy_to(other)
+    elif isinstance(path, Path) and isinstance(other, Path):
+        other.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, other)
+    else:
+        raise KeyfoldError(f"{path} and {other} do not lie in one place, and files are not shared from one to another")
+
+
+def move_tree(folder: Place, to: Place, last: str) -> None:
+    """Move a folder to a place where nothing is yet.
+
+    On a disk in one step. In an object store file by file, by the store itself: the one called `last` comes last there,
+    and goes first here, so that who looks for it finds either folder whole, or both.
+
+    Raises:
+        OSError: the disk fails.
+        KeyfoldError: this run has lost its lease.
+    """
+    if not (isinstance(folder, ObjectPath) and isinstance(to, ObjectPath)):
+        os.rename(str(folder), str(to))
+        sync_folder(to.parent)
+        return
+    files = sorted((path for path, _ in folder.below()), key=lambda path: path == folder / last)
+    for path in files:
+        check_held()
+        path.copy_to(to / path.relative_to(folder))
+    for path in reversed(files):
+        check_held()
+        path.unlink(missing_ok=True)
+
+
+def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
+    """Remove a folder and all that is in it.
+
+    Args:
+        folder: which.
+        missing_ok: whether it may be gone already, or what is in it may go meanwhile.
+
+    Raises:
+        OSError: it cannot be removed.
+        KeyfoldError: this run has lost its lease.
+    """
+    if isinstance(folder, ObjectPath):
+        check_held()
+        folder.remove_tree()
+    else:
+        shutil.rmtree(folder, ignore_errors=missing_ok)
+
+
+def files_below(folder: Place) -> Iterator[FoundFile]:
+    """Every file at any depth below a folder; what goes while it is listed may be left out. Links are not followed."""
+    if isinstance(folder, ObjectPath):
+        for path, found in folder.below():
+            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+        return
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent) / name
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                continue
+            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+
+
+def sync_file(path: Place) -> None:
     """Make durable what another program has written."""
+    if isinstance(path, ObjectPath):
+        return
     # For writing: of a file that is open for reading alone, some systems sync nothing.
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Place) -> None:
     """Make a rename or a new name in a folder durable."""
+    if isinstance(folder, ObjectPath):
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,10 +259,33 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Place) -> None:
     """Remove what a killed process had written aside; call it only under the lock of whoever writes there."""
+    if isinstance(folder, ObjectPath):
+        return
     for aside in folder.glob(f"{_ASIDE}*"):
         aside.unlink(missing_ok=True)
+
+
+def _as_object(path: Place, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise KeyfoldError(f"{path} is damaged ({error}); restore it from a backup") from error
+    if not isinstance(found, dict):
+        raise KeyfoldError(f"{path} is damaged (it holds no object); restore it from a backup")
+    return found
+
+
+def _of_object(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode()
+
+
+def _content(path: ObjectPath) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _write(path: Path, content: bytes, *, durably: bool) -> None:

@@ -2,17 +2,18 @@
 
 import json
 import re
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from spark_jobs.objects.place import Place
+
 _MOST_FILES = 1_000
 
 
-def table_frame(spark: SparkSession, path: Path) -> DataFrame:
+def table_frame(spark: SparkSession, path: Place) -> DataFrame:
     """The rows that a Delta table has now, as a frame; later commits do not change it."""
     table = DeltaTable(str(path))
     if not _is_plain(table, path):
@@ -22,7 +23,7 @@ def table_frame(spark: SparkSession, path: Path) -> DataFrame:
     return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
 
 
-def _is_plain(table: DeltaTable, path: Path) -> bool:
+def _is_plain(table: DeltaTable, path: Place) -> bool:
     """Whether a table's rows are those of its files, as they stand, and few enough files to name each."""
     return (
         # From version 2 on columns may have other names in the files, and rows may be deleted that still stand there.

@@ -1,32 +1,50 @@
-"""One run at a time: the lock of a folder that runs write to, which a killed process gives up with its life."""
+"""One run at a time: the lock of a folder that runs write to, which a killed process gives up with its life.
+
+On a disk it is the kernel's, in an object store a lease (`objects.lease`).
+"""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.locks import A_LOOK, is_locked, take
+from spark_jobs.objects.lease import is_leased, leased
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place
 
 
-@contextmanager
-def exclusive(folder: Path, what: str) -> Iterator[None]:
+def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -> AbstractContextManager[Any]:
     """Hold a folder's lock, so that two runs never share a journal.
+
+    Args:
+        folder: that is written to.
+        what: is done there, for people.
+        patience: how long to wait for another run to end.
 
     Raises:
         KeyfoldError: another run holds it, or nothing can be written there.
     """
+    if isinstance(folder, ObjectPath):
+        return leased(folder, what, patience=patience)
+    return _locked(folder, what, patience)
+
+
+def is_held(folder: Place) -> bool:
+    """Whether some run holds a folder's lock now."""
+    return is_leased(folder) if isinstance(folder, ObjectPath) else is_locked(folder / ".lock")
+
+
+@contextmanager
+def _locked(folder: Path, what: str, patience: timedelta) -> Iterator[None]:
     with _opened(folder) as file:
         try:
-            take(file, seconds=A_LOOK)
+            take(file, seconds=max(A_LOOK, patience.total_seconds()))
         except BlockingIOError:
             raise KeyfoldError(f"{what} is already running on {folder}; wait for that run or stop it") from None
         yield
-
-
-def is_held(folder: Path) -> bool:
-    """Whether some run holds a folder's lock now."""
-    return is_locked(folder / ".lock")
 
 
 def _opened(folder: Path) -> TextIO:

@@ -1,5 +1,7 @@
 """Where everything of the lakehouse lies: one folder that holds landing files, Delta tables, journals and state.
 
+HOME is a folder of a file system, or of an object store: s3a://BUCKET/FOLDER.
+
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
@@ -12,6 +14,7 @@ HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoi
 HOME/jobs/<job>/branches/<branch>/           the same, of a replay beside the live one
 """
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,48 +22,66 @@ from pathlib import Path
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import read_json
 from spark_jobs.lakehouse.tables import is_table
+from spark_jobs.objects.place import Place, to_place
+
+# A Path folds the slashes of a URL: s3a:/bucket.
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Lakehouse:
-    """Paths of everything below one home folder; creates nothing by itself."""
+    """Paths of everything below one home folder; creates nothing by itself.
 
-    home: Path
+    Example:
+        >>> Lakehouse("s3a://lake/home").events("rides")
+        ObjectPath('s3a://lake/home/events/rides')
+    """
 
-    def __post_init__(self) -> None:
-        if "://" in str(self.home):
-            raise KeyfoldError(
-                f"the lakehouse home {self.home} is a URL; Keyfold needs a folder, on a shared mount for a cluster"
-            )
-        # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one begins
-        # at.
-        object.__setattr__(self, "home", Path(self.home).expanduser().resolve())
+    home: Place
 
-    def landing(self, stream: str) -> Path:
+    def __init__(self, home: Place | str) -> None:
+        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER`.
+
+        Raises:
+            KeyfoldError: it is a URL of something else.
+        """
+        place = to_place(home)
+        if isinstance(place, Path):
+            if _URL.match(str(place)):
+                raise KeyfoldError(
+                    f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, or a folder, "
+                    "on a shared mount for a cluster"
+                )
+            # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one
+            # begins at.
+            place = place.expanduser().resolve()
+        object.__setattr__(self, "home", place)
+
+    def landing(self, stream: str) -> Place:
         """The folder where files of a stream land by default."""
         return self.home / "landing" / stream
 
-    def events(self, stream: str) -> Path:
+    def events(self, stream: str) -> Place:
         """The Delta table of a stream's accepted events."""
         return self.home / "events" / stream
 
-    def quarantine(self, stream: str) -> Path:
+    def quarantine(self, stream: str) -> Place:
         """The Delta table of a stream's rejected rows and files."""
         return self.home / "quarantine" / stream
 
-    def monitoring(self, table: str) -> Path:
+    def monitoring(self, table: str) -> Place:
         """A Delta table of what runs did."""
         return self.home / "monitoring" / table
 
-    def open_state(self, job: str) -> Path:
+    def open_state(self, job: str) -> Place:
         """The Delta table of a job's open keys, as they were when it was last written."""
         return self.home / "open" / job
 
-    def ingest(self, stream: str) -> Path:
+    def ingest(self, stream: str) -> Place:
         """The folder of a stream's ingest journal and of the ids that it has seen."""
         return self.home / "ingest" / stream
 
-    def job(self, job: str) -> Path:
+    def job(self, job: str) -> Place:
         """The folder of a keyed job and all its generations."""
         return self.home / "jobs" / job
 
@@ -73,7 +94,7 @@ class Lakehouse:
         """
         return shlex.join(["keyfold", *words, "--home", str(self.home)])
 
-    def tables(self) -> dict[str, Path]:
+    def tables(self) -> dict[str, Place]:
         """Every Delta table that exists, by the name `keyfold show` takes; a branch's are `<table>@<branch>`."""
         found = {
             f"{kind}.{path.name}": path
@@ -87,7 +108,7 @@ class Lakehouse:
             found[f"{path.name}@{path.parents[1].name}"] = path
         return {name: path for name, path in found.items() if path.is_dir() and is_table(path)}
 
-    def table(self, name: str) -> Path:
+    def table(self, name: str) -> Place:
         """The path of an existing table.
 
         Raises:

@@ -1,21 +1,22 @@
 """Reads of Delta tables without a JVM: counts and previews."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
 
+from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.objects.place import Place
 from spark_jobs.times import ISO_FORMAT
 
 
-def count_rows(path: Path) -> int:
+def count_rows(path: Place) -> int:
     """The number of rows of a Delta table, from its log alone."""
     return DeltaTable(str(path)).count()
 
 
-def data_file_paths(path: Path, version: int | None = None) -> list[Path]:
+def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
     """The data files that a Delta table consists of now, or did at a version."""
     # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
     return [
@@ -23,12 +24,12 @@ def data_file_paths(path: Path, version: int | None = None) -> list[Path]:
     ]
 
 
-def scan_table(path: Path) -> pl.LazyFrame:
+def scan_table(path: Place) -> pl.LazyFrame:
     """The rows of a Delta table, of which a query reads what it needs."""
     return scan_files(path, data_file_paths(path))
 
 
-def scan_files(path: Path, files: Sequence[Path]) -> pl.LazyFrame:
+def scan_files(path: Place, files: Sequence[Place]) -> pl.LazyFrame:
     """The rows of some of a Delta table's files, in the table's columns."""
     # Not Polars' own `scan_delta`: it does not find the files of a table whose path has a blank, or any other character
     # that a URL escapes.
@@ -36,10 +37,9 @@ def scan_files(path: Path, files: Sequence[Path]) -> pl.LazyFrame:
     assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     if not files:
         return empty.lazy()
-    return pl.scan_parquet(
-        list(files),
+    return scan_parquet(
+        files,
         schema=empty.schema,
-        glob=False,
         # A file that is older than a column lacks it.
         missing_columns="insert",
         extra_columns="ignore",
@@ -48,7 +48,7 @@ def scan_files(path: Path, files: Sequence[Path]) -> pl.LazyFrame:
     )
 
 
-def read_batches(path: Path, limit: int | None = None) -> Iterator[pl.DataFrame]:
+def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame]:
     """The rows of a Delta table in frames of bounded size, at most `limit` rows in all."""
     left = limit
     for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_batches():

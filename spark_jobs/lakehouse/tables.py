@@ -1,19 +1,18 @@
 """Delta tables as such: whether one is there, and how one is made."""
 
-from pathlib import Path
-
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from spark_jobs.columns import COMMENT, describe
+from spark_jobs.objects.place import Place
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Place) -> bool:
     """Whether a Delta table is there; a folder that a killed run left before its table was whole is none."""
     return DeltaTable.is_deltatable(str(path))
 
 
-def create_table(path: Path, schema: pa.Schema) -> None:
+def create_table(path: Place, schema: pa.Schema) -> None:
     """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends.
 
     What the schema's columns mean (`spark_jobs.columns`) becomes their comments.
@@ -28,7 +27,7 @@ def table_schema(schema: pa.Schema) -> Schema:
     return Schema.from_arrow(pa.schema([_as_in_delta(field) for field in schema]))
 
 
-def table_id(path: Path) -> str:
+def table_id(path: Place) -> str:
     """What Delta knows a table by; one that is deleted and made again has another."""
     return str(DeltaTable(str(path)).metadata().id)
 

@@ -8,11 +8,13 @@ What differs from a file system, and is relied on:
 """
 
 import fnmatch
+import io
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import obstore
 from obstore.store import S3Store
@@ -20,6 +22,10 @@ from obstore.store import S3Store
 from spark_jobs.errors import KeyfoldError
 
 SCHEMES = ("s3", "s3a")
+
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+_LONGEST = 300
+_READ_AHEAD = 64 << 10
 
 
 class ObjectStat(NamedTuple):
@@ -129,20 +135,28 @@ class ObjectPath:
         Raises:
             FileNotFoundError: it is not there.
         """
-        return bytes(obstore.get(self._store, self.key).bytes())
+        with _told(self):
+            return bytes(obstore.get(self._store, self.key).bytes())
 
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
 
     def read_with_tag(self) -> tuple[bytes, str]:
         """The object's content, and the tag that `write_if_unchanged` takes."""
-        found = obstore.get(self._store, self.key)
-        return bytes(found.bytes()), str(found.meta["e_tag"])
+        with _told(self):
+            found = obstore.get(self._store, self.key)
+            return bytes(found.bytes()), str(found.meta["e_tag"])
 
     def write_bytes(self, content: bytes) -> int:
         """Write the object, whole, in the place of the one before it."""
-        obstore.put(self._store, self.key, content)
+        with _told(self):
+            obstore.put(self._store, self.key, content)
         return len(content)
+
+    def write_from(self, file: IO[bytes]) -> None:
+        """Write the object with what a file holds from where it stands, in parts where it is large."""
+        with _told(self):
+            obstore.put(self._store, self.key, file)
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
         return self.write_bytes(text.encode(encoding))
@@ -155,7 +169,8 @@ class ObjectPath:
                 lost nobody knows.
         """
         try:
-            return str(obstore.put(self._store, self.key, content, mode="create")["e_tag"])
+            with _told(self):
+                return str(obstore.put(self._store, self.key, content, mode="create")["e_tag"])
         except obstore.exceptions.AlreadyExistsError:
             raise FileExistsError(str(self)) from None
 
@@ -166,7 +181,8 @@ class ObjectPath:
             FileExistsError: somebody has written it since, or taken it away.
         """
         try:
-            return str(obstore.put(self._store, self.key, content, mode={"e_tag": tag})["e_tag"])
+            with _told(self):
+                return str(obstore.put(self._store, self.key, content, mode={"e_tag": tag})["e_tag"])
         except (obstore.exceptions.PreconditionError, FileNotFoundError):
             raise FileExistsError(str(self)) from None
 
@@ -178,7 +194,7 @@ class ObjectPath:
         if not self.key:
             return False
         try:
-            obstore.head(self._store, self.key)
+            self.stat()
         except FileNotFoundError:
             return False
         return True
@@ -190,12 +206,13 @@ class ObjectPath:
         return False
 
     def stat(self) -> ObjectStat:
-        found = obstore.head(self._store, self.key)
-        return _stat(found)
+        with _told(self):
+            return _stat(obstore.head(self._store, self.key))
 
     def iterdir(self) -> "Iterator[ObjectPath]":
         """What lies directly below it: objects, and folders that have some."""
-        listed = obstore.list_with_delimiter(self._store, prefix=f"{self.key}/" if self.key else None)
+        with _told(self):
+            listed = obstore.list_with_delimiter(self._store, prefix=f"{self.key}/" if self.key else None)
         for found in listed["objects"]:
             yield self._at(PurePosixPath(found["path"]))
         for folder in listed["common_prefixes"]:
@@ -225,33 +242,43 @@ class ObjectPath:
             if fnmatch.fnmatchcase(path.name, pattern):
                 yield path
 
+    def below(self) -> "Iterator[tuple[ObjectPath, ObjectStat]]":
+        """Objects at any depth below it, each with what the listing tells of it."""
+        for found in self._objects():
+            yield self._at(PurePosixPath(found["path"])), _stat(found)
+
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
         """Nothing: a folder is there once something is in it."""
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         if not missing_ok:
             self.stat()
-        obstore.delete(self._store, self.key)
+        with _told(self):
+            obstore.delete(self._store, self.key)
 
     def remove_tree(self) -> None:
         """Remove it and all that lies below it."""
         keys = [found["path"] for found in self._objects()]
-        for at in range(0, len(keys), 1000):
-            obstore.delete(self._store, keys[at : at + 1000])
-        if self.key:
-            obstore.delete(self._store, self.key)
+        with _told(self):
+            for at in range(0, len(keys), 1000):
+                obstore.delete(self._store, keys[at : at + 1000])
+            if self.key:
+                obstore.delete(self._store, self.key)
 
     def copy_to(self, other: "ObjectPath") -> None:
-        """Copy it within the store."""
-        obstore.copy(self._store, self.key, other.key)
+        """Copy it within its bucket, by the store itself."""
+        with _told(self):
+            obstore.copy(self._store, self.key, other.key)
 
-    def open_reader(self) -> Any:
-        """A seekable reader that fetches what is read."""
-        return obstore.open_reader(self._store, self.key)
+    def open_reader(self) -> IO[bytes]:
+        """A seekable file that fetches what is read of it."""
+        with _told(self):
+            return io.BufferedReader(_Reader(self), _READ_AHEAD)
 
     def _objects(self) -> Iterator[Mapping[str, Any]]:
-        for some in obstore.list(self._store, prefix=f"{self.key}/" if self.key else None):
-            yield from some
+        with _told(self):
+            for some in obstore.list(self._store, prefix=f"{self.key}/" if self.key else None):
+                yield from some
 
     def _at(self, key: PurePosixPath) -> "ObjectPath":
         made = ObjectPath.__new__(ObjectPath)
@@ -261,6 +288,60 @@ class ObjectPath:
     @property
     def _store(self) -> S3Store:
         return _store(self.bucket, os.getpid())
+
+
+class _Reader(io.RawIOBase):
+    """An object's bytes as Python's own files have them, each read of a range of its own."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        super().__init__()
+        self._path, self._at, self._size = path, 0, path.stat().st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        with _told(self._path):
+            found = bytes(obstore.get_range(self._path._store, self._path.key, start=self._at, end=end))
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+@contextmanager
+def _told(path: ObjectPath) -> Iterator[None]:
+    """Let what the store says of its trouble out as what disks say: an OSError, in a line, without secrets."""
+    try:
+        yield
+    except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
+        raise
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there") from None
+    except PermissionError as error:
+        raise PermissionError(_line(path, error)) from None
+    except (obstore.exceptions.BaseError, OSError) as error:
+        raise OSError(_line(path, error)) from None
+
+
+def _line(path: ObjectPath, error: Exception) -> str:
+    said = " ".join(str(error).split("\n\nDebug source:")[0].split())
+    for name in _SECRETS:
+        if secret := os.environ.get(name):
+            said = said.replace(secret, "(hidden)")
+    return f"the object store did not do what was asked of it for {path}: {said[:_LONGEST]}"
 
 
 def _stat(found: Mapping[str, Any]) -> ObjectStat:
