@@ -142,7 +142,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         processes.wait(lambda: any(commits(lakehouse.events(work.stream))))
         # So that the last of all do not wait for more: event time goes on once nothing comes.
         given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}
-        parameters = [text for name, value in (given | work.given).items() for text in ("--param", f"{name}={value}")]
+        parameters = [
+            text for name, value in {**given, **work.given}.items() for text in ("--param", f"{name}={value}")
+        ]
         processes.start("job", "run", work.job, "--continuous", *parameters, *home)
         processes.wait(lambda: work.job in lakehouse.tables() and any(commits(lakehouse.table(work.job))))
         time.sleep(arguments.warm_up)
@@ -188,9 +190,9 @@ class Processes:
                 [str(_KEYFOLD), *command], stdout=log, stderr=subprocess.STDOUT, env=self._environment
             )
 
-    def wait(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so; ends the benchmark where it takes too long."""
-        end = time.monotonic() + _PATIENCE
+    def wait(self, is_so: Callable[[], bool], patience: float = _PATIENCE) -> None:
+        """Wait until something is so; ends the benchmark where it takes longer than so many seconds."""
+        end = time.monotonic() + patience
         while not is_so():
             for name, process in self._running.items():
                 if process.poll() is not None:

@@ -1,0 +1,204 @@
+"""`python -m benchmarks.soak [--batches 10000]`: what grows over many batches of continuous runs, and what does not.
+
+Real processes: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
+moving_averages --continuous`, as fast as they go, until ingest has done so many batches. `--without-spark` drives the job
+alone in this process, the engine's own code with a loop in Spark's place (`tests.spark_jobs.keyed.without_spark`): ten
+times as many batches in the time.
+
+At marks a line says what there is: memory by kind of process (what forked workers share counted once), open files, and
+files by folder. What must be flat is flat from one mark to the next.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+from deltalake import DeltaTable
+
+from benchmarks.kafka_events import SteadyProducer
+from benchmarks.kafka_prompt import Processes
+from benchmarks.memory import family, set_size
+from spark_jobs.cli.care import TableCare
+from spark_jobs.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.keyed import runner
+from spark_jobs.keyed.runner import RunOptions, run_continuously
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.streams import WEATHER
+from tests.kafka_broker import running_broker, why_not
+from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches
+
+JOB = "moving_averages"
+MARKS = (100, 300, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000)
+_KEYS = 50
+_GIVEN = {"min_readings": "1", "timeout": "10s", "watermark_delay": "0.1s", "idle_after": "10s", "key_groups": "4"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--batches", type=int, default=10_000, help="of ingest; of the job without Spark")
+    parser.add_argument("--rate", type=float, default=200, help="readings a second")
+    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as temporary:
+        folder = arguments.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if arguments.without_spark:
+            without_spark(folder, arguments.batches)
+        elif why_not():
+            raise SystemExit(why_not())
+        else:
+            as_shipped(folder, arguments.batches, arguments.rate)
+
+
+def reading(number: int, time: str) -> bytes:
+    """A station's reading: stations in turn."""
+    return f'{{"station_id":"S{number % _KEYS}","time":"{time}","temp":51.5,"pressure":1013.25}}'.encode()
+
+
+def as_shipped(folder: Path, batches: int, rate: float) -> None:
+    """Two processes as they are shipped."""
+    lakehouse = Lakehouse(folder / "home")
+    (folder / "kafka").mkdir()
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_broker(folder / "kafka"))
+        topic = broker.topic(2)
+        stack.enter_context(SteadyProducer(broker.bootstrap, topic, reading, rate))
+        processes = Processes(folder, {**os.environ, BOOTSTRAP_VARIABLE: broker.bootstrap})
+        stack.callback(processes.end)
+        home = ("--home", str(lakehouse.home))
+        processes.start("ingest", "ingest", "weather", "--continuous", "--from", f"kafka://{topic}", *home)
+        processes.wait(lambda: batches_done(lakehouse.ingest("weather")) > 0)
+        parameters = [text for name, value in _GIVEN.items() for text in ("--param", f"{name}={value}")]
+        processes.start("job", "run", JOB, "--continuous", *parameters, *home)
+        processes.wait(lambda: job_batches(lakehouse) > 0)
+        for mark in marks(batches):
+            processes.wait(lambda mark=mark: batches_done(lakehouse.ingest("weather")) >= mark, patience=1e9)
+            print(
+                f"ingest at {batches_done(lakehouse.ingest('weather')):,} batches, {JOB} at {job_batches(lakehouse):,}"
+            )
+            for name, pid in processes.pids.items():
+                print(f"  {name}: {told(of_process(pid))}")
+            print(f"  files: {told(of_files(lakehouse))}", flush=True)
+
+
+def without_spark(folder: Path, batches: int) -> None:
+    """The job's own code in this process, and a loop where Spark would be."""
+    lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
+    runner.Batches = LocalBatches  # pyright: ignore[reportPrivateImportUsage]
+    stop, care = threading.Event(), TableCare(lakehouse, job)
+    land(lakehouse, 0)
+    options = RunOptions(on_batch=lambda *_: care.after_batch())
+    running = threading.Thread(
+        target=run_continuously,
+        args=(SPARK, lakehouse, job),
+        kwargs={"stop": stop, "options": options, "every": timedelta(milliseconds=10)},
+    )
+    running.start()
+    try:
+        for mark in marks(batches):
+            while (done := job_batches(lakehouse)) < mark:
+                if not running.is_alive():
+                    raise SystemExit("the run has ended")
+                land(lakehouse, done + 1)
+                while job_batches(lakehouse) == done and running.is_alive():
+                    time.sleep(0.005)
+            print(f"{JOB} at {mark:,} batches")
+            print(f"  process: {told(of_process(os.getpid()))}")
+            print(f"  files: {told(of_files(lakehouse))}", flush=True)
+    finally:
+        stop.set()
+        running.join()
+
+
+def land(lakehouse: Lakehouse, number: int) -> None:
+    """A few readings into the event table."""
+    rows = [
+        {"station_id": f"S{(number * 5 + at) % _KEYS}", "time": datetime.now(UTC), "temp": 51.5, "pressure": 1013.25}
+        for at in range(5)
+    ]
+    schema = pl.Schema(pl.from_arrow(WEATHER.event_schema.empty_table()).schema)
+    frame = pl.DataFrame(rows, schema={name: kind for name, kind in schema.items() if name in rows[0]})
+    frame = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in rows[0])
+    table = lakehouse.events("weather")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    frame.select(schema.names()).write_delta(str(table), mode="append")
+
+
+def marks(batches: int) -> Iterator[int]:
+    """Where to look, the end among them."""
+    yield from (mark for mark in MARKS if mark < batches)
+    yield batches
+
+
+def batches_done(folder: Path) -> int:
+    """How many batches a journal has done, by the names of its records."""
+    numbers = [int(path.name[:9]) for path in (folder / "journal").glob("*.done.json")]
+    return max(numbers, default=-1) + 1
+
+
+def job_batches(lakehouse: Lakehouse) -> int:
+    """How many batches the job has done."""
+    return max((batches_done(folder) for folder in lakehouse.job(JOB).glob("generation-*")), default=0)
+
+
+def of_process(pid: int) -> Mapping[str, float]:
+    """Memory in MiB by kind of process, and open files of all."""
+    found: dict[str, float] = {"driver": 0, "java": 0, "workers": 0, "open files": 0}
+    for one in family(pid):
+        try:
+            name = Path(f"/proc/{one}/comm").read_text().strip()
+            found["open files"] += len(os.listdir(f"/proc/{one}/fd"))
+        except OSError:
+            continue
+        kind = "driver" if one == pid else "java" if name == "java" else "workers"
+        found[kind] += set_size(one) >> 20
+    return {name: count for name, count in found.items() if count}
+
+
+def of_files(lakehouse: Lakehouse) -> Mapping[str, float]:
+    """Files by folder; of tables those that they consist of, those on disk, and those of the log."""
+    found: dict[str, float] = {}
+    ingest, generations = lakehouse.ingest("weather"), sorted(lakehouse.job(JOB).glob("generation-*"))
+    folders: list[tuple[str, Path]] = [("ingest journal", ingest / "journal"), ("ids", ingest / "ids")]
+    for generation in generations[-1:]:
+        folders += [("job journal", generation / "journal"), ("checkpoint", generation / "checkpoint")]
+    found |= {name: count(folder) for name, folder in folders if folder.is_dir()}
+    tables: dict[str, Path] = {"events": lakehouse.events("weather")}
+    tables |= {
+        name: path for name, path in lakehouse.tables().items() if name in (JOB, f"latest_{JOB}", "station_sessions")
+    }
+    for name, path in tables.items():
+        if (path / "_delta_log").is_dir():
+            log = count(path / "_delta_log")
+            live, began = len(DeltaTable(str(path)).file_uris()), time.monotonic()
+            DeltaTable(str(path)).version()
+            opened = (time.monotonic() - began) * 1000
+            found[name] = live
+            print(
+                f"  {name}: {live:,} live files, {count(path) - log:,} on disk, log {log:,}; opened in {opened:.0f} ms"
+            )
+    return found
+
+
+def count(folder: Path) -> int:
+    """Files below a folder."""
+    return sum(len(names) for _, _, names in os.walk(folder))
+
+
+def told(counts: Mapping[str, float]) -> str:
+    """For people."""
+    return ", ".join(f"{name} {count:,.0f}" for name, count in counts.items())
+
+
+if __name__ == "__main__":
+    main()
