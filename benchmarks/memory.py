@@ -30,13 +30,13 @@ class PeakMemory(threading.Thread):
 
 def memory(root: int) -> int:
     """Bytes that a process and its children have now; what forked workers share counts once."""
-    return sum(map(_set_size, _family(root)))
+    return sum(map(set_size, family(root)))
 
 
 def processor_seconds(root: int) -> float:
     """What they have used of the processors, children that have ended among them; of no matter who else is at work."""
     ticks = 0
-    for process in _family(root):
+    for process in family(root):
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -45,7 +45,8 @@ def processor_seconds(root: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _family(root: int) -> set[int]:
+def family(root: int) -> set[int]:
+    """A process and all that came of it, as long as their parents live."""
     children: dict[int, list[int]] = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -61,7 +62,8 @@ def _family(root: int) -> set[int]:
     return family
 
 
-def _set_size(process: int) -> int:
+def set_size(process: int) -> int:
+    """Bytes of memory of a process, its share of what it shares with others; 0 of one that is gone."""
     try:
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -3,7 +3,6 @@
 Spark finds and loads the state; workers decode it, a key group at a time, as tables.
 """
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -231,7 +230,7 @@ def decode_group(where: str, group: int, payload: Any, columns: Sequence[str] | 
         KeyfoldError: it is damaged.
     """
     try:
-        return decode(payload) if columns is None else pl.read_parquet(io.BytesIO(payload), columns=list(columns))
+        return decode(payload, columns)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise KeyfoldError(
             f"{where}: the state of key group {group} is damaged and cannot be decoded: {error}"

@@ -1,0 +1,216 @@
+"""One cell of the grid: a job with so many open keys works on a few batches, and what each of them takes is told.
+
+A cell has a process of its own, so that its peak of memory is its own; `measure` is called in it.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pyspark.sql import SparkSession
+
+from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state, summed
+from benchmarks.usage import PeakByRole, bytes_written, processor_seconds_of
+from spark_jobs.journal.progress import Progress
+from spark_jobs.keyed.codec import encode
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.keyed.hashing import key_hash
+from spark_jobs.keyed.records import Counts
+from spark_jobs.keyed.runner import RunOptions, run_job
+from spark_jobs.lakehouse import Lakehouse, create_table
+from spark_jobs.lakehouse.commits import append_files
+from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.state.bootstrap import Bootstrap, bootstrap
+from tests.standalone_cluster import standalone_cluster
+
+_KEYS_A_FILE = 1_000_000
+_COLD = 2
+"""Batches that count for nothing: Java's compiler is at work, and Spark has yet to load state."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured together.
+
+    Attributes:
+        keys: open keys.
+        key_groups: of the job.
+        events: a batch.
+        keys_touched: share of the keys that events may be of.
+        groups_touched: share of the key groups that events may be of.
+        rows_a_key: rows of state.
+        partitions: of the state.
+        batches: warm ones.
+        executors: on loopback, of one core each; none for Spark within the driver's process, on all cores.
+        files: in which a batch's events come.
+    """
+
+    keys: int = 1_000_000
+    key_groups: int = 64
+    events: int = 100_000
+    keys_touched: float = 1.0
+    groups_touched: float = 1.0
+    rows_a_key: int = 1
+    partitions: int = 2
+    batches: int = 4
+    executors: int = 0
+    files: int = 1
+
+
+@dataclass
+class _Samples:
+    """What has been used and written by the end of each batch."""
+
+    generation: Path
+    wall: list[float] = field(default_factory=list)
+    used: list[dict[str, float]] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    files: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
+
+    def take(self) -> None:
+        self.wall.append(time.monotonic())
+        self.used.append(processor_seconds_of(os.getpid()))
+        self.written.append(bytes_written(os.getpid()))
+        for part in ("checkpoint", "journal", "tables"):
+            count = size = 0
+            for folder, _, names in os.walk(self.generation / part):
+                for name in names:
+                    path = f"{folder}/{name}"
+                    if path not in self._known:
+                        self._known.add(path)
+                        count, size = count + 1, size + os.stat(path).st_size
+            self.files.setdefault(part, []).append((count, size))
+
+
+def measure(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Measure a cell; gives its settings and what was found, ready for JSON.
+
+    Args:
+        cell: what is measured.
+        folder: an empty one, for all that is written.
+    """
+    with ExitStack() as running:
+        memory = PeakByRole(os.getpid())
+        spark, told = _session(cell, folder, running), asdict(cell)
+        memory.start()
+        lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
+        create_table(lakehouse.events(STREAM), BOOKING)
+        told |= _seed(spark, lakehouse, cell, folder)
+        told["blob_bytes"] = _blob_bytes(cell)
+        largest = _book(lakehouse, cell)
+        generation = live_generation(lakehouse, job.name)
+        assert generation is not None  # noqa: S101 - the bootstrap has made it
+        samples = _Samples(generation.folder)
+        samples.take()
+
+        def on_batch(progress: Progress, counts: Counts) -> None:
+            samples.take()
+
+        ran = run_job(spark, lakehouse, job, options=RunOptions(largest, on_batch))
+        if ran.counts.events != cell.events * (cell.batches + _COLD):
+            raise SystemExit(f"{cell}: {ran.counts.events} events were counted")
+        told |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
+        spark.stop()
+    return told
+
+
+def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
+    conf = {"spark.sql.shuffle.partitions": str(cell.partitions)}
+    if not cell.executors:
+        return build_session(SparkSettings(conf=conf))
+    (folder / "cluster").mkdir()
+    cluster = running.enter_context(standalone_cluster(folder / "cluster", cell.executors, 1, "2g"))
+    conf |= cluster.conf | {"spark.executor.memory": "1g"}
+    return build_session(SparkSettings(master=cluster.master, conf=conf, ship=("benchmarks",)))
+
+
+def _seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
+    """Begin with full state; gives what that took."""
+    source = folder / "seed"
+    source.mkdir()
+    step = max(1, _KEYS_A_FILE // cell.rows_a_key)
+    for first in range(0, cell.keys, step):
+        rows = first_state(first, min(first + step, cell.keys), cell.rows_a_key)
+        rows.write_parquet(source / f"{first:012d}.parquet")
+    before, began = sum(processor_seconds_of(os.getpid()).values()), time.monotonic()
+    wanted = Bootstrap(str(source), watermark=START, read_from="latest")
+    told = bootstrap(spark, lakehouse, balances(cell.key_groups), wanted)
+    assert told.checked.keys == cell.keys  # noqa: S101 - accounts are one to one with their numbers
+    return {
+        "seed_wall": time.monotonic() - began,
+        "seed_processor": sum(processor_seconds_of(os.getpid()).values()) - before,
+    }
+
+
+def _book(lakehouse: Lakehouse, cell: Cell) -> int:
+    """Land the events of all batches; gives how many bytes a batch may have so that it is one of these."""
+    table, landed, total = lakehouse.events(STREAM), [], 0
+    groups = max(1, round(cell.key_groups * cell.groups_touched))
+    keys = max(1, round(cell.keys * cell.keys_touched))
+    for batch in range(cell.batches + _COLD):
+        rows = bookings(batch, cell.events, keys, cell.rows_a_key, cell.key_groups, groups)
+        # Each file spans the batch, so that no cut of time goes between two of them.
+        landed += [write_data_file(rows.gather_every(cell.files, one), table, BOOKING) for one in range(cell.files)]
+    total = sum(file.bytes for file in landed)
+    append_files(table, landed, "benchmark", 0)
+    return -(-total // (cell.batches + _COLD))
+
+
+def _blob_bytes(cell: Cell) -> float:
+    """The mean size of a key group's blob, by some groups' rows after a batch."""
+    group = (key_hash(("account",)) % cell.key_groups).alias("group")
+    most = 2_000_000 // cell.rows_a_key
+    rows = first_state(0, min(cell.keys, most), cell.rows_a_key).with_columns(group)
+    if cell.keys > most:
+        # Of so many keys a part in as many groups: groups as full as all keys make them.
+        few = max(1, most * cell.key_groups // cell.keys)
+        parts = [
+            first_state(first, min(first + most, cell.keys), cell.rows_a_key)
+            .with_columns(group)
+            .filter(pl.col("group") < min(few, 4))
+            for first in range(0, cell.keys, most)
+        ]
+        rows = pl.concat(parts)
+    sizes = [len(encode(summed(one.drop("group")))) for one in rows.partition_by("group")[:64]]
+    return statistics.mean(sizes)
+
+
+def _of_a_batch(samples: _Samples, cell: Cell) -> dict[str, Any]:
+    """Medians over the warm batches."""
+
+    def median(values: list[float]) -> float:
+        return statistics.median(b - a for a, b in pairwise(values[_COLD:]))
+
+    used = [sum(one.values()) for one in samples.used]
+    roles = sorted(samples.used[-1])
+    written = samples.files
+    return {
+        "wall": median(samples.wall),
+        "processor": median(used),
+        "processor_of": {role: round(median([one.get(role, 0.0) for one in samples.used]), 3) for role in roles},
+        "disk_bytes": median(list(map(float, samples.written))),
+        **{f"{part}_bytes": statistics.median(size for _, size in told[_COLD + 1 :]) for part, told in written.items()},
+        **{
+            f"{part}_files": statistics.median(count for count, _ in told[_COLD + 1 :])
+            for part, told in written.items()
+        },
+        "walls": [round(b - a, 3) for a, b in pairwise(samples.wall)],
+        "processors": [round(b - a, 3) for a, b in pairwise(used)],
+        "checkpoint_sizes": [size for _, size in written["checkpoint"]],
+        "load": os.getloadavg()[0],
+    }
+
+
+def run_here(settings: dict[str, Any]) -> dict[str, Any]:
+    """Measure in this process, in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="keyfold-scale-") as folder:
+        return measure(Cell(**settings), Path(folder))

@@ -1,0 +1,73 @@
+"""Which cells are measured: each question changes one thing, and some cells are kept out of the fit to test it."""
+
+from dataclasses import replace
+
+from benchmarks.scale.cell import Cell
+
+BASE = Cell()
+
+GRID = (
+    BASE,
+    # Key groups by keys: blobs of 20 rows to 1.25 M rows.
+    replace(BASE, keys=10_000),
+    replace(BASE, keys=100_000),
+    replace(BASE, keys=10_000_000, key_groups=512),
+    replace(BASE, key_groups=4096),
+    replace(BASE, keys=10_000, key_groups=512),
+    # Of some key groups alone, and of some keys.
+    replace(BASE, key_groups=512, groups_touched=1 / 16),
+    # Events a batch.
+    replace(BASE, events=1_000_000),
+    replace(BASE, keys=10_000, events=1_000_000),
+    replace(BASE, events=10_000),
+    # Rows of state a key.
+    replace(BASE, rows_a_key=10),
+    # Partitions of state.
+    replace(BASE, partitions=32),
+    replace(BASE, keys=10_000_000, key_groups=4096, events=10_000, groups_touched=1 / 64),
+    replace(BASE, key_groups=512),
+    replace(BASE, key_groups=8),
+    # Files of events, each a blob a key group.
+    replace(BASE, files=64),
+    replace(BASE, keys_touched=0.01),
+    replace(BASE, keys=10_000_000, key_groups=64),
+    replace(BASE, keys=10_000_000, key_groups=512, events=1_000_000),
+    replace(BASE, keys=10_000_000, key_groups=512, groups_touched=1 / 16),
+    replace(BASE, events=1_000_000, key_groups=4096),
+    replace(BASE, keys=100_000, rows_a_key=10),
+    replace(BASE, keys=10_000_000, key_groups=8),
+)
+
+HELD_OUT = (
+    replace(BASE, keys=3_000_000, key_groups=256, events=300_000),
+    replace(BASE, keys=300_000, key_groups=1024, events=30_000),
+    replace(BASE, keys=5_000_000, key_groups=2048, groups_touched=0.25),
+    replace(BASE, keys=200_000, key_groups=32, events=500_000, rows_a_key=5),
+)
+"""What the model has to foretell."""
+
+EXECUTORS = tuple(
+    replace(cell, executors=executors, partitions=4, batches=6)
+    for cell in (
+        replace(BASE, keys=1_000_000, key_groups=64, events=1_000_000, files=8),
+        replace(BASE, keys=10_000_000, key_groups=512, events=1_000_000, files=8),
+    )
+    for executors in (1, 2)
+)
+
+QUIET = (
+    replace(BASE, keys=10_000),
+    BASE,
+    replace(BASE, keys=10_000_000, key_groups=512),
+    replace(BASE, events=1_000_000),
+    *EXECUTORS,
+)
+"""For a machine on which nothing else works: wall-clock counts."""
+
+SETS: dict[str, tuple[Cell, ...]] = {
+    "quick": (replace(BASE, keys=10_000, batches=2),),
+    "grid": GRID,
+    "held-out": HELD_OUT,
+    "executors": EXECUTORS,
+    "quiet": QUIET,
+}

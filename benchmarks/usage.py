@@ -1,0 +1,74 @@
+"""What a process and all its children use, by who they are: processor seconds, memory and bytes written, from /proc."""
+
+import os
+import threading
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from benchmarks.memory import family, set_size
+
+_EVERY_SECONDS = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def role(process: int, root: int) -> str:
+    """Who a process is: the driver, Java (the driver's, an executor's or a daemon's), or a Python worker."""
+    if process == root:
+        return "driver"
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return "gone"
+    if not command.split(b"\0")[0].endswith(b"java"):
+        return "workers"
+    if b"CoarseGrainedExecutorBackend" in command:
+        return "executors"
+    return "daemons" if b"org.apache.spark.deploy.master" in command or b"deploy.worker" in command else "java"
+
+
+def processor_seconds_of(root: int) -> dict[str, float]:
+    """What each role has used of the processors, children that have ended among them."""
+    used: defaultdict[str, float] = defaultdict(float)
+    for process in family(root):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        used[role(process, root)] += sum(map(int, fields[11:15])) / _TICKS
+    return used
+
+
+def bytes_written(root: int) -> int:
+    """What they have given the kernel to write, on disk or to be written there."""
+    total = 0
+    for process in family(root):
+        try:
+            lines = Path(f"/proc/{process}/io").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("write_bytes:"))
+    return total
+
+
+class PeakByRole(threading.Thread):
+    """Samples memory (proportional set sizes: what forked workers share counts once); keeps each role's peak."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root, self._done = root, threading.Event()
+        self.peaks: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            now: Counter[str] = Counter()
+            for process in family(self._root):
+                now[role(process, self._root)] += set_size(process)
+            now["all"] = sum(now.values())
+            for name, size in now.items():
+                self.peaks[name] = max(self.peaks[name], size)
+
+    def stop(self) -> dict[str, int]:
+        """End the sampling and give the peaks in bytes."""
+        self._done.set()
+        self.join()
+        return dict(self.peaks)
