@@ -1,49 +1,141 @@
-"""Care of a job's tables while it runs continuously: each batch writes files, and nobody else may join them meanwhile."""
+"""Care of tables that are written continuously: each batch makes files, and whoever opens a table looks at all of them.
+
+Whoever writes the tables sees to them. Where rows are only appended, that goes on beside the batches, in a thread: joining
+takes seconds that no event should wait for. A table of upserts is seen to between two batches, since of a merge and a
+join at once one would fail.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
 from deltalake.exceptions import DeltaError
 
 from spark_jobs.cli.terminal import warn
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import ingest_journal
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, is_table
+from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import maintain
+from spark_jobs.maintenance.log import trim_log
+from spark_jobs.objects.place import Place
+from spark_jobs.streams import Stream
 
-EVERY = 1_000
-"""Batches from one time to the next: joining takes as long as a batch or two, which wait for it."""
+EVERY = 250
+"""Batches from one time to the next."""
+
+RETENTION = timedelta(hours=1)
+"""Replaced files are kept for so long, and longer while a job has yet to read them. Delta's own week would be a million."""
+
+
+@dataclass(frozen=True)
+class Tended:
+    """A table that is seen to.
+
+    Attributes:
+        name: as plans have it, `events.<stream>`, or the job's own.
+        path: its folder.
+        written: its files by the done records that are kept, oldest first.
+        time: of an event table, its column of times.
+        is_upsert: whether batches change rows of it.
+    """
+
+    name: str
+    path: Place
+    written: Sequence[Sequence[WrittenFile]]
+    time: str | None = None
+    is_upsert: bool = False
 
 
 class TableCare:
-    """Joins small files of a job's tables and deletes those that nobody needs any more, every so many batches.
+    """Joins small files of tables, and deletes replaced ones and old log entries, every so many batches.
+
+    A context manager: at the end what goes on beside is waited for.
 
     Args:
         lakehouse: where the tables are.
-        job: whose tables they are; its lock is held by whoever calls.
+        tables: gives them; whoever calls is the one who writes them, and holds the lock that goes with it.
         every: batches from one time to the next.
+        retention: for how long replaced files are kept.
     """
 
-    def __init__(self, lakehouse: Lakehouse, job: KeyedJob, every: int = EVERY) -> None:
-        self._lakehouse, self._job, self._every = lakehouse, job, every
+    def __init__(
+        self,
+        lakehouse: Lakehouse,
+        tables: Callable[[], Sequence[Tended]],
+        every: int = EVERY,
+        retention: timedelta = RETENTION,
+    ) -> None:
+        self._lakehouse, self._tables, self._every, self._retention = lakehouse, tables, every, retention
         self._batches = 0
+        self._beside: threading.Thread | None = None
+
+    def __enter__(self) -> "TableCare":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._beside is not None:
+            self._beside.join()
 
     def after_batch(self) -> None:
         """Count a batch that is committed; see to the tables where it is time."""
         self._batches += 1
         if self._batches % self._every:
             return
-        try:
-            self._maintain()
         # What is not joined now is joined the next time: no reason to end a run that is well.
-        except (KeyfoldError, DeltaError, OSError) as error:
-            warn([f"small files of the tables of {self._job.name} were not joined: {error}"])
-
-    def _maintain(self) -> None:
-        generation = live_generation(self._lakehouse, self._job.name)
-        if generation is None:
+        try:
+            tables = self._tables()
+        except (KeyfoldError, OSError) as error:
+            warn([f"small files were not joined: {error}"])
             return
-        batches = generation.journal.recent()
-        for table in self._job.tables:
-            path = generation.table(table.name)
-            if is_table(path):
-                written = [done.tables.get(table.name, ()) for done in batches]
-                maintain(self._lakehouse, table.name, path, written=written)
+        self._tend([table for table in tables if table.is_upsert])
+        if self._beside is None or not self._beside.is_alive():
+            appended = [table for table in tables if not table.is_upsert]
+            self._beside = threading.Thread(target=self._tend, args=(appended,), name="table-care")
+            self._beside.start()
+
+    def _tend(self, tables: Sequence[Tended]) -> None:
+        for table in tables:
+            try:
+                if is_table(table.path):
+                    maintain(
+                        self._lakehouse,
+                        table.name,
+                        table.path,
+                        self._retention,
+                        time=table.time,
+                        written=table.written,
+                    )
+                    trim_log(self._lakehouse, table.name, table.path)
+            except (KeyfoldError, DeltaError, OSError) as error:
+                warn([f"small files of {table.name} were not joined: {error}"])
+
+
+def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[Tended]:
+    """The tables of a job's live generation."""
+    generation = live_generation(lakehouse, job.name)
+    if generation is None:
+        return []
+    batches = generation.journal.recent()
+    return [
+        Tended(
+            table.name,
+            generation.table(table.name),
+            [done.tables.get(table.name, ()) for done in batches],
+            is_upsert=table.mode == "upsert",
+        )
+        for table in job.tables
+    ]
+
+
+def tables_of_ingest(lakehouse: Lakehouse, stream: Stream) -> list[Tended]:
+    """A stream's event table and its quarantine."""
+    batches = ingest_journal(lakehouse, stream.name).recent()
+    written = {name: [done.tables.get(name, ()) for done in batches] for name in ("events", "quarantine")}
+    return [
+        Tended(f"events.{stream.name}", lakehouse.events(stream.name), written["events"], stream.event_time),
+        Tended(f"quarantine.{stream.name}", lakehouse.quarantine(stream.name), written["quarantine"]),
+    ]

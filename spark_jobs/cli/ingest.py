@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spark_jobs.cli.care import TableCare, tables_of_ingest
 from spark_jobs.cli.health import facts_of_ingest, told_on_loopback
 from spark_jobs.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
 from spark_jobs.cli.spark import spark_of_environment
@@ -17,6 +18,7 @@ from spark_jobs.ingest.landing import find_landing
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.ingest.sources.kafka.settings import PREFIX
 from spark_jobs.ingest.sources.kafka.topic import OnGap
+from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
 
@@ -78,7 +80,13 @@ def ingest(
             summary = rebuild_tables(spark, lakehouse, STREAMS[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            with told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream)):
+            care = TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, STREAMS[stream]))
+
+            def on_batch(progress: Progress) -> None:
+                show(progress)
+                care.after_batch()
+
+            with care, told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream)):
                 summary = ingest_continuously(
                     spark,
                     lakehouse,
@@ -87,7 +95,7 @@ def ingest(
                     settle=length,
                     every=timedelta(seconds=every),
                     stop=stop,
-                    on_batch=show,
+                    on_batch=on_batch,
                 )
         else:
             summary = ingest_files(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_jobs.cli.care import TableCare
+from spark_jobs.cli.care import TableCare, tables_of_job
 from spark_jobs.cli.health import facts_of_job, told_on_loopback
 from spark_jobs.cli.options import (
     DEFAULT_EVERY,
@@ -73,8 +73,9 @@ def run(
             keyed_job = build_job(JOBS[job], given, born_with)
         # Before Spark starts: a signal that comes while it does ends the run, too.
         stop = stop_on_signal() if continuous else None
-        publisher, care = Publisher(lakehouse, keyed_job), TableCare(lakehouse, keyed_job)
-        with spark_of_environment() as spark, progress_of(job) as report_progress:
+        publisher = Publisher(lakehouse, keyed_job)
+        care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, keyed_job))
+        with care, spark_of_environment() as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
                 report_progress(progress)
