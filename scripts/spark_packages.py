@@ -3,9 +3,9 @@
 Spark's resolver looks into the local Maven repository before the network. Where Maven is installed it fills that
 repository first, with the user's own mirrors and proxies; elsewhere Spark fetches the jars itself.
 
-Jars of the locked package are held to `spark_jars.sha256`, a line each of hash and name: before Spark starts, those that
+Jars of the locked packages, Delta's and S3's, are held to `spark_jars.sha256`, a line each of hash and name: before Spark starts, those that
 are there already; after it, those that it took. Packages that a user adds (KEYFOLD_SPARK_PACKAGES) are the user's to
-trust. After a change of `DELTA_PACKAGE`, in a place you trust: `python scripts/spark_packages.py --lock`.
+trust. After a change of `DELTA_PACKAGE` or `S3_PACKAGES`, in a place you trust: `python scripts/spark_packages.py --lock`.
 """
 
 import hashlib
@@ -21,12 +21,11 @@ from xml.sax.saxutils import escape
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
+from spark_jobs.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 LOCK = Path(__file__).with_name("spark_jars.sha256")
-_RENEW = (
-    "where DELTA_PACKAGE was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
-)
+_RENEW = "where DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
+_OURS = "|".join(re.escape("_".join(package.split(":")[:2])) for package in (DELTA_PACKAGE, *S3_PACKAGES))
 RESOLVE = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:resolve"
 
 
@@ -34,9 +33,9 @@ def main() -> int:
     """Warm the repository, start Spark; returns the exit status."""
     try:
         if sys.argv[1:] == ["--lock"]:
-            lock(jars_of_spark(()))
+            lock(jars_of_spark(S3_PACKAGES))
             return 0
-        packages = SparkSettings.from_environment().all_packages
+        packages = tuple(dict.fromkeys((DELTA_PACKAGE, *S3_PACKAGES, *SparkSettings.from_environment().all_packages)))
         print(f"setup: fetching Spark's packages: {', '.join(packages)}", flush=True)
         if maven := shutil.which("mvn"):
             warm(maven, packages)
@@ -70,11 +69,10 @@ def check(jars: Iterable[Path], locked: dict[str, str]) -> None:
     """Hold jars to their hashes; jars that are not locked are passed over.
 
     Raises:
-        KeyfoldError: a jar of the locked package has another hash, or has none; says what to do.
+        KeyfoldError: a jar of the locked packages has another hash, or has none; says what to do.
     """
-    artifact = "_".join(DELTA_PACKAGE.split(":")[:2])
     for jar in jars:
-        if jar.name.startswith(f"{artifact}-") and jar.name not in locked:
+        if re.match(rf"({_OURS})-\d", jar.name) and jar.name not in locked:
             raise KeyfoldError(f"{jar} is in no line of {LOCK.name}; {_RENEW}")
         if jar.name in locked and digest(jar) != locked[jar.name]:
             raise KeyfoldError(
@@ -132,7 +130,7 @@ def project_with(package: str) -> str:
     group, artifact, version = map(escape, package.split(":"))
     exclusions = "".join(
         f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
-        for group, artifact in (coordinates.split(":") for coordinates in SHIPPED_WITH_SPARK)
+        for group, artifact in (coordinates.split(":") for coordinates in LEFT_OUT)
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
+from spark_jobs.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -36,7 +36,7 @@ TOOLS = ("bash", "cat", "chmod", "cksum", "cp", "dirname", "env", "head", "id", 
 @pytest.fixture
 def machine(tmp_path) -> Path:
     """A folder with what the set-up reads, and a `bin` that holds no more than the tools it needs."""
-    for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session/settings.py"):
+    for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session/packages.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, tmp_path / name)
@@ -60,7 +60,7 @@ def test_a_fresh_machine_gets_everything_and_the_second_run_does_nothing(machine
     assert (machine / "calls").read_text().splitlines() == calls
 
 
-@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "spark_jobs/session/settings.py"])
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "spark_jobs/session/packages.py"])
 def test_a_change_of_what_it_depends_on_runs_it_again_in_the_same_venv(machine, changed):
     set_up(machine)
     (machine / "calls").unlink()
@@ -106,7 +106,13 @@ def test_maven_fetches_what_spark_will_look_for_and_nothing_it_ships():
     assert dependency is not None
     assert ":".join(texts(dependency)[:3]) == DELTA_PACKAGE
     excluded = [":".join(texts(exclusion)) for exclusion in dependency.iterfind("{*}exclusions/{*}exclusion")]
-    assert excluded == list(SHIPPED_WITH_SPARK)
+    assert excluded == list(LEFT_OUT)
+
+
+def test_every_package_that_a_bucket_needs_is_locked():
+    locked = run_path(str(REPOSITORY / "scripts" / "spark_packages.py"))["read_lock"]()
+    for group, artifact, version in (package.split(":") for package in S3_PACKAGES):
+        assert f"{group}_{artifact}-{version}.jar" in locked
 
 
 def test_a_jar_that_is_not_the_locked_one_is_refused_before_spark_starts_and_after(tmp_path):
@@ -121,7 +127,9 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_before_spark_starts_and_aft
     mine.write_bytes(b"Delta's own, and something more")
     with pytest.raises(KeyfoldError, match=f"{mine} is not the jar that spark_jars.sha256 names.*delete {tmp_path}"):
         packages["check"]([users, mine], locked)
-    with pytest.raises(KeyfoldError, match=r"is in no line of spark_jars.sha256; where DELTA_PACKAGE was changed"):
+    with pytest.raises(
+        KeyfoldError, match=r"is in no line of spark_jars.sha256; where DELTA_PACKAGE or S3_PACKAGES was changed"
+    ):
         packages["check"]([mine], {})
     with pytest.raises(KeyfoldError, match=f"Spark did not take {name}"):
         packages["check_all_used"]([users], {name: locked[name]})
@@ -143,8 +151,12 @@ def test_a_tampered_jar_stops_the_set_up_with_one_message(tmp_path):
 def test_the_jars_that_spark_takes_here_are_the_locked_ones(spark):
     packages = run_path(str(REPOSITORY / "scripts" / "spark_packages.py"))
     used = [Path(jar.removeprefix("file:")) for jar in spark.sparkContext.getConf().get("spark.jars").split(",")]
-    packages["check"](used, packages["read_lock"]())
-    packages["check_all_used"](used, packages["read_lock"]())
+    locked = packages["read_lock"]()
+    packages["check"](used, locked)
+    # A session whose home is a folder takes Delta's alone.
+    of_buckets = ("org.apache.hadoop_", "org.reactivestreams_", "org.wildfly.", "software.amazon.")
+    packages["check_all_used"](used, {name: locked[name] for name in locked if not name.startswith(of_buckets)})
+    assert not [jar.name for jar in used if jar.name.startswith(of_buckets)]
 
 
 @pytest.mark.parametrize(

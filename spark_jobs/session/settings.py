@@ -10,42 +10,10 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 from spark_jobs.session.redaction import SENSITIVE, secret_java_options
+from spark_jobs.session.s3a import s3a_conf
 from spark_jobs.session.targets import LOOPBACK, WHY_NOT_CONNECT, Target, cluster_defaults, target_of
-
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-
-SHIPPED_WITH_SPARK = (
-    "at.yawk.lz4:lz4-java",
-    "com.fasterxml.jackson.core:jackson-annotations",
-    "com.fasterxml.jackson.core:jackson-core",
-    "com.fasterxml.jackson.core:jackson-databind",
-    "com.fasterxml.jackson.datatype:jackson-datatype-jsr310",
-    "com.github.luben:zstd-jni",
-    "com.google.code.findbugs:jsr305",
-    "commons-logging:commons-logging",
-    "commons-pool:commons-pool",
-    "io.airlift:aircompressor",
-    "org.apache.hadoop:hadoop-client-api",
-    "org.apache.hadoop:hadoop-client-runtime",
-    "org.apache.logging.log4j:log4j-api",
-    "org.apache.logging.log4j:log4j-core",
-    "org.apache.logging.log4j:log4j-slf4j2-impl",
-    "org.apache.parquet:parquet-column",
-    "org.apache.parquet:parquet-common",
-    "org.apache.parquet:parquet-encoding",
-    "org.apache.parquet:parquet-format-structures",
-    "org.apache.parquet:parquet-hadoop",
-    "org.apache.parquet:parquet-jackson",
-    "org.locationtech.jts:jts-core",
-    "org.lz4:lz4-java",
-    "org.roaringbitmap:RoaringBitmap",
-    "org.roaringbitmap:shims",
-    "org.scala-lang:scala-library",
-    "org.slf4j:slf4j-api",
-    "org.xerial.snappy:snappy-java",
-)
-"""Left out of the packages' dependencies: Spark brings its own, and resolvers disagree on the others' versions."""
 
 _FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -198,6 +166,22 @@ class SparkSettings(BaseModel):
         return target_of(self.master) is Target.LOCAL
 
     @property
+    def reaches_s3(self) -> bool:
+        """Whether Java can reach what lies in buckets."""
+        return set(S3_PACKAGES) <= set(self.packages)
+
+    def for_home(self, home: object) -> Self:
+        """The settings with all that Java needs for a lakehouse home: more than these only where it lies in a bucket.
+
+        Example:
+            >>> SparkSettings().for_home("s3a://lake/home").reaches_s3, SparkSettings().for_home("/data").reaches_s3
+            (True, False)
+        """
+        if not str(home).startswith("s3a://") or self.reaches_s3:
+            return self
+        return self.model_copy(update={"packages": (*self.packages, *S3_PACKAGES)})
+
+    @property
     def all_packages(self) -> tuple[str, ...]:
         """Every package that Spark resolves, Delta's first."""
         return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
@@ -230,8 +214,9 @@ def spark_conf(settings: SparkSettings) -> dict[str, str]:
     """Every setting of the session that the settings describe."""
     local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
     of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
-    conf = _DEFAULTS | of_target | settings.conf | _FIXED
-    excluded = [*SHIPPED_WITH_SPARK, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
+    of_store = s3a_conf() if settings.reaches_s3 else {}
+    conf = _DEFAULTS | of_target | of_store | settings.conf | _FIXED
+    excluded = [*LEFT_OUT, *filter(None, settings.conf.get("spark.jars.excludes", "").split(","))]
     return conf | {
         "spark.master": settings.master,
         "spark.jars.packages": ",".join(settings.all_packages),

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
 from spark_jobs.session.gateway import java_version
-from spark_jobs.session.settings import DELTA_PACKAGE, SHIPPED_WITH_SPARK
+from spark_jobs.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
+from spark_jobs.session.s3a import s3a_conf
+from spark_jobs.session.settings import spark_conf
 from tests.standalone_cluster import SPARK_HOME
 
 
@@ -74,6 +76,30 @@ def test_what_is_left_out_of_packages_is_what_spark_ships():
     elsewhere = {"commons-logging:commons-logging", "org.roaringbitmap:shims"}
     for coordinates in set(SHIPPED_WITH_SPARK) - elsewhere:
         assert [jar for jar in shipped if jar.startswith(f"{coordinates.partition(':')[2]}-")], coordinates
+
+
+def test_a_home_in_a_bucket_brings_what_java_needs_for_it_and_no_secret(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
+    settings = SparkSettings(packages=("a:b:1",), conf={"spark.hadoop.fs.s3a.path.style.access": "false"})
+    assert settings.for_home("/data/home") == settings
+    there = settings.for_home("s3a://lake/home")
+    assert there.for_home("s3a://lake/home") == there
+    conf = spark_conf(there)
+    assert conf["spark.jars.packages"].split(",") == [DELTA_PACKAGE, "a:b:1", *S3_PACKAGES]
+    assert "software.amazon.awssdk:bundle" in conf["spark.jars.excludes"].split(",")
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false", "what a user gives holds"
+    assert "planted-secret" not in str(conf)
+
+
+def test_amazon_s_own_buckets_need_no_endpoint():
+    assert (
+        s3a_conf({"AWS_DEFAULT_REGION": "eu-west-1"}).items()
+        >= {"spark.hadoop.fs.s3a.endpoint.region": "eu-west-1"}.items()
+    )
+    assert "spark.hadoop.fs.s3a.endpoint" not in s3a_conf({})
 
 
 def test_java_is_looked_for_in_java_home_before_path(monkeypatch, tmp_path):

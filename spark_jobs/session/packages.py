@@ -1,0 +1,62 @@
+"""The packages of Java that Spark is started with, and what of their dependencies is left out."""
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+S3_PACKAGES = (
+    # Of the Hadoop that Spark ships.
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client")),
+)
+"""What Java needs to reach a bucket, 19 MB; taken by sessions whose home lies in one."""
+
+SHIPPED_WITH_SPARK = (
+    "at.yawk.lz4:lz4-java",
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jsr310",
+    "com.github.luben:zstd-jni",
+    "com.google.code.findbugs:jsr305",
+    "commons-codec:commons-codec",
+    "commons-logging:commons-logging",
+    "commons-pool:commons-pool",
+    "io.airlift:aircompressor",
+    "io.netty:netty-buffer",
+    "io.netty:netty-codec",
+    "io.netty:netty-codec-http",
+    "io.netty:netty-codec-http2",
+    "io.netty:netty-common",
+    "io.netty:netty-handler",
+    "io.netty:netty-resolver",
+    "io.netty:netty-transport",
+    "io.netty:netty-transport-classes-epoll",
+    "io.netty:netty-transport-native-unix-common",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.httpcomponents:httpclient",
+    "org.apache.httpcomponents:httpcore",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.parquet:parquet-column",
+    "org.apache.parquet:parquet-common",
+    "org.apache.parquet:parquet-encoding",
+    "org.apache.parquet:parquet-format-structures",
+    "org.apache.parquet:parquet-hadoop",
+    "org.apache.parquet:parquet-jackson",
+    "org.locationtech.jts:jts-core",
+    "org.lz4:lz4-java",
+    "org.roaringbitmap:RoaringBitmap",
+    "org.roaringbitmap:shims",
+    "org.scala-lang:scala-library",
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
+)
+"""Left out of the packages' dependencies: Spark brings its own, and resolvers disagree on the others' versions."""
+
+LEFT_OUT = (
+    *SHIPPED_WITH_SPARK,
+    # All of Amazon's services in one jar of 600 MB: `S3_PACKAGES` has the parts of it that are used.
+    "software.amazon.awssdk:bundle",
+)
+"""Every dependency that is not resolved."""
