@@ -6,17 +6,17 @@ going on would skip batches, or make them twice.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.journal import D, Journal, P
+from spark_jobs.objects.place import Place
 
 
 def check_tables(
-    journal: Journal[P, D], tables: Mapping[str, Path], ids: Mapping[str, str], identity: str, where: str, remedy: str
+    journal: Journal[P, D], tables: Mapping[str, Place], ids: Mapping[str, str], identity: str, where: str, remedy: str
 ) -> dict[str, DeltaTable]:
     """See that the tables have taken what the journal says was done, and no more; gives them back as they were opened.
 

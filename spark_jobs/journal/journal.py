@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
@@ -11,7 +10,8 @@ from pydantic import ValidationError
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.records import Done, Plan, Record
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import sweep, sync_folder, write_durably
+from spark_jobs.lakehouse.files import replace, sweep, sync_folder, tag_of, write_durably, write_once
+from spark_jobs.objects.place import Place
 from spark_jobs.times import to_iso
 
 KEPT = 100
@@ -54,7 +54,7 @@ class Journal(Generic[P, D]):
     Reading it needs no lock. Nothing is made or changed until something is written.
     """
 
-    def __init__(self, folder: Path, plans: type[P], dones: type[D], remedy: str = "start over") -> None:
+    def __init__(self, folder: Place, plans: type[P], dones: type[D], remedy: str = "start over") -> None:
         self.folder, self._remedy = folder, remedy
         self._plans, self._dones = plans, dones
 
@@ -65,23 +65,51 @@ class Journal(Generic[P, D]):
 
     def done(self, batch: int) -> D | None:
         """A batch's done record, None where there is none (any more)."""
-        return self._read(batch, "done", self._dones) if self._path(batch, "done").exists() else None
+        return self._read_if_there(self._path(batch, "done"), self._dones)
 
     def plan(self, batch: int) -> P | None:
         """A batch's plan, None where there is none (any more)."""
-        return self._read(batch, "plan", self._plans) if self._path(batch, "plan").exists() else None
+        return self._read_if_there(self._path(batch, "plan"), self._plans)
+
+    def planned(self, batch: int) -> P | None:
+        """The plan of a batch that is next, None where there is none that counts; see `pending`.
+
+        Raises:
+            KeyfoldError: the run before it had planned it, and its plan is gone.
+        """
+        found = self._run_from(batch)
+        return found[0] if found else None
 
     def pending(self) -> list[P]:
         """The plans that are not done, in order; a run that broke off left them.
 
-        Those of a run whose planning broke off do not count: its first plan was to be written last.
+        Those of a run whose planning broke off do not count: its first plan was to be written last. What lies beyond the
+        last plan of a run is such a run's too.
+
+        Raises:
+            KeyfoldError: a run had planned a batch, and its plan is gone.
         """
         done = self._numbers("done")
         batch, found = (done[-1] + 1 if done else 0), []
-        while (plan := self.plan(batch)) is not None:
-            found.append(plan)
-            batch += 1
+        while plans := self._run_from(batch):
+            found += plans
+            batch += len(plans)
         return found
+
+    def _run_from(self, batch: int) -> list[P]:
+        """The plans of one run from a batch on; none where that run's planning broke off, or no run has come so far."""
+        first, before = self.plan(batch), self.plan(batch - 1) if batch else None
+        is_within = before is not None and batch < before.run + before.batches
+        if before is not None and is_within and (first is None or not _are_of_one_run(before, first)):
+            raise KeyfoldError(
+                f"{self._path(batch, 'plan')} is gone, or of another run than the plans before it, and what is left of their "
+                f"run cannot be told; restore it from a backup, or {self._remedy}"
+            )
+        if first is None or not (is_within or first.run == batch):
+            return []
+        rest = [self.plan(number) for number in range(batch + 1, first.run + first.batches)]
+        whole = [first, *(plan for plan in rest if plan is not None and _are_of_one_run(first, plan))]
+        return whole if len(whole) == 1 + len(rest) else []
 
     def write_plans(self, plans: Sequence[P]) -> None:
         """Write a run's plans, the last one first: once the first is there, all are.
@@ -90,16 +118,16 @@ class Journal(Generic[P, D]):
             OSError: the disk is full or fails; the run is not planned then.
         """
         sweep(self.folder)
-        # Of a run whose planning broke off: its first plan was not written, so no work was done by them.
-        for stray in self._numbers("plan"):
-            if stray >= plans[0].batch:
-                self._path(stray, "plan").unlink()
+        # Of a run whose planning broke off: no work was done by them. They are replaced where others come in their place,
+        # and never removed: a run that has lost its lease may come to its removals when there are others.
+        strays = {number for number in self._numbers("plan") if number >= plans[0].batch}
+        tags = {number: tag_of(self._path(number, "plan")) for number in strays}
         reached("plan: before")
         # Last to first: `pending` begins at the first, so that half a run of plans is none.
         for number, plan in enumerate(reversed(plans)):
             if number:
                 reached("plan: one of several")
-            self._write(plan.batch, "plan", plan)
+            replace(self._path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
         reached("plan: after")
 
     def write_done(self, done: D) -> None:
@@ -107,9 +135,10 @@ class Journal(Generic[P, D]):
 
         Raises:
             OSError: the disk is full or fails; the batch is not done then.
+            KeyfoldError: another run has done it; what counts is what that run made.
         """
         reached("done: before")
-        self._write(done.batch, "done", done)
+        write_once(self._path(done.batch, "done"), _as_bytes(done))
         reached("done: after")
 
     def read_record(self, name: str, record: type[R]) -> R | None:
@@ -118,8 +147,7 @@ class Journal(Generic[P, D]):
         Raises:
             KeyfoldError: it is damaged, or another version of Keyfold wrote it.
         """
-        path = self.folder / name
-        return self._parse(path, record) if path.exists() else None
+        return self._read_if_there(self.folder / name, record)
 
     def write_record(self, name: str, record: Record) -> None:
         """Write a record that is none of a batch in the place of the one before it."""
@@ -151,7 +179,7 @@ class Journal(Generic[P, D]):
 
     def history(self, last: int) -> list[PastBatch]:
         """What is told of the last batches, oldest first; those that are planned and not done too."""
-        numbers = sorted({*self._numbers("plan"), *self._numbers("done")})
+        numbers = [*self._numbers("done"), *(plan.batch for plan in self.pending())]
         found = [self._describe(batch) for batch in numbers[-last:]]
         if len(found) < last:
             # A crash in `compact` leaves batches both here and there.
@@ -172,25 +200,31 @@ class Journal(Generic[P, D]):
         )
 
     def _history_lines(self) -> list[str]:
-        path = self.folder / "history.jsonl"
-        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        try:
+            return (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
 
     def _numbers(self, kind: str) -> list[int]:
         suffix = _SUFFIX[kind]
-        if not self.folder.is_dir():
+        try:
+            return sorted(int(path.name[:9]) for path in self.folder.iterdir() if path.name.endswith(suffix))
+        except FileNotFoundError:
             return []
-        return sorted(int(path.name[:9]) for path in self.folder.iterdir() if path.name.endswith(suffix))
 
-    def _path(self, batch: int, kind: str) -> Path:
+    def _path(self, batch: int, kind: str) -> Place:
         return self.folder / f"{batch:09d}{_SUFFIX[kind]}"
-
-    def _write(self, batch: int, kind: str, record: Record) -> None:
-        write_durably(self._path(batch, kind), record.model_dump_json(exclude_defaults=True).encode())
 
     def _read(self, batch: int, kind: str, record: type[R]) -> R:
         return self._parse(self._path(batch, kind), record)
 
-    def _parse(self, path: Path, record: type[R]) -> R:
+    def _read_if_there(self, path: Place, record: type[R]) -> R | None:
+        try:
+            return self._parse(path, record)
+        except FileNotFoundError:
+            return None
+
+    def _parse(self, path: Place, record: type[R]) -> R:
         try:
             return record.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -198,3 +232,11 @@ class Journal(Generic[P, D]):
                 f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
                 f"{error.errors()[0]['msg']}); restore it from a backup, or {self._remedy}"
             ) from None
+
+
+def _are_of_one_run(plan: Plan, other: Plan) -> bool:
+    return (plan.run, plan.batches, plan.planned_at) == (other.run, other.batches, other.planned_at)
+
+
+def _as_bytes(record: Record) -> bytes:
+    return record.model_dump_json(exclude_defaults=True).encode()

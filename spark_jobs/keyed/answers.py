@@ -4,10 +4,10 @@ A step that asks a service is pure but for its answers. If a crash lets it ask a
 the state of one attempt would belong to the tables of another.
 """
 
-from pathlib import Path
 from typing import Protocol
 
-from spark_jobs.lakehouse.files import write_durably
+from spark_jobs.lakehouse.files import write_once
+from spark_jobs.objects.place import Place
 
 
 class Answers(Protocol):
@@ -43,7 +43,7 @@ class AnswersInFiles:
     Keys must be names that a file can have.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self._folder = folder
 
     def get(self, key: str) -> str | None:
@@ -57,4 +57,4 @@ class AnswersInFiles:
         Raises:
             OSError: the disk is full or fails; the answer must not be used then.
         """
-        write_durably(self._folder / key, answer.encode())
+        write_once(self._folder / key, answer.encode())

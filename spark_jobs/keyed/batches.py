@@ -103,7 +103,7 @@ class Batches:
             # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
             if batch:
                 forget(self._job, self._generation, batch - 1, _MERGED_KEPT)
-            plan = self._journal.plan(batch) or self._next_plan()
+            plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
                 raise _NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
             self._work_on(plan, rows, batch)

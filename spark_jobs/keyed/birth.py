@@ -1,12 +1,10 @@
 """Bears generations and branches: empty tables first, then the birth record, without which the folder counts for nothing."""
 
 import re
-import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -21,11 +19,14 @@ from spark_jobs.keyed.generations import (
     Generation,
     Origin,
     generation_folder,
+    live_pointer,
     remove_dead_generations,
 )
-from spark_jobs.lakehouse import Lakehouse, create_table, write_json
+from spark_jobs.lakehouse import Lakehouse, create_table
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import remove_tree, write_json_once
 from spark_jobs.lakehouse.tables import table_id
+from spark_jobs.objects.place import Place
 
 
 def new_generation(
@@ -52,16 +53,18 @@ def new_branch(
         raise KeyfoldError(f"branch {name!r}: a name has lower-case letters, digits, _ and -, at most 64")
     folder = lakehouse.job(job.name) / "branches" / name
     if folder.exists():
-        shutil.rmtree(folder)
+        remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]
     return _born(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
 
 
 def _born(
-    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Path, more: Mapping[str, Any]
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Place, more: Mapping[str, Any]
 ) -> Generation:
     events = lakehouse.events(job.stream)
     _check_has_times(lakehouse, job, events)
+    # Now, and not when it goes live: it is to go live in the place of what it was born beside.
+    _, pointer_tag = live_pointer(lakehouse, job.name)
     generation = Generation(folder, {})
     for table in job.tables:
         # Before the birth record: without one the folder counts for nothing, and is cleared away.
@@ -81,12 +84,12 @@ def _born(
         "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
         "input_ids": {f"events.{job.stream}": table_id(events)},
     }
-    write_json(folder / RECORD, record)
+    write_json_once(folder / RECORD, record)
     reached("generation: born")
-    return Generation(folder, record)
+    return Generation(folder, record, pointer_tag)
 
 
-def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Path) -> None:
+def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Place) -> None:
     there = [field.name for field in DeltaTable(str(events)).schema().fields]
     if job.stored_time not in there:
         raise KeyfoldError(

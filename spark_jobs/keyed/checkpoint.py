@@ -5,17 +5,16 @@ the journal or one batch behind; what it began and the journal does not know cou
 """
 
 import re
-import shutil
-from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import Generation
-from spark_jobs.lakehouse.files import write_durably
+from spark_jobs.lakehouse.files import files_below, remove_tree, write_durably
+from spark_jobs.objects.place import Place
 
-_SCHEMA_FILE = re.compile(r'"file:[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
+_SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
 
-def finished_batch(checkpoint: Path) -> int | None:
+def finished_batch(checkpoint: Place) -> int | None:
     """The last batch that Spark has finished, None before the first."""
     return max(_numbers(checkpoint / "commits"), default=None)
 
@@ -29,7 +28,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
     checkpoint, done = generation.checkpoint, generation.journal.last_done()
     if done is None or (done.batch == 0 and finished_batch(checkpoint) is None):
         # No batch, or one that is worked on again from nothing: whatever is there, a crash may have left half of it.
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        remove_tree(checkpoint, missing_ok=True)
         return
     remedy = "restore the one that belongs to it, or start a new generation with --full-refresh"
     _remove_empty(checkpoint, done.batch, where, remedy)
@@ -50,13 +49,14 @@ def check_checkpoint(generation: Generation, where: str) -> None:
     _follow_move(checkpoint)
 
 
-def _follow_move(checkpoint: Path) -> None:
+def _follow_move(checkpoint: Place) -> None:
     """Put the checkpoint's own place into what Spark wrote of its state's schema: it names files by their whole path."""
+    place = str(checkpoint) if "://" in str(checkpoint) else f"file:{checkpoint}"
     for metadata in (checkpoint / "state").glob("*/_metadata/v2"):
         entries = [metadata / str(number) for number in sorted(_numbers(metadata), reverse=True)]
         for entry in entries:
             text = entry.read_text(encoding="utf-8")
-            here = _SCHEMA_FILE.sub(lambda found: f'"file:{checkpoint}/state/{found[1]}"', text)
+            here = _SCHEMA_FILE.sub(lambda found: f'"{place}/state/{found[1]}"', text)
             if here == text:
                 break  # the newest is of this place, and so are all before it
             write_durably(entry, here.encode())
@@ -64,19 +64,18 @@ def _follow_move(checkpoint: Path) -> None:
             entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
-def _remove_empty(checkpoint: Path, done: int, where: str, remedy: str) -> None:
+def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:
     """Remove entries without content, as a power cut leaves them, of batches that will be worked on again."""
     for log in ("offsets", "commits"):
-        for number in _numbers(checkpoint / log):
-            entry = checkpoint / log / str(number)
-            if entry.stat().st_size:
+        for entry, size, _ in list(files_below(checkpoint / log)):
+            if size or not entry.name.isdigit():
                 continue
             # Spark goes on from earlier ones and does not write them again.
-            if number < done:
+            if int(entry.name) < done:
                 raise KeyfoldError(f"{where}: {entry} of its checkpoint is empty; {remedy}")
             entry.unlink()
-            entry.with_name(f".{number}.crc").unlink(missing_ok=True)
+            entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
-def _numbers(log: Path) -> list[int]:
+def _numbers(log: Place) -> list[int]:
     return [int(path.name) for path in log.glob("[0-9]*") if path.name.isdigit()]

@@ -1,7 +1,5 @@
 """From a done record to the tables: every commit of a batch, each once, however often it is tried."""
 
-import shutil
-
 from pyspark.sql import SparkSession
 
 from spark_jobs.keyed.contract import KeyedJob
@@ -9,6 +7,7 @@ from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.lakehouse.commits import append_files, merge_files
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import remove_tree
 
 
 def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
@@ -34,7 +33,7 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
         kept: for how many batches rows that were merged are kept, for those who look at what a run wrote.
     """
     # Only now: until Spark has finished the batch it may be worked on again, and must be answered the same.
-    shutil.rmtree(generation.answers / f"{batch:09d}", ignore_errors=True)
+    remove_tree(generation.answers / f"{batch:09d}", missing_ok=True)
     old = generation.journal.done(batch - kept)
     if old is None:
         return

@@ -7,7 +7,6 @@ its copies counts: in the event table as its list says, without making any, so t
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -26,6 +25,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.frames import table_frame
 from spark_jobs.lakehouse.reading import count_rows, data_file_paths, scan_files
+from spark_jobs.objects.place import Place
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,14 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     )
 
 
-def events_in_table(table: Path, job: KeyedJob, version: int) -> int:
+def events_in_table(table: Place, job: KeyedJob, version: int) -> int:
     """How many events a job takes the rows of its event table for, at a version: by the log, or the lists of keys."""
     if job.keys_of is None:
         return DeltaTable(str(table), version=version).count()
     return _copies(table, job, data_file_paths(table, version))
 
 
-def _copies(table: Path, job: KeyedJob, files: list[Path]) -> int:
+def _copies(table: Place, job: KeyedJob, files: list[Place]) -> int:
     return int(scan_files(table, files).select(job.copies).collect().item() or 0)
 
 

@@ -9,16 +9,16 @@ had a time of its own so far, arrivals are all there is, and move it.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from spark_jobs.journal.clock import BEGINNING, LONGEST_TICK, Silence, silent_event_time
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, PlannedClock
 from spark_jobs.keyed.slices import Slice
+from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import INGESTED_AT, STREAMS
 from spark_jobs.times import EPOCH, from_micros, micros
 
@@ -140,7 +140,7 @@ class EventTime:
         return Instant(clock, newest, arrived_at, stands_in)
 
 
-def newest_that_came(job: KeyedJob, table: Path, slices: Sequence[Slice]) -> Came:
+def newest_that_came(job: KeyedJob, table: Place, slices: Sequence[Slice]) -> Came:
     """How far the events of a run's slices reach; where arrivals may be among their times, by a look into the files."""
     files = {file.path: file for one in slices for file, _ in one.files}
     newest = max((from_milliseconds(file.last) for file in files.values()), default=None)
@@ -173,9 +173,9 @@ def from_milliseconds(milliseconds: int | None) -> datetime:
     return EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _own_times(path: Path, time: str, known: datetime | None) -> Iterator[datetime | None]:
+def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datetime | None]:
     """Times of a file's events that are not their arrival, of those past `known` the newest at least; None for all of them."""
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         if INGESTED_AT not in file.schema_arrow.names:
             yield None
             return

@@ -5,16 +5,17 @@ that leaves the old one live. A branch is a generation to look at beside the liv
 which may be promoted, or of a time range.
 """
 
-import shutil
-from dataclasses import dataclass
-from pathlib import Path
+import uuid
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal import Journal
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan
-from spark_jobs.lakehouse import Lakehouse, read_json, write_json
+from spark_jobs.lakehouse import Lakehouse, read_json
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.files import read_json_with_tag, remove_tree, replace_json
+from spark_jobs.objects.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
@@ -24,10 +25,18 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Generation:
-    """One generation of a job, on disk at `folder`."""
+    """One generation of a job.
 
-    folder: Path
+    Attributes:
+        folder: where it lies.
+        record: of its birth.
+        pointer_tag: of the pointer to the live generation, as it was when this one was born beside that; None where
+            nobody asks.
+    """
+
+    folder: Place
     record: dict[str, Any]
+    pointer_tag: str | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -45,7 +54,7 @@ class Generation:
         return Origin(**origin) if origin else None
 
     @property
-    def seed(self) -> Path:
+    def seed(self) -> Place:
         """Files of the state that it began with."""
         return self.folder / "seed"
 
@@ -54,11 +63,11 @@ class Generation:
         return Journal(self.folder / "journal", KeyedPlan, KeyedDone, "start a new generation with --full-refresh")
 
     @property
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> Place:
         return self.folder / "checkpoint"
 
     @property
-    def answers(self) -> Path:
+    def answers(self) -> Place:
         return self.folder / "answers"
 
     def clock(self) -> ClockRecord | None:
@@ -73,7 +82,7 @@ class Generation:
         """Write how far time has gone, durably; call it under the job's lock."""
         self.journal.write_record(_CLOCK, clock)
 
-    def table(self, name: str) -> Path:
+    def table(self, name: str) -> Place:
         return self.folder / "tables" / name
 
 
@@ -83,8 +92,9 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     Raises:
         KeyfoldError: the pointer to it is lost, it is gone, or an earlier form of Keyfold made it; names the remedy.
     """
-    pointer = lakehouse.job(job) / "current.json"
-    if not pointer.exists():
+    pointer = _pointer(lakehouse, job)
+    found, _ = live_pointer(lakehouse, job)
+    if found is None:
         # A lost pointer is no fresh start: that would read all events into a second history.
         if begun := [
             folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
@@ -94,7 +104,7 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
                 f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
             )
         return None
-    folder = pointer.parent / read_json(pointer)["generation"]
+    folder = pointer.parent / found["generation"]
     if not (folder / RECORD).exists():
         raise KeyfoldError(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
     generation = Generation(folder, read_json(folder / RECORD))
@@ -124,20 +134,27 @@ class Origin:
     events_seeded: int = 0
 
 
-def generation_folder(lakehouse: Lakehouse, job: str) -> Path:
+def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
     """Where the next generation of a job is to be."""
     numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
-    live = live_generation_name(lakehouse, job)
+    pointer, _ = live_pointer(lakehouse, job)
     # The live one's too, where its folder is lost: a second of its name would pass for it.
-    numbers += [int(live.rpartition("-")[2])] if live else []
+    named = [pointer["generation"], pointer.get("cleared_to", pointer["generation"])] if pointer else []
+    numbers += [int(name.rpartition("-")[2]) for name in named]
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
-    """Make a generation the live one, in one atomic step."""
+    """Make a generation the live one, in one atomic step.
+
+    Raises:
+        KeyfoldError: in an object store, another run has made one live, or cleared dead ones away, since this one's birth.
+    """
+    job = generation.record["job"]
+    tag = live_pointer(lakehouse, job)[1] if generation.pointer_tag is None else generation.pointer_tag
     reached("generation: before it goes live")
     # One small file, replaced whole: a reader finds the old generation or the new one.
-    write_json(lakehouse.job(generation.record["job"]) / "current.json", {"generation": generation.name})
+    replace_json(_pointer(lakehouse, job), {"generation": generation.name}, tag)
     reached("generation: live")
 
 
@@ -150,14 +167,30 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     # The forerunner too: who opened its tables before the switch may still be reading.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
-    for folder in folders:
-        has_batches = any(folder.glob("journal/*.done.json"))
-        if folder.name in kept or (live is None and has_batches) or _waits_to_go_live(folder, live):
-            continue
-        shutil.rmtree(folder)
+    dead = [
+        folder
+        for folder in folders
+        if folder.name not in kept
+        and not (live is None and any(folder.glob("journal/*.done.json")))
+        and not _waits_to_go_live(folder, live)
+    ]
+    if dead:
+        _mark_cleared(lakehouse, job, dead[-1].name)
+    for folder in dead:
+        remove_tree(folder)
 
 
-def _waits_to_go_live(folder: Path, live: str | None) -> bool:
+def _mark_cleared(lakehouse: Lakehouse, job: str, last: str) -> None:
+    """Change the pointer, and nothing that it says: a run that lost its lease may be about to make one of those live."""
+    pointer, tag = live_pointer(lakehouse, job)
+    if pointer is None:
+        return
+    # With the last number: in a folder of an object store that such a run still writes to no other may begin.
+    last = max(last, pointer.get("cleared_to", last))
+    replace_json(_pointer(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
+
+
+def _waits_to_go_live(folder: Place, live: str | None) -> bool:
     """Whether it is a branch whose promotion was killed behind its renaming: `keyfold promote` goes on with it."""
     record = folder / RECORD
     return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
@@ -165,9 +198,18 @@ def _waits_to_go_live(folder: Path, live: str | None) -> bool:
 
 def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
     """The folder name of the live generation, which need not be readable."""
-    pointer = lakehouse.job(job) / "current.json"
-    return read_json(pointer)["generation"] if pointer.exists() else None
+    pointer, _ = live_pointer(lakehouse, job)
+    return pointer["generation"] if pointer else None
 
 
-def _born_folders(lakehouse: Lakehouse, job: str) -> list[Path]:
+def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None, str]:
+    """What says which generation is live, None where nothing does; and its tag, to be replaced by."""
+    return read_json_with_tag(_pointer(lakehouse, job))
+
+
+def _pointer(lakehouse: Lakehouse, job: str) -> Place:
+    return lakehouse.job(job) / "current.json"
+
+
+def _born_folders(lakehouse: Lakehouse, job: str) -> list[Place]:
     return sorted(folder for folder in lakehouse.job(job).glob("generation-*") if (folder / RECORD).exists())

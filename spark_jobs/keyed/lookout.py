@@ -7,11 +7,11 @@ clock, so once a second does where nothing came: it sees a stream that has falle
 import threading
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.lakehouse.changes import LogGoneError, latest_version
+from spark_jobs.objects.place import Place
 
 LONGEST_WAIT = timedelta(seconds=1)
 
@@ -33,7 +33,7 @@ class LastPlanned(NamedTuple):
 
 
 def wait_for_news(
-    table: Path, name: str, done: KeyedDone | None, stop: threading.Event, every: timedelta, last: LastPlanned | None
+    table: Place, name: str, done: KeyedDone | None, stop: threading.Event, every: timedelta, last: LastPlanned | None
 ) -> bool:
     """Wait until there is reason to plan; gives False if told to stop.
 
@@ -55,7 +55,7 @@ def wait_for_news(
     return False
 
 
-def _has_come(table: Path, position: int | None) -> bool:
+def _has_come(table: Place, position: int | None) -> bool:
     if position is None:
         return False
     try:

@@ -6,7 +6,6 @@ group reads these alone. `processor` is what Spark knows of this.
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -19,6 +18,7 @@ from spark_jobs.keyed.codec import decode, empty, encode
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from spark_jobs.keyed.read import CLOCK, SEED, BatchClock
 from spark_jobs.keyed.step_call import Called, call_step, no_state
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import describe_error, errors_without_values, masked
 from spark_jobs.times import from_micros
 
@@ -75,7 +75,7 @@ class KeyGroupOperator:
         timers, state: where a group's timers and its blob are kept: values of the group that is at work.
     """
 
-    def __init__(self, job: KeyedJob, answers: Path, timers: ValueState, state: ValueState) -> None:
+    def __init__(self, job: KeyedJob, answers: Place, timers: ValueState, state: ValueState) -> None:
         self._job, self._answers, self._timers, self._state = job, answers, timers, state
         self._timers_of = [column for column in (DEADLINE, STALE_AT) if column in job.state.names]
 

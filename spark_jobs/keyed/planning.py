@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import Reading, go_on, too_short
@@ -18,6 +17,7 @@ from spark_jobs.keyed.event_time import (
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from spark_jobs.keyed.slices import Slice, cut, cuts_through
 from spark_jobs.lakehouse.changes import Changes, LogGoneError, RowsChangedError, changes_since, snapshot
+from spark_jobs.objects.place import Place
 from spark_jobs.times import micros
 
 _SCATTERED = 3.0
@@ -55,7 +55,7 @@ class PlannedRun:
 
 
 def plan_run(
-    job: KeyedJob, table: Path, done: KeyedDone | None, clock: ClockRecord | None, now: Reading, wanted: RunBounds
+    job: KeyedJob, table: Place, done: KeyedDone | None, clock: ClockRecord | None, now: Reading, wanted: RunBounds
 ) -> PlannedRun:
     """Plan a run that begins where the last batch, and the time since, have ended.
 
@@ -105,7 +105,7 @@ def plan_run(
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
 
-def _changes(job: KeyedJob, table: Path, position: int | None) -> Changes:
+def _changes(job: KeyedJob, table: Place, position: int | None) -> Changes:
     remedy = "see that the event table is right, then start a new generation with --full-refresh"
     try:
         time = job.stored_time

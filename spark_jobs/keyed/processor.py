@@ -4,7 +4,6 @@ At each start of a query Spark starts a Python process to ask for these two alon
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -13,6 +12,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark_jobs.keyed.worker import spare_what_is_loaded
+from spark_jobs.objects.place import Place
 
 STATE_VARIABLE = "key_group_state"
 TIMERS_VARIABLE = "key_group_timers"
@@ -41,7 +41,7 @@ class KeyGroupProcessor(StatefulProcessor):
         answers: the folder of answers from outside.
     """
 
-    def __init__(self, job: Any, answers: Path) -> None:
+    def __init__(self, job: Any, answers: Place) -> None:
         # As bytes, read where the step is called: the process that is asked for the two values loads neither job nor
         # Polars, and each run starts half a second sooner.
         self._pickled, self._answers = cloudpickle.dumps(job), answers

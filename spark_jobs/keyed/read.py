@@ -7,7 +7,6 @@ which the driver has written to the journal, says what to read; each split reads
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,8 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
 from spark_jobs.keyed.records import KeyedPlan, PlannedFile
 from spark_jobs.keyed.worker import spare_what_is_loaded
+from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import errors_without_values
 from spark_jobs.times import micros
 
@@ -71,18 +72,18 @@ class Unit(NamedTuple):
     """Rows of a file that one split holds: `rows` of them from `offset` on."""
 
     number: int
-    path: Path
+    path: Place
     offset: int
     rows: int
     whole: bool
 
 
-def units(plan: KeyedPlan, tables: dict[str, Path]) -> list[Unit]:
+def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
     """What there is to read in a batch, in parts that one reader decodes at a time."""
     return _cut((tables[one.table], file) for one in plan.inputs for file in one.files)
 
 
-def _cut(files: Iterable[tuple[Path, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
+def _cut(files: Iterable[tuple[Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
     found: list[Unit] = []
     for folder, file in files:
         for offset in range(0, file.rows, rows_a_unit):
@@ -92,7 +93,7 @@ def _cut(files: Iterable[tuple[Path, PlannedFile]], rows_a_unit: int = _ROWS_A_U
 
 
 def read_slices(
-    job: KeyedJob, journal: Path, tables: dict[str, Path]
+    job: KeyedJob, journal: Place, tables: dict[str, Place]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
 
@@ -149,12 +150,12 @@ def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
     return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
 
 
-def _seeds(job: KeyedJob, files: list[tuple[Path, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
+def _seeds(job: KeyedJob, files: list[tuple[Place, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
     """A split's share of the state that a generation begins with, a blob a key group."""
     # In large units: each costs a blob a key group, and a blob of few rows costs as much as one of many.
     for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % SPLITS in splits:
-            rows = pl.scan_parquet(unit.path).slice(unit.offset, unit.rows).collect().rechunk()
+            rows = scan_parquet(unit.path).slice(unit.offset, unit.rows).collect().rechunk()
             yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
 
 
@@ -178,7 +179,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
     never_null = list(dict.fromkeys([*job.key, job.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
-        scan = pl.scan_parquet(unit.path)
+        scan = scan_parquet(unit.path)
         if job.time_from:
             # Before all else: slices, windows and keys are cut by the time that the job goes by.
             scan = scan.with_columns(pl.col(job.time_from).alias(job.event_time))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.place import Place
 
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
@@ -16,7 +17,7 @@ _VIEWS: dict[Path, "TemporaryDirectory[str]"] = {}
 """Frames are lazy: what they read a checkpoint through stays until the process ends, which removes it."""
 
 
-def read_source(spark: SparkSession, checkpoint: Path | str, source: str, **options: object) -> DataFrame:
+def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **options: object) -> DataFrame:
     """The frame of one of Spark's sources of state.
 
     Args:
@@ -29,7 +30,7 @@ def read_source(spark: SparkSession, checkpoint: Path | str, source: str, **opti
     _ = spark.streams
     given = {name: str(value) for name, value in options.items() if value is not None}
     is_shared = not str(spark.sparkContext.master).startswith(("local", "warm"))
-    path = str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(checkpoint), is_shared=is_shared))
+    path = str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(str(checkpoint)), is_shared=is_shared))
     return spark.read.format(source).options(**given).load(path)
 
 

@@ -3,8 +3,6 @@
 A journal keeps the records of its last hundred batches at least; here they stay.
 """
 
-from pathlib import Path
-
 import polars as pl
 import pyarrow as pa
 
@@ -13,6 +11,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import TIMESTAMP
 
 RUN_STATISTICS = pa.schema(
@@ -37,7 +36,7 @@ def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
         return sum(_collect(lakehouse, job, table) for job in jobs)
 
 
-def _collect(lakehouse: Lakehouse, job: str, table: Path) -> int:
+def _collect(lakehouse: Lakehouse, job: str, table: Place) -> int:
     generation = live_generation(lakehouse, job)
     if generation is None:
         return 0

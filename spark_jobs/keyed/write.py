@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -17,6 +16,7 @@ from spark_jobs.keyed.operator import NEVER, REPORT, GroupReport
 from spark_jobs.keyed.worker import spare_what_is_loaded
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import errors_without_values
 
 WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
@@ -40,7 +40,7 @@ class BatchResult:
 
 
 def write_tables(
-    job: KeyedJob, folders: dict[str, Path]
+    job: KeyedJob, folders: dict[str, Place]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: rows of `operator.EMITTED` in, data files written, rows of `WORKED` out.
 
@@ -93,7 +93,7 @@ def put_together(rows: Sequence[Row]) -> BatchResult:
     return worked
 
 
-def _write(table: OutputTable, folder: Path, frames: list[pl.DataFrame]) -> WrittenFile:
+def _write(table: OutputTable, folder: Place, frames: list[pl.DataFrame]) -> WrittenFile:
     # Aside, where Delta looks at nothing: rows of an upsert are merged, and no commit names their file.
     staged = STAGED if table.mode == "upsert" else ""
     return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)

@@ -3,10 +3,9 @@
 Not from the table's log: once maintenance has joined files, that shows rows of long ago among those of today.
 """
 
-from pathlib import Path
-
 from spark_jobs.keyed.generations import live_generation, live_generation_name
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 
 
 def last_batch(lakehouse: Lakehouse, job: str) -> int | None:
@@ -18,7 +17,7 @@ def last_batch(lakehouse: Lakehouse, job: str) -> int | None:
 
 def files_written(
     lakehouse: Lakehouse, job: str, table: str, generation: str, since: int, until: int
-) -> dict[int, list[Path]] | None:
+) -> dict[int, list[Place]] | None:
     """The files of the rows that batches of a job wrote to one of its tables, by batch; a batch that wrote none is left out.
 
     Args:
@@ -35,7 +34,7 @@ def files_written(
     live = live_generation(lakehouse, job) if live_generation_name(lakehouse, job) == generation else None
     if live is None:
         return None
-    found: dict[int, list[Path]] = {}
+    found: dict[int, list[Place]] = {}
     for batch in range(since + 1, until + 1):
         done = live.journal.done(batch)
         if done is None:

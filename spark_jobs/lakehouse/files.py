@@ -65,6 +65,11 @@ def write_json(path: Place, content: dict[str, Any]) -> None:
     write_durably(path, _of_object(content))
 
 
+def write_json_once(path: Place, content: dict[str, Any]) -> None:
+    """Write a small JSON object that is to stay as it is; see `write_once`."""
+    write_once(path, _of_object(content))
+
+
 def replace_json(path: Place, content: dict[str, Any], tag: str) -> None:
     """Write a small JSON object in the place of the one that has a tag, or of none.
 
@@ -123,6 +128,16 @@ def replace(path: Place, content: bytes, tag: str) -> None:
                 f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
                 "was committed. Run it again: it goes on from there"
             ) from None
+
+
+def tag_of(path: Place) -> str:
+    """The tag of a file as it is now, by which `replace` takes its place; none of one that is not there."""
+    if not isinstance(path, ObjectPath):
+        return ""
+    try:
+        return path.stat().e_tag or ""
+    except FileNotFoundError:
+        return ""
 
 
 def write_whole(path: Place, content: bytes) -> None:

@@ -3,7 +3,8 @@
 What differs from a file system, and is relied on:
 
 - an object is written whole or not at all, and stays; so there is nothing to sync, and no writing aside.
-- there are no folders: one "is there" while something lies below it. Making one does nothing.
+- there are no folders: one "is there" while something lies below it. Making one does nothing. Hadoop writes empty objects
+  to stand for folders, by names that end in a slash; they are passed over, and count for nothing.
 - `create` writes only where nothing is yet, in one step of the store (a conditional write).
 """
 
@@ -214,9 +215,13 @@ class ObjectPath:
         with _told(self):
             listed = obstore.list_with_delimiter(self._store, prefix=f"{self.key}/" if self.key else None)
         for found in listed["objects"]:
-            yield self._at(PurePosixPath(found["path"]))
+            path = self._at(PurePosixPath(found["path"]))
+            if not _stands_for_folder(path, found):
+                yield path
         for folder in listed["common_prefixes"]:
-            yield self._at(PurePosixPath(folder))
+            path = self._at(PurePosixPath(folder))
+            if path.is_dir():
+                yield path
 
     def glob(self, pattern: str) -> "Iterator[ObjectPath]":
         """What lies below it by a pattern of names, `*` within one name; folders too."""
@@ -278,7 +283,9 @@ class ObjectPath:
     def _objects(self) -> Iterator[Mapping[str, Any]]:
         with _told(self):
             for some in obstore.list(self._store, prefix=f"{self.key}/" if self.key else None):
-                yield from some
+                for found in some:
+                    if not _stands_for_folder(self._at(PurePosixPath(found["path"])), found):
+                        yield found
 
     def _at(self, key: PurePosixPath) -> "ObjectPath":
         made = ObjectPath.__new__(ObjectPath)
@@ -319,6 +326,11 @@ class _Reader(io.RawIOBase):
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)
+
+
+def _stands_for_folder(path: ObjectPath, found: Mapping[str, Any]) -> bool:
+    """Whether it is there under its name and a slash alone, which the listing does not show."""
+    return found["size"] == 0 and not path.is_file()
 
 
 @contextmanager
