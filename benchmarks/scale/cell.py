@@ -109,7 +109,7 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         largest = _book(lakehouse, cell)
         generation = live_generation(lakehouse, job.name)
         assert generation is not None  # noqa: S101 - the bootstrap has made it
-        samples = _Samples(generation.folder)
+        samples = _Samples(Path(str(generation.folder)))
         samples.take()
 
         def on_batch(progress: Progress, counts: Counts) -> None:

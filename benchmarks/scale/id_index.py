@@ -1,0 +1,72 @@
+"""`python -m benchmarks.scale.id_index`: what the index of ingested ids costs a run, as it grows.
+
+Made-up ids come a million a run, each run of a later minute, as they do in ingest: looked up, written as a segment,
+merged. On the way, at each of `--at`, single look-ups are timed: of ids of the newest minute, and of ids from all of the
+time there has been (a re-delivery of everything). One process, as the driver of ingest is; no Spark.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.ingest.duplicates import Ids
+from spark_jobs.ingest.segments import Segment, copies_of_history, merge_segments, sweep_segments, write_segment
+
+_RUN = 1_000_000
+_MINUTE = 60_000_000
+_WINDOW = 3_600_000_000
+_LOOKED_UP = 100_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.id_index", description=__doc__)
+    parser.add_argument("--at", type=int, nargs="*", default=[10_000_000, 30_000_000, 100_000_000], help="ids")
+    arguments = parser.parse_args()
+    chance = np.random.default_rng(1)
+    live: tuple[Segment, ...] = ()
+    spent: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="keyfold-ids-") as made:
+        folder = Path(made)
+        for run in range(max(arguments.at) // _RUN):
+            ids = _ids(chance, _RUN, run * _MINUTE, (run + 1) * _MINUTE)
+            before = time.process_time()
+            if copies_of_history(folder, live, ids, _WINDOW).any():
+                raise SystemExit("ids of 128 random bits were found twice")
+            live = merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])
+            spent.append(time.process_time() - before)
+            sweep_segments(folder, {one.name for one in live})
+            if (there := (run + 1) * _RUN) in arguments.at:
+                now = (run + 1) * _MINUTE
+                newest = _ids(chance, _LOOKED_UP, now - _MINUTE, now)
+                scattered = _ids(chance, _LOOKED_UP, 0, now)
+                size = sum(file.stat().st_size for file in folder.iterdir())
+                print(
+                    f"{there:,} ids: {len(live)} segments, {size / 2**20:,.0f} MiB; a run of {_RUN:,} new ids takes "
+                    f"{np.mean(spent):.2f} processor s (worst {max(spent):.2f}); to look up {_LOOKED_UP:,} of the newest "
+                    f"minute {_seconds(copies_of_history, folder, live, newest, _WINDOW):.3f} s, of all of the time "
+                    f"{_seconds(copies_of_history, folder, live, scattered, _WINDOW):.3f} s",
+                    flush=True,
+                )
+                spent.clear()
+
+
+def _ids(chance: np.random.Generator, count: int, since: int, until: int) -> Ids:
+    first, second = chance.integers(0, 2**64, (2, count), dtype=np.uint64)
+    return Ids(first, second, chance.integers(since, until, count))
+
+
+def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
+    """Processor seconds of the second of two calls: the first brings pages in."""
+    function(*arguments)
+    before = time.process_time()
+    function(*arguments)
+    return time.process_time() - before
+
+
+if __name__ == "__main__":
+    main()
