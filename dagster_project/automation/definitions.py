@@ -9,6 +9,7 @@ from assets.open_state import OPEN_STATE
 from assets.rooms import find_rooms
 from dagster_project.automation.alerts import failed_checks
 from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
+from dagster_project.automation.continuous import TAG, as_external, declared, watching
 from dagster_project.automation.full_scan import full_scan
 from dagster_project.automation.history import history_purge
 from dagster_project.automation.maintenance import maintenance
@@ -20,6 +21,17 @@ from spark_jobs.keyed.contract import JobTemplate
 
 ROOMS = find_rooms()
 """The groups of assets, as `assets.rooms` finds them."""
+
+CONTINUOUS = declared(ROOMS)
+"""What runs continuously outside of Dagster."""
+
+_GOES_ON = {one.name for one in CONTINUOUS}
+_WATCHED = [watching(one) for one in CONTINUOUS]
+
+ASSETS = {room.group: list(as_external(room.assets, CONTINUOUS)) for room in ROOMS}
+"""The assets by group; those that run continuously can be materialized from nowhere."""
+
+CONTINUOUS_CHECKS = [check for _, _, check in _WATCHED]
 
 FRESH = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=26), warn_window=timedelta(hours=13))
 """Of every job's own table: it is written at least twice a day, by files that land or by the clock's ticks."""
@@ -51,12 +63,22 @@ def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
     """The spec of a job's table with the condition that starts it; the job's own table is also to be kept fresh."""
     if "keyfold/job" not in spec.tags:
         return spec
-    spec = spec.replace_attributes(automation_condition=on_checked_events())
+    if TAG not in spec.tags:
+        spec = spec.replace_attributes(automation_condition=on_checked_events())
     is_own = spec.key == table_key(spec.tags["keyfold/job"])
     return spec.replace_attributes(freshness_policy=FRESH) if is_own else spec
 
 
 OPEN_STATE_JOB, OPEN_STATE_SCHEDULE = open_state_job()
+
+_MAINTENANCE = [
+    maintenance(room.group, streams=streams, jobs=jobs)[1]
+    for room in ROOMS
+    # Whoever writes continuously sees to its tables itself.
+    for streams in [[room.stream] if room.stream and room.stream.name not in _GOES_ON else []]
+    for jobs in [[template for template in room.jobs if template.name not in _GOES_ON]]
+    if streams or jobs
+]
 
 JOBS = [
     *(
@@ -66,6 +88,7 @@ JOBS = [
             description=f"All of {room.group}: landing files to events to the jobs' tables, with every check.",
         )
         for room in ROOMS
+        if any(isinstance(asset, dg.AssetsDefinition) for asset in ASSETS[room.group])
     ),
     dg.define_asset_job(
         "everything",
@@ -77,14 +100,20 @@ JOBS = [
     *STATE_TOOLS,
 ]
 SENSORS = [
-    *(source_sensor(room.stream, room.group) for room in ROOMS if room.stream is not None),
+    *(
+        source_sensor(room.stream, room.group)
+        for room in ROOMS
+        if room.stream is not None and room.stream.name not in _GOES_ON
+    ),
+    *(sensor for sensor, _, _ in _WATCHED),
     automation_sensor(),
     failed_checks,
 ]
 SCHEDULES = [
-    *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs),
+    *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs if template.name not in _GOES_ON),
+    *(schedule for _, schedule, _ in _WATCHED),
     *(full_scan(room.group) for room in ROOMS),
     OPEN_STATE_SCHEDULE,
-    *(maintenance(room.group, streams=[room.stream] if room.stream else [], jobs=room.jobs)[1] for room in ROOMS),
+    *_MAINTENANCE,
     history_purge(),
 ]
