@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import dagster as dg
 from deltalake import DeltaTable
@@ -13,13 +12,14 @@ from assets.columns import column_schema
 from assets.metadata import table_key, table_metadata, warning_metadata
 from assets.previews import preview, preview_quarantine
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import QUARANTINE, ingest, ingest_totals, is_unfinished
+from spark_jobs.ingest import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
 from spark_jobs.ingest.landing import find_landing
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.ingest.sources.kafka.settings import kafka_topics
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.erasing import erased_rows
 from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 
@@ -182,9 +182,14 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
         pool=f"stream_{stream.name}",
     )
     def every_row_is_accounted_for(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        totals = ingest_totals(lakehouse, stream)
-        accepted = _rows(lakehouse.events(stream.name))
-        quarantined = _rows(lakehouse.quarantine(stream.name))
+        tables = [lakehouse.events(stream.name), lakehouse.quarantine(stream.name)]
+        for table in tables:
+            _require(table)
+        # Of one batch, since ingest may go on meanwhile.
+        found = settled_tables(lakehouse, stream.name)
+        totals = found.totals if found else IngestCounts()
+        versions = [found.versions[name] if found else None for name in ("events", "quarantine")]
+        accepted, quarantined = (_rows(table, version) for table, version in zip(tables, versions, strict=True))
         faults = [
             f"{there:,} rows are in {table}, but {counted:,} were counted"
             for table, there, counted in (
@@ -217,8 +222,11 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
     return every_row_is_accounted_for
 
 
-def _rows(table: Path) -> int:
-    """Rows that a table holds, and those that were erased from it for good (`keyfold erase`)."""
+def _require(table: Place) -> None:
     if not DeltaTable.is_deltatable(str(table)):
         raise KeyfoldError(f"{table} is not there yet; materialize the event table first")
-    return count_rows(table) + erased_rows(table)
+
+
+def _rows(table: Place, version: int | None) -> int:
+    """Rows that a table holds at a version, and those that were erased from it for good (`keyfold erase`)."""
+    return count_rows(table, version) + erased_rows(table)

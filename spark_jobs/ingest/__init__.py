@@ -7,7 +7,14 @@ tables take them by it: see `spark_jobs.journal`.
 from spark_jobs.ingest.admission import is_known
 from spark_jobs.ingest.birth import QUARANTINE
 from spark_jobs.ingest.continuous import ingest_continuously
-from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, is_unfinished, known_files, read_topics
+from spark_jobs.ingest.inspection import (
+    ingest_journal,
+    ingest_totals,
+    is_unfinished,
+    known_files,
+    read_topics,
+    settled_tables,
+)
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.ingest.rebuild import rebuild
 from spark_jobs.ingest.records import IngestCounts
@@ -31,4 +38,5 @@ __all__ = [
     "known_files",
     "read_topics",
     "rebuild",
+    "settled_tables",
 ]

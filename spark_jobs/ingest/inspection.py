@@ -1,7 +1,8 @@
 """What can be told of a stream's ingest from outside, without its lock: counts, files that were read, what is unfinished."""
 
+import time
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -12,7 +13,12 @@ from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.sources.kafka.offsets import ReadTopic
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.locks import is_held
+from spark_jobs.objects.object_path import SCHEMES
+from spark_jobs.objects.place import Place, path_below, to_place
 from spark_jobs.streams import Stream
+
+_LOOK = 0.02
 
 
 def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
@@ -26,7 +32,7 @@ def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
     return Journal(lakehouse.ingest(stream) / "journal", IngestPlan, IngestDone, rebuild_remedy(lakehouse, stream))
 
 
-def known_files(lakehouse: Lakehouse, stream: str, landing: Path) -> dict[str, KnownFile]:
+def known_files(lakehouse: Lakehouse, stream: str, landing: Place) -> dict[str, KnownFile]:
     """The files of a landing folder that were read, by their paths below it."""
     return _known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve()))
 
@@ -38,6 +44,42 @@ def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, .
         KeyfoldError: part of what was known is gone or damaged.
     """
     return _known(lakehouse, stream).all()
+
+
+@dataclass(frozen=True)
+class SettledTables:
+    """What ingest's journal says, and the tables that go with it.
+
+    Attributes:
+        totals: the counts over all runs.
+        versions: of the event table and the quarantine, by `events` and `quarantine`, with just those rows.
+    """
+
+    totals: IngestCounts
+    versions: Mapping[str, int]
+
+
+def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
+    """The newest batch that is in journal and tables alike, while ingest may go on; None before the first.
+
+    A batch that ingest has broken off at is left to be seen: the tables as they are then.
+
+    Raises:
+        TableNotFoundError: a table is gone.
+    """
+    journal, birth, until = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream), time.monotonic() + 60
+    while True:
+        goes_on = is_held(lakehouse.ingest(stream))
+        done = journal.last_done()
+        if birth is None or done is None:
+            return None
+        opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items()}
+        newest = journal.last_done()
+        # Commits follow their done record: where there is no later one, nothing was added since.
+        is_whole = newest is not None and newest.batch == done.batch and not uncommitted(birth, done, opened)
+        if is_whole or not goes_on or time.monotonic() > until:
+            return SettledTables(done.totals, {name: table.version() for name, table in opened.items()})
+        time.sleep(_LOOK)
 
 
 def read_topics(lakehouse: Lakehouse, stream: str) -> dict[str, ReadTopic]:
@@ -68,11 +110,16 @@ def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]
     ]
 
 
-def source_name(lakehouse: Lakehouse, landing: Path) -> str:
+def source_name(lakehouse: Lakehouse, landing: Place) -> str:
     """What names a landing folder: its path below the home, which may move; the whole one elsewhere."""
-    if landing.is_relative_to(lakehouse.home):
-        return landing.relative_to(lakehouse.home).as_posix()
-    return landing.as_posix()
+    inside = path_below(landing, lakehouse.home)
+    return landing.as_posix() if inside is None else inside.as_posix()
+
+
+def source_place(lakehouse: Lakehouse, source: str) -> Place:
+    """The landing folder that a `source_name` names."""
+    is_whole = source.startswith("/") or source.partition("://")[0] in SCHEMES
+    return to_place(source) if is_whole else lakehouse.home / source
 
 
 def _known(lakehouse: Lakehouse, stream: str) -> KnownFiles:

@@ -14,12 +14,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.processor import STATE_VARIABLE
+from spark_jobs.keyed.settled import settled
 from spark_jobs.keyed.state_source import read_source
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
@@ -62,18 +61,17 @@ class Conservation:
 
 
 def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
-    """Count a job's events where they came from and where they went.
+    """Count a job's events where they came from and where they went; of a run that goes on, as of the end of a batch.
 
     Raises:
         KeyfoldError: its last run was cut off, or the event table's log no longer says what it has read.
     """
     generation = live_generation(lakehouse, job.name)
-    done = generation.journal.last_done() if generation else None
-    if generation is None or done is None:
+    # Tables, state and journal must be of one batch: what is counted would not add up.
+    found = settled(lakehouse, job, generation) if generation else None
+    if generation is None or found is None:
         return Conservation(0, 0, 0, 0, 0)
-    # Tables, state and journal are of different batches then: what is counted would not add up.
-    if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
-        raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
+    done = found.done
     events = lakehouse.events(job.stream)
     # By the event table's own log, and not by the journal: what is compared must be counted apart.
     later = changes_since(events, done.positions[f"events.{job.stream}"], job.stored_time)
@@ -84,11 +82,11 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
-    *outputs, late = [_events_in(spark, generation, table) for table in job.tables]
+    *outputs, late = [_events_in(spark, generation, table, found.versions[table.name]) for table in job.tables]
     return Conservation(
         events_read=read,
         in_outputs=sum(outputs),
-        open_events=_open_events(spark, generation, job),
+        open_events=_open_events(spark, generation, job, done.batch),
         late=late,
         journalled=done.total_events,
         rows_read=None if job.keys_of is None else rows,
@@ -106,19 +104,19 @@ def _copies(table: Place, job: KeyedJob, files: list[Place]) -> int:
     return int(scan_files(table, files).select(job.copies).collect().item() or 0)
 
 
-def _events_in(spark: SparkSession, generation: Generation, table: OutputTable) -> int:
-    """How many events a table's rows stand for."""
+def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, version: int) -> int:
+    """How many events a table's rows stand for at a version."""
     path = generation.table(table.name)
     if table.events.meta.eq(pl.lit(0)):
         return 0
     # One event a row: the log has told the number already.
     if table.events.meta.eq(pl.len()):
-        return count_rows(path)
-    return _sum(table_frame(spark, path), _counting(table.events, frames=_frames))
+        return count_rows(path, version)
+    return _sum(table_frame(spark, path, version), _counting(table.events, frames=_frames))
 
 
-def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob) -> int:
-    source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE)
+def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob, batch: int) -> int:
+    source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE, batchId=batch)
     return _sum(source.select(F.col("value.payload").alias("payload")), _counting(job.state_events, frames=_states))
 
 

@@ -13,11 +13,11 @@ from spark_jobs.objects.place import Place
 _MOST_FILES = 1_000
 
 
-def table_frame(spark: SparkSession, path: Place) -> DataFrame:
-    """The rows that a Delta table has now, as a frame; later commits do not change it."""
-    table = DeltaTable(str(path))
+def table_frame(spark: SparkSession, path: Place, version: int | None = None) -> DataFrame:
+    """The rows that a Delta table has now, or had at a version, as a frame; later commits do not change it."""
+    table = DeltaTable(str(path), version=version)
     if not _is_plain(table, path):
-        return spark.read.format("delta").load(str(path))
+        return spark.read.format("delta").option("versionAsOf", table.version()).load(str(path))
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
     files = [str(path / unquote(name)) for name in table.get_add_actions()["path"].to_pylist()]
     return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)

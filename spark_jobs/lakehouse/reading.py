@@ -11,9 +11,9 @@ from spark_jobs.objects.place import Place
 from spark_jobs.times import ISO_FORMAT
 
 
-def count_rows(path: Place) -> int:
-    """The number of rows of a Delta table, from its log alone."""
-    return DeltaTable(str(path)).count()
+def count_rows(path: Place, version: int | None = None) -> int:
+    """The number of rows that a Delta table has now, or had at a version, from its log alone."""
+    return DeltaTable(str(path), version=version).count()
 
 
 def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
