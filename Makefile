@@ -3,6 +3,7 @@
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make chaos [TRIES=10]     many faults of each kind on real runs: how many came, and what was lost or doubled (0)
+# make examples             the tests that make their examples up, with all of them: make test tries a quarter
 # make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder for some of them)
 # make docs                 the pages' tables of columns, anew from the code
 # make bench                the benchmarks behind the figures in docs/
@@ -20,7 +21,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test chaos cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test chaos examples cluster-tests lint docs bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -53,6 +54,10 @@ chaos: export TRIES ?= 10
 chaos: setup
 	@.venv/bin/python -m tests.java_for_tests
 	.venv/bin/python -m pytest -n $(WORKERS) -m chaos
+
+examples: export EXAMPLES = all
+examples: setup
+	.venv/bin/python -m pytest -n $(WORKERS) -m examples
 
 cluster-tests: setup
 	@.venv/bin/python -m tests.java_for_tests

@@ -27,13 +27,25 @@ from spark_jobs.streams import RIDE_POINTS
 ARCHIVE = Path(sys.prefix) / "spark-for-tests.jsa"
 
 
-def use_fast_starts() -> None:
-    """Have every Spark that this process and its children start come up fast; by the variables that Spark's scripts read."""
-    quick = "-XX:TieredStopAtLevel=1"
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", quick)
+_QUICK = "-XX:TieredStopAtLevel=1"
+
+
+def java_options() -> str:
+    """Options by which a Java of Spark's comes up fast: a driver's, a daemon's, an executor's."""
     # What it says of an archive that does not fit would stand in what a test reads.
     archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable -Xlog:all=error:stderr" if ARCHIVE.exists() else ""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", quick + archive)
+    return _QUICK + archive
+
+
+def fast_starts() -> dict[str, str]:
+    """The variables of Spark's scripts by which it comes up fast, for a process that gets none of this one's."""
+    return {"SPARK_LAUNCHER_OPTS": _QUICK, "SPARK_SUBMIT_OPTS": java_options()}
+
+
+def use_fast_starts() -> None:
+    """Have every Spark that this process and its children start come up fast."""
+    for name, options in fast_starts().items():
+        os.environ.setdefault(name, options)
 
 
 def main() -> int:

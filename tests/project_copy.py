@@ -11,6 +11,7 @@ _FILES = (
     "workspace.yaml",
     "tests/conftest.py",
     "tests/java_for_tests.py",
+    "tests/object_store.py",
     "tests/standalone_cluster.py",
     "tests/spark_jobs/jobs/playing.py",
 )

@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+
+from tests.java_for_tests import fast_starts, java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS_TO_START = 90
@@ -37,7 +40,7 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         """Variables by which the command line and Dagster find it."""
-        conf = " ".join(f"{name}={value}" for name, value in self.conf.items())
+        conf = shlex.join(f"{name}={value}" for name, value in self.conf.items())
         return {"KEYFOLD_SPARK_MASTER": self.master, "KEYFOLD_SPARK_CONF": conf}
 
 
@@ -54,6 +57,7 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: s
     conf = {
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.authenticate.secret": f"planted-{secrets.token_hex(16)}",
         # A run that wants more than there is must not wait for minutes.
         "spark.keyfold.executorsWithin": "60",
@@ -89,7 +93,8 @@ def _daemon(running: ExitStack, log: Path, properties: Path, kind: str, *argumen
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(log.parent),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": f"{java_options()} -XX:+UseSerialGC",
+        "SPARK_LAUNCHER_OPTS": fast_starts()["SPARK_LAUNCHER_OPTS"],
     }
     with log.open("wb") as out:
         command = [SPARK_HOME / "bin" / "spark-class", name, *own, *arguments]

@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from tests.java_for_tests import fast_starts
+
 PROGRAM = textwrap.dedent("""
     import json, os
     import dagster as dg
@@ -53,6 +55,7 @@ def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_o
         cwd=tmp_path,
         env={
             **{name: value for name, value in os.environ.items() if "SPARK" not in name},
+            **fast_starts(),
             "DAGSTER_HOME": str(home),
             "KEYFOLD_SPARK_MASTER": "local[1]",
             "KEYFOLD_SPARK_CONF": f"spark.hadoop.fs.s3a.secret.key={secret}",

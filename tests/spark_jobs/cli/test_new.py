@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -28,6 +28,7 @@ from spark_jobs.cli.new.writing import write_files
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.parsing import parse_file
 from spark_jobs.streams import INGESTED_AT, SHIPPED, STREAMS, Stream
+from tests.examples import examples
 from tests.project_copy import ROOT, copy_project, environment_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -364,7 +365,7 @@ def tables(draw):
     return {"at": times(rows), **drawn}
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
 def test_whatever_a_clean_file_holds_ingest_accepts_all_of_it_by_the_stream_that_is_proposed(tmp_path, columns):
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -375,7 +376,7 @@ def test_whatever_a_clean_file_holds_ingest_accepts_all_of_it_by_the_stream_that
         assert accepted(proposal, path) == len(rows), proposal.notes
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables())
 def test_whatever_the_columns_are_called_what_is_written_is_formatted_and_without_fault(tmp_path, columns):
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -23,6 +23,7 @@ from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, is_u
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.lakehouse.fail_points import POINTS
+from tests.examples import examples
 from tests.spark_jobs.ingest.test_run import EVENTS, START, Crash, check_counts, event, land
 
 CRASHES = [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
@@ -69,7 +70,7 @@ def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
     return sorted(((row["user"], row["seq"], int((row["at"] - START) / timedelta(hours=1))) for row in rows), key=repr)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.lists(LINE, max_size=6), min_size=1, max_size=6),
     st.integers(1, 5),

@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ingest import duplicates
 from spark_jobs.ingest.duplicates import Ids, copies_of, copies_within, same_time_copies
+from tests.examples import examples
 
 Event = tuple[int, int, int]
 """First hash, second hash, time; hashes of few values, so that they meet, and meet by halves."""
@@ -41,7 +42,7 @@ def index(events: list[Event]) -> Ids:
     return found.take(found.sorted_order())
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(EVENTS, EVENTS, WINDOW)
 def test_copies_of_history_are_those_near_any_event_of_the_same_id(history, events, window):
     found = copies_of(ids(events), index(history), window)
@@ -49,7 +50,7 @@ def test_copies_of_history_are_those_near_any_event_of_the_same_id(history, even
     assert found.tolist() == expected
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(EVENTS, WINDOW, st.randoms())
 def test_within_a_batch_the_earlier_one_stands_in_whatever_order_the_rows_lie(events, window, random):
     expected = standing(events, window)
@@ -60,7 +61,7 @@ def test_within_a_batch_the_earlier_one_stands_in_whatever_order_the_rows_lie(ev
     assert found.tolist() == [not expected[place] for place in places]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(EVENTS, EVENTS, WINDOW, st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=4))
 def test_any_split_into_batches_and_lanes_keeps_the_same_events(history, events, window, batch_cuts, split_cuts):
     expected = standing(events, window, history)

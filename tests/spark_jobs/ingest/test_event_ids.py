@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ingest.event_ids import event_ids
 from spark_jobs.streams import TIMESTAMP, Stream
+from tests.examples import examples
 
 TYPES = {
     "a": pa.string(),
@@ -41,7 +42,7 @@ def fingerprints(ids: list[tuple]) -> list[tuple[int, int]]:
     return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.lists(ID, min_size=2, max_size=20))
 def test_fingerprints_are_equal_where_ids_are(ids):
     found = fingerprints(ids)

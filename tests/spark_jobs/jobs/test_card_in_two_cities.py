@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
@@ -17,6 +17,7 @@ from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.streams import PAYMENTS
 from spark_jobs.times import micros
+from tests.examples import examples
 from tests.spark_jobs.jobs.playing import play
 from tests.spark_jobs.jobs.sales_data import NOON
 
@@ -58,7 +59,7 @@ PAYMENTS_MADE = st.lists(
 ).map(lambda made: [payment(number, *one) for number, one in enumerate(made)])
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(PAYMENTS_MADE, st.randoms(use_true_random=False))
 def test_matches_are_those_that_two_loops_find_whatever_the_order(payments, random):
     expected = []

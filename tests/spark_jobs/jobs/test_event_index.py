@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -21,6 +21,7 @@ from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 from spark_jobs.times import EPOCH
+from tests.examples import examples
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
@@ -201,14 +202,14 @@ def found(harness):
     return sorted((*order(row), row["event_index"]) for row in harness.written["event_index"].to_dicts())
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(sales_in_batches())
 def test_every_order_and_split_within_the_delay_gives_the_same_numbers(batches):
     harness = play(sales_index(watermark_delay="1h"), [sales_frame(batch) for batch in batches], LONG_PAST_ALL)
     assert found(harness) == numbered(list(chain(*batches)))
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(sales_in_batches(), st.integers(1, 20))
 def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_python(batches, delay):
     delay = timedelta(minutes=delay)
@@ -227,14 +228,14 @@ def test_whatever_comes_late_numbers_are_unique_and_without_gaps_as_in_plain_pyt
 CUTS = st.lists(st.integers(0, 30).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(sales_in_batches(), st.integers(1, 20), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, delay, cuts):
     job, runs = sales_index(watermark_delay=timedelta(minutes=delay)), [sales_frame(batch) for batch in batches]
     assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(
     sales_in_batches(),
     st.integers(0, 20),
@@ -434,7 +435,7 @@ def found_in_windows(harness):
 WINDOWS = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (30, 1)])
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(sales_in_batches(), WINDOWS, st.integers(0, 20))
 def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay):
     length, every = (timedelta(minutes=minutes) for minutes in window)
@@ -458,7 +459,7 @@ def test_windows_number_and_refuse_what_plain_python_does(batches, window, delay
     assert harness.state.is_empty()
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(sales_in_batches(), WINDOWS, st.integers(1, 20), CUTS)
 def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives(batches, window, delay, cuts):
     job = sales_index(watermark_delay=timedelta(minutes=delay), window=f"{window[0]}m every {window[1]}m")
@@ -466,7 +467,7 @@ def test_a_run_in_windows_in_any_slices_of_event_time_gives_what_one_batch_gives
     assert_same(job, play(job, runs, cuts=cuts), play(job, runs))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(sales_in_batches(), WINDOWS)
 def test_in_windows_every_order_and_split_within_the_delay_gives_the_same_numbers(batches, window):
     job = sales_index(watermark_delay="1h", window=f"{window[0]}m every {window[1]}m")

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -16,6 +16,7 @@ from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.times import from_micros, micros
+from tests.examples import examples
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches, point, tracks, trips, trips_job
@@ -174,7 +175,7 @@ ZONES = st.sampled_from(["UTC", "Asia/Kathmandu", "America/New_York"])
 SLICES = st.lists(HOURS.map(lambda minutes: NOON + minutes * MINUTE), max_size=5)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(DRAWN, CUTS, SPANS, SPANS, SPANS, st.integers(0, 45 * 60), ZONES)
 def test_any_order_within_the_delay_and_any_split_give_the_days_of_the_definition(
     drawn, cuts, stop_after, silence, delay, end, zone
@@ -207,7 +208,7 @@ def _seconds(day):
     return day.moving + day.idle + day.stopped
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(DRAWN, CUTS, SPANS, SPANS, SLICES)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, silence, delay, slices):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]

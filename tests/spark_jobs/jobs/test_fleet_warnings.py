@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -23,6 +23,7 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
 from spark_jobs.state.migrating import changes_to
 from spark_jobs.times import micros
+from tests.examples import examples
 from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches
@@ -211,7 +212,7 @@ MARGINS = st.sampled_from([0, 20, 80])
 SLICES = st.lists(st.integers(0, 120).map(lambda minutes: NOON + minutes * MINUTE), max_size=6)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(DRAWN, CUTS, MINUTES, MARGINS, st.integers(0, 150))
 def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_definition(
     fences, drawn, cuts, delay, margin, end
@@ -229,7 +230,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_warnings_of_the_defin
     assert (split.state.filter(pl.col("role") == "judged")["n_points"].sum() or 0) == answer.judged
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(DRAWN, CUTS, MINUTES, SLICES)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(fences, drawn, cuts, delay, slices):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]

@@ -6,7 +6,7 @@ from itertools import chain
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
@@ -17,6 +17,7 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.state.audit import Author
 from spark_jobs.state.erasing import Erasure, erase
 from spark_jobs.streams import SALES
+from tests.examples import examples
 from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
@@ -89,7 +90,7 @@ def in_plain_python(sales):
     return [(model, *found[model]) for model in sorted(found)]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(SALES_MADE, min_size=1, max_size=4), st.integers(1, 4), CUTS)
 def test_every_order_split_and_slice_gives_what_plain_python_does(batches, parts, cuts):
     assert totals(batches, parts, cuts) == in_plain_python(chain(*batches))

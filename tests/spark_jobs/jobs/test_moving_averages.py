@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -20,6 +20,7 @@ from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import WEATHER
+from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
 
@@ -250,7 +251,7 @@ def in_batches(readings, cuts):
     return [readings[a:b] for a, b in zip([0, *cuts], [*cuts, len(readings)], strict=True)]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), st.integers(1, 20), st.integers(0, 90))
 def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definition(
     drawn, cuts, length, at_least, timeout, delay, end
@@ -277,7 +278,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_rows_of_the_definitio
     same_latest(split)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 12))
 def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, delay):
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
@@ -296,7 +297,7 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, length, de
     same_latest(harness)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(READINGS, CUTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), SLICES)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, length, at_least, delay, slices):
     readings = [reading(hours, pressure, temp, station) for station, hours, pressure, temp, _ in drawn]
@@ -313,7 +314,7 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
 RUNS = st.lists(st.tuples(st.integers(0, 50), READINGS | st.just([])), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(RUNS, st.integers(1, 4), st.integers(1, 4), st.integers(0, 12), SLICES)
 def test_in_processing_time_runs_give_the_rows_of_the_definition_in_any_slices(drawn, length, at_least, delay, slices):
     at_least, timeout = min(length, at_least), timedelta(seconds=60)

@@ -6,7 +6,7 @@ from functools import cache
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -19,6 +19,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.streams import STREAMS
+from tests.examples import examples
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
 from tests.spark_jobs.state.job_histories import EVENTS, put
@@ -83,7 +84,7 @@ def runs_of(number):
     return EVERY[number].runs()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(0, len(EVERY) - 1), st.lists(st.integers(0, 130), max_size=5))
 def test_how_often_one_looks_changes_no_row(number, looks):
     job, runs = EVERY[number].job(), runs_of(number)

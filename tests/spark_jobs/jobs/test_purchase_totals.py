@@ -5,7 +5,7 @@ from itertools import accumulate, chain
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -13,6 +13,7 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
+from tests.examples import examples
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, merged, play, restart
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
@@ -137,7 +138,7 @@ def purchases_in_batches(draw):
     return [purchases[a:b] for a, b in zip([0, *cuts], [*cuts, len(purchases)], strict=True)]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(purchases_in_batches(), st.integers(1, 30))
 def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay):
     job, oracle = totals_job(watermark_delay=timedelta(minutes=delay)), Totals()
@@ -147,7 +148,7 @@ def test_by_arrival_any_order_and_split_agrees_with_plain_python_fed_the_same_ba
     assert latest(harness, job) == oracle.latest()
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(purchases_in_batches())
 def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of_changes(batches):
     job, oracle = totals_job(order="event_time", watermark_delay="1h"), Totals()
@@ -157,7 +158,7 @@ def test_by_event_time_every_order_and_split_within_the_delay_gives_one_table_of
     assert latest(harness, job) == oracle.latest()
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]))
 def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batches, delay, order):
     job, oracle = totals_job(order=order, watermark_delay=timedelta(minutes=delay)), Totals()
@@ -173,7 +174,7 @@ def test_the_latest_totals_are_right_after_every_batch_whatever_comes_late(batch
 CUTS = st.lists(st.integers(0, 40).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(purchases_in_batches(), st.integers(1, 30), st.sampled_from(["arrival", "event_time"]), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, order, cuts):
     job = totals_job(order=order, watermark_delay=timedelta(minutes=delay))
@@ -191,7 +192,7 @@ def total_of(life, place):
     return sum(one["quantity"] for one in until), models
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(purchases_in_batches(), st.integers(0, 30), st.sampled_from(["arrival", "event_time"]), EXPIRIES, CUTS, GAPS)
 def test_totals_that_expire_in_either_time_are_those_of_each_item_s_life(runs, delay, order, expiry, cuts, gaps):
     (in_processing_time, after), delay = expiry, timedelta(minutes=delay)

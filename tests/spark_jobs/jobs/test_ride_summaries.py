@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.parameters import build_job
@@ -15,6 +15,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
+from tests.examples import examples
 from tests.spark_jobs.jobs import ride_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
 
@@ -190,7 +191,7 @@ def rides_in_batches(draw):
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(rides_in_batches(), st.integers(0, 500))
 def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end):
     watermark = NOON + timedelta(minutes=end)
@@ -199,7 +200,7 @@ def test_complete_gives_the_same_answer_in_any_order_and_any_split(batches, end)
     assert_agree(harness, ride_oracle.complete(list(chain(*batches)), watermark, TIMEOUT, CLOSED_FOR))
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(rides_in_batches(), st.integers(1, 120))
 def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
     job = ride_job(close="fast", watermark_delay=timedelta(minutes=delay))
@@ -212,7 +213,7 @@ def test_fast_agrees_with_a_state_machine_fed_the_same_batches(batches, delay):
     assert_agree(harness, oracle.result())
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(rides_in_batches(), CLOSE, st.integers(1, 60), st.booleans())
 def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
@@ -225,14 +226,14 @@ def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends)
         assert harness.state.height == 0
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(rides_in_batches(), CLOSE, st.integers(1, 60), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
     assert_same(job, play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(rides_in_batches(), CLOSE, st.integers(0, 60), CUTS, st.lists(st.integers(0, 40), min_size=6, max_size=6))
 def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_is_told_when_they_were(
     runs, close, delay, cuts, gaps
@@ -248,7 +249,7 @@ def test_in_processing_time_runs_in_any_slices_agree_with_a_state_machine_that_i
     assert_agree(play_rides(job, runs, None, cuts, times), oracle.result())
 
 
-@settings(deadline=None, max_examples=75)
+@examples(75)
 @given(rides_in_batches(), CLOSE, st.integers(0, 5), st.randoms())
 def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, close, crash, random):
     job = ride_job(close=close)

@@ -5,12 +5,13 @@ from itertools import chain
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
+from tests.examples import examples
 from tests.spark_jobs.jobs.playing import assert_same, combined, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
 from tests.spark_jobs.jobs.sales_oracle import Windows
@@ -157,7 +158,7 @@ def sales_in_batches(draw):
     return [sales[a:b] for a, b in zip([0, *cuts], [*cuts, len(sales)], strict=True)]
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(sales_in_batches(), st.integers(1, 120), st.sampled_from([20, 60, 90]), st.integers(1, 4), st.integers(1, 3))
 def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batches, delay, minutes, k, parts):
     window, delay = timedelta(minutes=minutes), timedelta(minutes=delay)
@@ -173,7 +174,7 @@ def test_any_order_and_split_agrees_with_plain_python_fed_the_same_batches(batch
     assert set(latest.filter("is_open")["window_start"]) == set(oracle.open)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(sales_in_batches())
 def test_within_the_delay_every_order_and_split_gives_one_answer(batches):
     job = top_job(watermark_delay="30d", window="1h")
@@ -187,7 +188,7 @@ def test_within_the_delay_every_order_and_split_gives_one_answer(batches):
 CUTS = st.lists(st.integers(0, 300).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(sales_in_batches(), st.integers(1, 120), CUTS, st.integers(1, 3))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, delay, cuts, parts):
     job = top_job(watermark_delay=timedelta(minutes=delay), k=2)

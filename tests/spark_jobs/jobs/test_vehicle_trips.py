@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -22,6 +22,7 @@ from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.state.moving import move
 from spark_jobs.streams import TELEMETRY
+from tests.examples import examples
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.keyed.without_spark import without_spark
@@ -265,7 +266,7 @@ def in_batches(points, cuts):
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, st.integers(0, 200))
 def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definition(
     drawn, cuts, stop_after, silence, delay, end
@@ -285,7 +286,7 @@ def test_any_order_within_the_delay_and_any_split_give_the_trips_of_the_definiti
     assert split.state["n_points"].sum() == answer.open_points
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(POINTS, CUTS, MINUTES)
 def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
@@ -304,7 +305,7 @@ def test_whatever_comes_late_is_told_and_nothing_is_lost(drawn, cuts, delay):
     assert harness.state.height == 0
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(POINTS, CUTS, MINUTES, MINUTES, MINUTES, SLICES)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cuts, stop_after, silence, delay, slices):
     points = [point(*one[1:-1], vehicle=one[0]) for one in drawn]
@@ -313,7 +314,7 @@ def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(drawn, cut
     assert_same(job, play_points(job, runs, end=None, cuts=slices), play_points(job, runs, end=None))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(POINTS, CUTS, MINUTES, MINUTES, st.integers(0, 40), SLICES, st.lists(st.integers(0, 25), min_size=7, max_size=7))
 def test_in_processing_time_runs_in_any_slices_give_the_trips_of_the_definition(
     drawn, cuts, stop_after, silence, delay, slices, gaps

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.parameters import build_job
@@ -16,6 +16,7 @@ from spark_jobs.keyed.slices import Slice
 from spark_jobs.lakehouse.changes import DataFile
 from spark_jobs.streams import INGESTED_AT
 from spark_jobs.times import micros
+from tests.examples import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DELAY, IDLE = timedelta(minutes=10), timedelta(hours=2)
@@ -90,7 +91,7 @@ RUNS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(RUNS, st.sampled_from([1, 1 << 30]))
 def test_only_times_of_their_own_move_event_time_and_arrivals_do_where_there_are_no_others(
     tmp_path_factory, runs, max_bytes
@@ -161,7 +162,7 @@ FILES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FILES, st.integers(1, 5))
 def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their_groups(
     tmp_path_factory, files, rows_a_group

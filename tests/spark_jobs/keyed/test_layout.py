@@ -8,13 +8,14 @@ from tempfile import TemporaryDirectory
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.keyed import runner
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
+from tests.examples import examples
 from tests.spark_jobs.keyed.toy_jobs import LENGTH, START, clicks, windows
 from tests.spark_jobs.keyed.without_spark import SPARK, Cut, LocalBatches, PowerCut
 
@@ -64,7 +65,7 @@ def loop(monkeypatch):
     monkeypatch.setattr(runner, "Batches", LocalBatches)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     runs=st.lists(st.tuples(FILES, st.sampled_from([1, 128 << 20])), min_size=1, max_size=3),
     crashes=st.lists(st.tuples(CRASHES, st.integers(1, 3)), max_size=3),
@@ -96,7 +97,7 @@ def attempt(lakehouse, size):
         assert isinstance(error, PowerCut) or isinstance(error.__cause__, PowerCut)  # noqa: PT017
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(files=FILES, size=st.sampled_from([1, 128 << 20]), joined=st.booleans(), order=st.randoms())
 def test_a_refresh_of_the_same_events_gives_the_same_tables_whatever_files_they_lie_in(files, size, joined, order):
     closed, _, _ = answer([[event for file in files for event in file]])

@@ -14,6 +14,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
 from spark_jobs.session.redaction import is_secret, secret_java_options, shown, without_secrets
 from spark_jobs.session.start import check_same
+from tests.java_for_tests import fast_starts
 
 PLANTED = {
     "spark.hadoop.fs.s3a.secret.key": "planted-s3",
@@ -116,7 +117,7 @@ PROGRAM = textwrap.dedent("""
     lines, modes, over = set(), set(), threading.Event()
 
     def watch():
-        while not over.wait(0.002):
+        while not over.wait(0.02):
             for process in Path("/proc").glob("[0-9]*"):
                 try:
                     line = (process / "cmdline").read_bytes()
@@ -166,6 +167,7 @@ def run_with_secrets(folder: Path, master: str, **conf: str) -> tuple[dict, str]
         cwd=folder,
         env={
             **environment,
+            **fast_starts(),
             "KEYFOLD_SPARK_MASTER": master,
             "KEYFOLD_SPARK_CONF": settings,
             "NAMES": json.dumps(list(PLANTED)),

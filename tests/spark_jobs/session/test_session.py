@@ -16,6 +16,7 @@ from spark_jobs.session.gateway import java_version
 from spark_jobs.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
 from spark_jobs.session.s3a import s3a_conf
 from spark_jobs.session.settings import spark_conf
+from tests.java_for_tests import fast_starts
 from tests.standalone_cluster import SPARK_HOME
 
 
@@ -206,33 +207,31 @@ def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak
     assert "write to stderr" in told["why"]
 
 
-def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(tmp_path):
-    (tmp_path / "chatty.py").write_text(
-        "print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n"
-    )
-    told, _ = run_python(
-        tmp_path,
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory):
+    """What came of a process whose module prints when it is imported, and whose Java logs."""
+    folder = tmp_path_factory.mktemp("chatty")
+    (folder / "chatty.py").write_text("print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n")
+    return run_python(
+        folder,
         """
         import chatty  # pickled by name: the worker imports it anew
         session = build_session(SparkSettings(master="local[1]"))
         tell["rows"] = session.range(1000).mapInArrow(chatty.doubled, "id long").count()
-        """,
-        PYTHONPATH=str(tmp_path),
-    )
-    assert told["rows"] == 1000
-
-
-def test_errors_of_spark_stay_visible(tmp_path):
-    _, errors = run_python(
-        tmp_path,
-        """
-        session = build_session(SparkSettings(master="local[1]"))
         session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").error("this must be seen")
         session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").warn("this must not")
         """,
+        PYTHONPATH=str(folder),
     )
-    assert "ERROR test: this must be seen" in errors
-    assert "this must not" not in errors
+
+
+def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(chatty):
+    assert chatty[0]["rows"] == 1000
+
+
+def test_errors_of_spark_stay_visible(chatty):
+    assert "ERROR test: this must be seen" in chatty[1]
+    assert "this must not" not in chatty[1]
 
 
 def a_java(folder: Path, says: str, code: int = 0) -> Path:
@@ -263,7 +262,8 @@ def run_python(folder: Path, body: str, **more: str) -> tuple[dict, str]:
             "print(json.dumps(tell))",
         ]
     )
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name} | more
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment |= fast_starts() | more
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

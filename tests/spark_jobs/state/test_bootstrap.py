@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -13,6 +13,7 @@ from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.bootstrap import Bootstrap, bootstrap
+from tests.examples import examples
 from tests.spark_jobs.keyed.conftest import cut_power, land, minutes, rows, without_spark
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, windows
 from tests.spark_jobs.keyed.without_spark import SPARK
@@ -178,7 +179,7 @@ def test_a_kill_leaves_the_old_generation_live_or_the_new_one_whole(
 CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=25)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CLICKS, after=CLICKS)
 def test_whatever_the_events_were_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(
     make_lakehouse, without_spark, before, after

@@ -6,7 +6,7 @@ from collections import Counter
 import hypothesis.strategies as st
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import live_generation
@@ -19,6 +19,7 @@ from spark_jobs.state.keys import wanted_keys
 from spark_jobs.state.open_keys import open_schema, write_open_keys
 from spark_jobs.state.reader import read_state
 from spark_jobs.state.statistics import state_statistics
+from tests.examples import examples
 from tests.spark_jobs.keyed.conftest import land, minutes, without_spark
 from tests.spark_jobs.keyed.toy_jobs import clicks, totals, windows
 from tests.spark_jobs.keyed.without_spark import SPARK
@@ -53,7 +54,7 @@ def same(found, expected):
     return sorted(found.rows()) == sorted(expected.select(found.columns).rows())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES, key_groups=st.integers(1, 7), asked=st.sampled_from(USERS))
 def test_every_batch_reads_as_the_harness_held_it(
     tmp_path_factory, without_spark, local_reader, batches, key_groups, asked
@@ -68,7 +69,7 @@ def test_every_batch_reads_as_the_harness_held_it(
         assert same(one.polars(), expected.filter(pl.col("user") == asked))
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
 def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark, local_reader, batches):
     lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
@@ -180,7 +181,7 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
 def test_open_keys_stand_for_as_many_events_as_the_journal_says_are_open(
     tmp_path_factory, without_spark, local_reader, batches

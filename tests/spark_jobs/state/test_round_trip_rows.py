@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -21,6 +21,7 @@ from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.state.lines import json_lines
 from spark_jobs.state.sources import open_source
 from spark_jobs.state.staging import as_state, check_rows, private_in_state
+from tests.examples import examples
 from tests.spark_jobs.jobs.playing import combined
 from tests.spark_jobs.keyed.toy_jobs import windows
 from tests.spark_jobs.state.job_histories import HISTORIES, PARTS, START
@@ -52,7 +53,7 @@ def assert_is_state(job, state):
         assert_frame_equal(as_state(job, source, {}).collect(), state.select(job.state.names), check_exact=True)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(HISTORIES), st.integers(0, 1000), st.integers(1, PARTS), st.integers(0, 600))
 def test_any_state_that_a_shipped_job_comes_to_can_be_read_and_seeded(history, seed, parts, minutes):
     job = history.job()
@@ -72,7 +73,7 @@ RIDES = st.lists(
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(RIDES, st.lists(st.integers(0, 30), max_size=4))
 def test_a_ride_whose_id_comes_back_still_has_one_row_for_what_has_passed(close, points, cuts):
     job = build_job(JOBS["ride_summaries"], {"close": close, "closed_for": "30m", "timeout": "20m"})

@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.drift import find_drift
 from spark_jobs.ingest.parsing import parse_file
 from spark_jobs.streams import INGESTED_AT, SALES, STREAMS, TIMESTAMP, Source, Stream
+from tests.examples import examples
 
 ARRIVED = datetime(2026, 3, 1, 8, 30, 15, 123456, tzinfo=UTC)
 SOLD = datetime(2026, 2, 28, 12, tzinfo=UTC)
@@ -153,7 +154,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(VALUES, min_size=1, max_size=40))
 def test_each_message_is_of_its_own_time_else_of_its_arrival_and_only_a_wrong_time_is_rejected(tmp_path, values):
     lines = [

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ingest.parsing import parse_messages
 from spark_jobs.streams import INGESTED_AT, TIMESTAMP, Source, Stream
+from tests.examples import examples
 from tests.spark_jobs.ingest.parsing.reading import as_rows, file_rows
 
 ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -42,7 +43,7 @@ LINE = st.one_of(
 ).filter(lambda line: "\0" not in line)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(LINE, min_size=1, max_size=40))
 def test_messages_give_what_the_lines_of_a_file_give(lines):
     numbers = np.arange(1, len(lines) + 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ingest.parsing.csv_lines import read_csv
@@ -21,6 +21,7 @@ from spark_jobs.ingest.parsing.json_lines import read_json
 from spark_jobs.ingest.parsing.rows import Rows, validate_rows
 from spark_jobs.ingest.parsing.text import UnreadableFileError, chunks
 from spark_jobs.streams import RIDE_POINTS
+from tests.examples import examples
 from tests.spark_jobs.ingest.parsing.reading import as_rows, file_rows
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -401,7 +402,7 @@ def expected_event(text: str) -> dict[str, Any]:
     return point | {"timestamp": time.astimezone(UTC)}
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(JSON_LINE, max_size=120), st.integers(1, 5000), st.booleans())
 def test_every_json_line_is_an_event_or_a_reject_or_blank_however_the_text_is_cut(
     lines: list[tuple[str, str]], size: int, ended: bool
@@ -423,7 +424,7 @@ def test_every_json_line_is_an_event_or_a_reject_or_blank_however_the_text_is_cu
 CSV_FIELD = st.sampled_from(["a", "", '"a,b"', '"q ""x"" q"', '"two\nlines"', '"\n\n"', '5" pipe', "é", " 7 "])
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(st.lists(CSV_FIELD, min_size=2, max_size=2), max_size=60), st.integers(1, 400))
 def test_csv_rows_are_those_that_pythons_csv_reads_however_the_text_is_cut(fields: list[list[str]], size: int):
     schema = pa.schema([("a", pa.string()), ("b", pa.string())])
@@ -477,7 +478,7 @@ def test_a_file_that_holds_more_text_than_it_may_is_found_so_before_it_is_read(t
     assert row["reason"] == "the file holds more than 1 MiB, which is its limit"
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.lists(st.integers(0, 12), max_size=30), st.integers(1, 20), st.integers(1, 12), st.booleans())
 def test_text_is_cut_at_line_ends_and_no_line_is_longer_than_it_may_be(
     lengths: list[int], size: int, limit: int, ended: bool

@@ -7,7 +7,7 @@ from itertools import chain
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -18,6 +18,7 @@ from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.streams import METRICS
+from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
 from tests.spark_jobs.jobs.playing import assert_same, play, restart
@@ -268,7 +269,7 @@ def job_of(definition, **more):
     return anomaly_job(interval=definition.period, window=definition.period, **chosen, **more)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(readings_in_batches(), definitions, st.integers(0, 9100))
 def test_any_order_and_any_split_give_what_the_definition_says(batches, definition, end):
     watermark = NOON + timedelta(minutes=end)
@@ -276,7 +277,7 @@ def test_any_order_and_any_split_give_what_the_definition_says(batches, definiti
     assert_agree(harness, anomaly_oracle.answer(list(chain(*batches)), watermark, definition))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(readings_in_batches(), definitions, st.integers(1, 200))
 def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_says(batches, definition, delay):
     job = job_of(definition, watermark_delay=timedelta(minutes=delay))
@@ -290,7 +291,7 @@ def test_events_that_are_late_are_told_and_the_others_give_what_the_definition_s
     assert_agree(harness, anomaly_oracle.answer(on_time, watermark, definition))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions)
 def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition):
     job = job_of(definition, watermark_delay="30d", model=model)
@@ -304,14 +305,14 @@ def test_of_every_model_any_split_gives_the_same_bits(batches, model, definition
 CUTS = st.lists(st.integers(0, 9000).map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(1, 200), CUTS)
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, model, definition, delay, cuts):
     job = job_of(definition, model=model, watermark_delay=timedelta(minutes=delay))
     assert_same(job, play_readings(job, runs, end=None, cuts=cuts), play_readings(job, runs, end=None))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(readings_in_batches(), st.sampled_from(list(MODELS)), definitions, st.integers(0, 5), st.randoms())
 def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_state_and_rows(
     batches, model, definition, crash, random

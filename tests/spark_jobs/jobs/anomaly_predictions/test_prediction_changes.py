@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
+from tests.examples import examples
 
 
 def one_by_one(predictions, label, score, min_change):
@@ -57,7 +58,7 @@ def keys_and_lasts(draw):
     return keys, draw(st.lists(last, min_size=len(keys), max_size=len(keys)))
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(keys_and_lasts(), st.sampled_from([0.0, 0.2, 0.25, 1.0]))
 def test_many_keys_at_once_are_told_as_one_by_one(drawn, min_change):
     keys, lasts = drawn

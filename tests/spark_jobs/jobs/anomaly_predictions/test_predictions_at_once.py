@@ -4,13 +4,14 @@ from datetime import timedelta
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.kept import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.keyed.harness import TestHarness
+from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import BEGINNING, Batch, Settings
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
@@ -186,7 +187,7 @@ def job_at_once(definition, order, refresh_after, delay, **more):
     return job_of(order=order, watermark_delay=delay, **chosen, **more)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(arrivals(), definitions, ORDERS, REFRESHES)
 def test_batches_give_what_the_definition_says(arrived, definition, order, refresh_after):
     batches, delay = arrived
@@ -210,7 +211,7 @@ def test_batches_give_what_the_definition_says(arrived, definition, order, refre
     assert order == "event_time" or late.height == 0
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(arrivals(), st.sampled_from(list(MODELS)), definitions, ORDERS, REFRESHES, st.randoms())
 def test_the_same_batches_give_the_same_bits_whatever_order_their_rows_lie_in_and_wherever_a_crash_is(
     arrived, model, definition, order, refresh_after, random

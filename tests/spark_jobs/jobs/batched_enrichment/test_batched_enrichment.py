@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pyspark import cloudpickle
@@ -32,6 +32,7 @@ from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import STREAMS
 from spark_jobs.times import EPOCH
+from tests.examples import examples
 from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
 from tests.spark_jobs.jobs.playing import accounted_for, play, restart
 
@@ -232,7 +233,7 @@ def points_in_batches(draw):
     return [points[a:b] for a, b in zip([0, *cuts], [*cuts, len(points)], strict=True)]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(points_in_batches(), st.lists(st.integers(0, 7), min_size=7, max_size=7), st.integers(1, 5))
 def test_the_same_events_go_together_as_by_the_oracle_and_none_is_lost(batches, minutes, max_size):
     service = Service()
@@ -251,7 +252,7 @@ def test_the_same_events_go_together_as_by_the_oracle_and_none_is_lost(batches, 
     assert service.calls() == sorted(expected)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(points_in_batches())
 def test_any_order_and_any_split_enriches_the_same_events(batches):
     points = list(chain(*batches))
@@ -266,7 +267,7 @@ def test_any_order_and_any_split_enriches_the_same_events(batches):
     assert len(service.batches) <= len(points) // 3 + 3 * (len(batches) + 1)
 
 
-@settings(deadline=None, max_examples=75)
+@examples(75)
 @given(points_in_batches(), st.randoms())
 def test_a_micro_batch_that_is_replayed_makes_the_same_calls_with_the_same_keys(batches, random):
     service = Service()
@@ -320,7 +321,7 @@ def crashed_and_tried_again(batch, answers, breaks_off_after=None):
     return attempts
 
 
-@settings(deadline=None, max_examples=75)
+@examples(75)
 @given(points_in_batches().map(lambda batches: list(chain(*batches))))
 def test_a_crash_between_two_tables_leaves_every_event_in_exactly_one_whatever_the_service_says_then(batch):
     answers = AnswersInMemory()
@@ -345,7 +346,7 @@ def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp
 CUTS = st.lists(MINUTES.map(lambda minutes: NOON + timedelta(minutes=minutes)), max_size=5)
 
 
-@settings(deadline=None, max_examples=75)
+@examples(75)
 @given(points_in_batches(), CUTS)
 def test_a_run_in_any_slices_of_event_time_says_the_same_of_the_same_events(runs, cuts):
     job = job_with(Service(), **SMALL)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -13,6 +13,7 @@ from spark_jobs.jobs.patterns import FollowedBy, Times, Without, pattern_job
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import SALES
+from tests.examples import examples
 from tests.spark_jobs.jobs.patterns.pattern_oracle import Spelled, in_order, matches
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
@@ -118,7 +119,7 @@ SALES_AT = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(SALES_AT, max_size=25), st.randoms(use_true_random=False), st.lists(st.integers(0, 25), max_size=3))
 def test_any_order_and_any_split_into_runs_and_slices_give_what_plain_python_finds(sales, random, ends):
     # Each comes later than it should by less than the delay: in any order, and none is late.
@@ -133,7 +134,7 @@ def test_any_order_and_any_split_into_runs_and_slices_give_what_plain_python_fin
     assert at_once.state.is_empty()
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(SALES_AT, max_size=25), st.lists(st.integers(0, 25), max_size=4))
 def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sales, ends):
     job = job_of(watermark_delay=timedelta(0))
@@ -147,7 +148,7 @@ def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sa
     assert rows(harness) == expected(on_time)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(SALES_AT, min_size=1, max_size=25), st.sampled_from(["returned", "dearer"]))
 def test_followed_by_and_without_say_opposite_things_of_every_first_event(sales, name):
     followed = PATTERNS[name][0]

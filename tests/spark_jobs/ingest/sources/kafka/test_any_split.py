@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.ingest import batch, ingest, ingest_totals, planning, run, split_reader, split_writer
@@ -19,6 +19,7 @@ from spark_jobs.ingest.sources.kafka.offsets import MESSAGE_BYTES, OffsetRange, 
 from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic
 from spark_jobs.lakehouse import Lakehouse, fail_points
+from tests.examples import examples
 from tests.spark_jobs.ingest.test_batch import CRASHES, changed, crash_at, kept, no_spark, stored
 from tests.spark_jobs.ingest.test_run import EVENTS, Crash, check_counts, event
 
@@ -69,7 +70,7 @@ class _Reader:
             yield Messages(wanted.partition, np.array(part, np.int64), values, None, pa.table({}))
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.lists(st.lists(st.lists(MESSAGE, max_size=6), min_size=2, max_size=2), min_size=1, max_size=4),
     st.integers(1, 4),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -17,6 +17,7 @@ from spark_jobs.ingest.sources.kafka.offsets import (
     plan_ranges,
     unread,
 )
+from tests.examples import examples
 
 
 def topic(first: Sequence[int], end: Sequence[int], begin: Sequence[int] | None = None, identity: str = "a"):
@@ -66,7 +67,7 @@ CHANGE = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(CHANGE, max_size=30), st.integers(1, 20))
 def test_whatever_a_topic_goes_through_each_message_is_read_once_or_told_to_be_lost(changes, most):
     first, end = [0], [0]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
@@ -16,6 +16,7 @@ from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
 from spark_jobs.jobs.anomaly_predictions.models.rounds import predict_by_rounds
 from spark_jobs.jobs.anomaly_predictions.models.runs import key_runs
 from spark_jobs.keyed.codec import decode, encode, polars_schema
+from tests.examples import examples
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = {"key": pl.String, "event_time": pl.Datetime("us", "UTC"), "value": pl.Float64}
@@ -67,7 +68,7 @@ some_events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3000), n
 
 
 @EVERY_MODEL
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(events=some_events, cuts=st.lists(st.integers(0, 3000), max_size=4))
 def test_any_split_gives_the_same_bits(model, events, cuts):
     whole, at_once = model.predict_then_learn(models_of(model, events), events)
@@ -96,7 +97,7 @@ def test_long_series_in_many_parts_give_the_same_bits(model):
 
 
 @EVERY_MODEL
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(events=some_events)
 def test_keys_do_not_touch(model, events):
     together, models = model.predict_then_learn(models_of(model, events), events)
@@ -107,7 +108,7 @@ def test_keys_do_not_touch(model, events):
 
 
 @EVERY_MODEL
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(events=some_events, block=st.integers(1, 2000), looks_back=st.booleans())
 def test_predictions_as_of_a_number_of_events_are_those_of_learning_in_rounds(model, events, block, looks_back):
     rank = pl.Series("rank", key_runs(models_of(model, events), events).rank)
@@ -124,7 +125,7 @@ def test_predictions_as_of_a_number_of_events_are_those_of_learning_in_rounds(mo
 
 
 @EVERY_MODEL
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(events=some_events)
 def test_predictions_are_numbers_and_scores_lie_between_zero_and_one(model, events):
     predicted, models = model.predict_then_learn(models_of(model, events), events)

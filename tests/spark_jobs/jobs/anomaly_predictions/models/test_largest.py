@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.anomaly_predictions.models.largest import (
@@ -13,6 +13,7 @@ from spark_jobs.jobs.anomaly_predictions.models.largest import (
     Largest,
     unpacked,
 )
+from tests.examples import examples
 
 DAY = MICROSECONDS_A_DAY
 
@@ -50,7 +51,7 @@ def test_surprises_that_differ_by_rounding_are_as_large():
     assert largest.period(0.3, DAY, 0) == pytest.approx((1 + HEAD_START / DAY) / 2)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3 * 24)), min_size=1, max_size=400),
     st.lists(st.integers(0, 400), max_size=3),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.generated_anomalies import ANOMALIES
@@ -16,6 +16,7 @@ from spark_jobs.jobs.anomaly_predictions.models.largest import REMEMBERED
 from spark_jobs.jobs.anomaly_predictions.models.rarest_view import RarestView
 from spark_jobs.jobs.anomaly_predictions.models.views import VIEWS
 from spark_jobs.keyed.codec import decode, encode
+from tests.examples import examples
 
 MODEL = RarestView()
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -211,7 +212,7 @@ def test_state_is_bounded_whatever_the_metric(calm):
 # Splits.
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(
     kind=st.sampled_from(list(ANOMALIES)),
     base=st.sampled_from(list(BASES)),
@@ -231,7 +232,7 @@ def test_any_split_of_any_metric_gives_the_same_bits(kind, base, seed, cuts):
     assert models.equals(at_once)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(cut=st.integers(1, 4 * A_DAY - 1))
 def test_what_comes_later_changes_no_score(cut):
     values = daily(4)

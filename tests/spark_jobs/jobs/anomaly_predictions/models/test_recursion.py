@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.anomaly_predictions.models.recursion import decaying_sums, of_number, total_weights
+from tests.examples import examples
 
 
 def one_by_one(runs, before, keep):
@@ -26,7 +27,7 @@ def summed(runs, before, keep):
 runs_of_any_length = st.lists(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(runs_of_any_length, st.floats(-100, 100), st.sampled_from([0.95, 0.99, 0.5]))
 def test_sums_have_the_bits_of_the_recursion_one_by_one(runs, start, keep):
     before = [start] * len(runs)

@@ -3,12 +3,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.jobs.anomaly_predictions.models.rarity import HEAD_START, LASTING, REMEMBERED, History, Largest
 from spark_jobs.jobs.anomaly_predictions.models.return_period import ReturnPeriod
 from spark_jobs.jobs.anomaly_predictions.models.time_of_day import CELL
+from tests.examples import examples
 
 MODEL = ReturnPeriod()
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -109,7 +110,7 @@ def test_metrics_by_the_hour_are_judged_too():
     assert scores(values, timedelta(hours=1))[40 * 24 + 5] > MODEL.threshold
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(cut=st.integers(1, 4 * A_DAY - 1))
 def test_what_comes_later_changes_no_score(cut):
     values = daily(4)

@@ -1,0 +1,24 @@
+"""How many examples hypothesis makes: a quarter of a test's number in `make test`, all of them in `make examples`.
+
+What is tried differs from run to run, so that runs add up; and no test tries less than a score, or than its number.
+"""
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ALL = os.environ.get("EXAMPLES") == "all"
+
+
+def examples(number: int, suppress_health_check: Collection[HealthCheck] = ()) -> Callable[[Any], Any]:
+    """Try a test on so many examples where there is time for all: see above."""
+    tried = number if ALL else max(number // 4, min(number, 20))
+
+    def mark(test: Any) -> Any:
+        limited = settings(deadline=None, max_examples=tried, suppress_health_check=suppress_health_check)
+        return pytest.mark.examples(limited(test))
+
+    return mark
