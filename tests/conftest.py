@@ -10,13 +10,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
+from tests.chaos.table import lines_of
 from tests.java_for_tests import use_fast_starts
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
 
 use_fast_starts()
-
-_OF_A_FAULT = ("tried", "came", "survived", "rows lost", "rows doubled")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,19 +43,19 @@ def _is_for_clusters(item: pytest.Item) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What became of every kind of fault that `make chaos` tried."""
-    came: dict[str, Counter[str]] = {}
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, ()):
-            for name, told in getattr(report, "user_properties", ()) if report.when == "call" else ():
-                if name == "fault":
-                    fault, *numbers = told
-                    came.setdefault(fault, Counter()).update(dict(zip(_OF_A_FAULT, numbers, strict=True)))
-    if came:
+    """What became of every kind of fault that was tried."""
+    told = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        # By the last report of a test: what a tally comes to is told when the test is over.
+        for name, value in getattr(report, "user_properties", ())
+        if name == "fault" and report.when == "teardown"
+    ]
+    if lines := lines_of(told):
         terminalreporter.section("faults")
-        terminalreporter.line(f"{'':50}" + "".join(f"{name:>14}" for name in _OF_A_FAULT))
-        for fault, numbers in came.items():
-            terminalreporter.line(f"{fault:50}" + "".join(f"{numbers[name]:14,}" for name in _OF_A_FAULT))
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ _FOLDERS = ("spark_jobs", "assets", "expectations", "dagster_project")
 _FILES = (
     "pyproject.toml",
     "workspace.yaml",
+    "tests/chaos/table.py",
+    "tests/chaos/tally.py",
     "tests/conftest.py",
     "tests/java_for_tests.py",
     "tests/object_store.py",

@@ -24,7 +24,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import INGESTED_AT, RIDE_POINTS
-from tests.spark_jobs.crash_child import IN_TIME, LATE, process
+from tests.chaos.crash_child import IN_TIME, LATE, process
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 300
@@ -80,10 +80,15 @@ def run(home: Path, landing: Path, happens: Callable[[Child], object], **environ
     """Work in a process of its own that something happens to once its Spark is up; its exit code. None of it is left."""
     started = home.with_suffix(".started")
     started.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "tests.spark_jobs.crash_child", home, landing, started]
+    command = [sys.executable, "-m", "tests.chaos.crash_child", home, landing, started]
     with open(home.with_suffix(".log"), "ab") as log:
         child = subprocess.Popen(
-            command, cwd=REPOSITORY, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **environment}
+            command,
+            cwd=REPOSITORY,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "KEYFOLD_SPARK_MASTER": "local[2]", **environment},
         )
     try:
         while not started.exists() and child.poll() is None:

@@ -1,6 +1,6 @@
-"""The process that the crash test kills: ingest and ride summaries in small batches.
+"""The process that tests of faults break: ingest and ride summaries in small batches.
 
-Run as `python -m tests.spark_jobs.crash_child HOME LANDING STARTED`; touches STARTED when Spark is up.
+Run as `python -m tests.chaos.crash_child HOME LANDING STARTED`; touches STARTED when Spark is up.
 """
 
 import sys
@@ -24,7 +24,9 @@ LONG_AFTER_ALL = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def main(home: Path, landing: Path, started: Path) -> None:
-    spark = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+    settings = SparkSettings.from_environment()  # of a cluster, where a test has one
+    few = {"spark.sql.shuffle.partitions": "2"}
+    spark = build_session(settings.model_copy(update={"conf": {**settings.conf, **few}}))
     started.touch()
     process(spark, Lakehouse(home), landing)
 

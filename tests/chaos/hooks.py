@@ -1,0 +1,106 @@
+"""What is called in a process before it works, by name: faults that come at a named moment, and code that was changed."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.lakehouse import fail_points
+from spark_jobs.streams import STREAMS
+
+
+def lose_a_landing_file() -> None:
+    """Delete the file that LOSE names, once a run has planned to read it."""
+
+    def lose(point: str) -> None:
+        if point == "plan: after":
+            Path(os.environ["LOSE"]).unlink(missing_ok=True)
+
+    fail_points.act = lose
+
+
+def steps_raise() -> None:
+    """Both jobs have steps that fail."""
+
+    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
+        raise RuntimeError("a fault of a step")
+
+    for name in ("totals", "windows"):
+        _change(name, lambda job: replace(job, step=step))
+
+
+# code that was changed since the last run
+
+
+def another_step() -> None:
+    """The step of `windows` does the same by other code."""
+
+    def changed(job: KeyedJob) -> KeyedJob:
+        return replace(job, step=lambda state, events, clock: job.step(state, events.sort("at"), clock))
+
+    _change("windows", changed)
+
+
+def another_delay() -> None:
+    """`windows` waits longer for events that come late."""
+    _change("windows", lambda job: replace(job, watermark_delay=timedelta(minutes=9)))
+
+
+def another_column() -> None:
+    """The table of `windows` has a column more."""
+
+    def changed(job: KeyedJob) -> KeyedJob:
+        def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
+            made = job.step(state, events, clock)
+            return replace(made, output=made.output.with_columns(half=pl.col("clicks") / 2))
+
+        return replace(job, step=step, output=job.output.append(pa.field("half", pa.float64())))
+
+    _change("windows", changed)
+
+
+def more_key_groups() -> None:
+    """`windows` splits its keys into more parts."""
+    _change("windows", lambda job: replace(job, key_groups=6))
+
+
+def another_table() -> None:
+    """`totals` writes no changes any more but under another name as well."""
+
+    def changed(job: KeyedJob) -> KeyedJob:
+        def step(state: pl.DataFrame, events: pl.DataFrame, clock: Any) -> Any:
+            made = job.step(state, events, clock)
+            return replace(made, side={**made.side, "more": made.side["changes"]})
+
+        more = replace(job.side_outputs[0], name="more")
+        return replace(job, step=step, side_outputs=(*job.side_outputs, more))
+
+    _change("totals", changed)
+
+
+def another_event_id() -> None:
+    """An event of the stream is told by more columns."""
+    STREAMS["clicks"] = replace(STREAMS["clicks"], event_id=("user", "at", "clicks"))
+
+
+def a_column_of_events_more() -> None:
+    """Events have a column that may be NULL."""
+    stream = STREAMS["clicks"]
+    STREAMS["clicks"] = replace(stream, schema=stream.schema.append(pa.field("page", pa.string())))
+
+
+def _change(name: str, changed: Callable[[KeyedJob], KeyedJob]) -> None:
+    template = JOBS[name]
+    JOBS[name] = replace(template, build=partial(_built, template.build, changed))
+
+
+def _built(build: Any, changed: Callable[[KeyedJob], KeyedJob], parameters: Any) -> KeyedJob:
+    return changed(build(parameters))

@@ -1,0 +1,196 @@
+"""A process that runs commands of `keyfold` without Spark, each in a process of its own that faults may come to.
+
+`python -m tests.chaos.local_keyfold` imports everything once, then forks a process for each order on its standard input; see
+`launcher`. A run's process is a session of its own; what it says goes to a log.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import typer
+
+from spark_jobs.cli import branches, state_bootstrap, state_edit, state_move
+from spark_jobs.cli import ingest as ingest_command
+from spark_jobs.cli import run as run_command
+from spark_jobs.cli.app import app
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest import ingest_journal, known
+from spark_jobs.jobs.parameters import JobParameters
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.journal import journal
+from spark_jobs.keyed import runner, seeding
+from spark_jobs.keyed.contract import JobTemplate
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse, exclusive, fail_points
+from spark_jobs.maintenance import maintain
+from spark_jobs.state import moving, rewriting
+from spark_jobs.streams import STREAMS, Stream
+from tests.spark_jobs.keyed.toy_jobs import CLICK, totals, windows
+from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches
+from tests.spark_jobs.state.local_state import map_blobs
+
+CLICKS = Stream(
+    name="clicks",
+    schema=CLICK.set(1, CLICK.field("at").with_nullable(False)),
+    event_time="at",
+    event_id=("user", "at"),
+    max_line_bytes=1 << 20,
+    max_file_bytes=8 << 20,
+)
+
+
+def main() -> None:
+    """Fork as ordered, one line of JSON an order, one an answer."""
+    go_without_spark()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            told = {"code": os.waitstatus_to_exitcode(status)}
+        else:
+            child = os.fork()
+            if child == 0:
+                _run(order)
+            told = {"pid": child}
+        print(json.dumps(told), flush=True)
+
+
+def go_without_spark() -> None:
+    """Have the commands of this process work in place of Spark's workers, file by file, on toy streams and jobs."""
+    session = SimpleNamespace(**vars(SPARK), sparkContext=SimpleNamespace(defaultParallelism=2))
+
+    @contextmanager
+    def spark_of_environment() -> Any:
+        yield session
+
+    for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):
+        command.spark_of_environment = spark_of_environment
+    for module in (runner, seeding):
+        module.Batches = LocalBatches  # type: ignore[misc]
+    rewriting.map_blobs = map_blobs
+    moving.find_batch = lambda generation: None
+    # One file a batch, and as many batches as files: many moments at which something can happen.
+    ingest_command.ingest_files = partial(ingest_command.ingest_files, max_bytes_per_batch=1)
+    run_command.RunOptions = partial(run_command.RunOptions, max_bytes_per_batch=1)  # type: ignore[misc]
+    # Journals that let go of their records after some batches, as real ones do after hundreds.
+    journal.KEPT, known.BATCHES_BETWEEN = 2, 1
+    STREAMS["clicks"] = CLICKS
+    for name, build in (("totals", totals), ("windows", windows)):
+        JOBS[name] = JobTemplate(name, name, _FewGroups, partial(_build, build))
+
+
+class _FewGroups(JobParameters):
+    key_groups: int = 4
+
+
+def _build(build: Any, parameters: _FewGroups) -> Any:
+    changes = {"idle_after": timedelta(hours=2)} if build is windows else {}
+    return build(key_groups=parameters.key_groups, parameters=parameters.recorded(), **changes)
+
+
+def note_points() -> None:
+    """Write down each named point that the process comes to, in the file that KEYFOLD_POINTS names, and go on."""
+    path = Path(os.environ["KEYFOLD_POINTS"])
+
+    def note(point: str) -> None:
+        with path.open("a") as file:
+            file.write(f"{point}\n")
+
+    fail_points.act = note
+
+
+def maintain_all(home: Path) -> None:
+    """See to every table as the nightly job does, with a clock that is eight days ahead: all that may be deleted is."""
+    lakehouse = Lakehouse(home)
+    batches = ingest_journal(lakehouse, "clicks").recent()
+    for name, path, time in (
+        ("events.clicks", lakehouse.events("clicks"), "at"),
+        ("quarantine.clicks", lakehouse.quarantine("clicks"), None),
+    ):
+        written = [done.tables.get(name.partition(".")[0], ()) for done in batches]
+        maintain(lakehouse, name, path, timedelta(days=7), time=time, written=written)
+    for job in ("totals", "windows"):
+        with exclusive(lakehouse.job(job), f"job {job}"):
+            generation = live_generation(lakehouse, job)
+            if generation is None:
+                continue
+            for path in sorted((generation.folder / "tables").glob("*")):
+                written = [done.tables.get(path.name, ()) for done in generation.journal.recent()]
+                maintain(lakehouse, path.name, path, timedelta(days=7), written=written)
+
+
+def _run(order: dict[str, Any]) -> None:
+    """Work in the forked process, which ends here."""
+    os.setsid()
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    silence = os.open(os.devnull, os.O_RDONLY)
+    for file, number in ((silence, 0), (log, 1), (log, 2)):
+        os.dup2(file, number)
+    os.environ.update(order["environment"])
+    code = 70  # of a fault in these lines, which is no exit code of keyfold's
+    try:
+        calls = _system_calls()
+        if order["seconds_ahead"]:
+            calls.shift_clock(ctypes.c_long(order["seconds_ahead"]))
+        if fault := order["writes"]:
+            calls.fail_writes(
+                fault["below"].encode(), fault["failure"], ctypes.c_long(fault["number"]), int(fault["for_good"])
+            )
+        for hook in order["hooks"]:
+            module, _, name = hook.partition(":")
+            getattr(importlib.import_module(module), name)()
+        for command in order["attempts"]:
+            _keyfold(command, order["home"])
+        code = 0
+        for command in order["commands"]:
+            code = _keyfold(command, order["home"])
+            if code:
+                break
+        if order["writes"]:
+            Path(order["log"]).with_suffix(".writes").write_text(str(calls.writes_counted()))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _keyfold(command: list[str], home: str) -> int:
+    """Type a command; its exit code."""
+    if command == ["maintain"]:
+        _system_calls().shift_clock(ctypes.c_long(8 * 86_400))
+        try:
+            maintain_all(Path(home))
+        except KeyfoldError as error:  # as the nightly job does
+            print(f"warning: {error}")
+        _system_calls().shift_clock(ctypes.c_long(0))
+        return 0
+    try:
+        app([*command, "--home", home], standalone_mode=True)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def _system_calls() -> Any:
+    """The library that was loaded before all others (`system_calls.c`)."""
+    calls: Any = ctypes.CDLL(None)
+    calls.writes_counted.restype = ctypes.c_long
+    return calls
+
+
+if __name__ == "__main__":
+    main()

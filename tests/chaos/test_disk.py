@@ -1,0 +1,86 @@
+"""A disk that is full, or fails, at any write: at the calls of the system, and as a real disk that is full."""
+
+import errno
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.conftest import TRIES
+from tests.chaos.launcher import COUNTED, Launcher, Run, Writes
+from tests.chaos.scenes import SCENES, Scene
+from tests.chaos.story import INGEST, TO_THE_END, WORK, Homes
+
+PROMISE = "A disk that is full, or fails, ends a run with one message; the next one goes on where it was."
+
+FAULTS = {
+    "the disk is full (ENOSPC)": (errno.ENOSPC, True),
+    "one write fails (EIO)": (errno.EIO, False),
+    "every write fails from one on (EIO)": (errno.EIO, True),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("name", "tries"),
+    [
+        pytest.param("runs", 3),
+        *(pytest.param(name, 2 * TRIES, marks=pytest.mark.chaos) for name in SCENES),
+    ],
+)
+def test_a_write_that_fails_is_told_and_made_good(
+    launcher: Launcher, homes: Homes, tally, name: str, tries: int, fault: str
+):
+    scene, told, (failure, for_good) = SCENES[name], tally(fault), FAULTS[fault]
+    home = scene.home(homes)
+    _, run = launcher.run(home, *scene.commands, writes=Writes(home, COUNTED))
+    for number in sorted(random.Random(name + fault).sample(range(1, run.writes + 1), min(tries, run.writes))):
+        home = scene.home(homes)
+        code, run = launcher.run(home, *scene.commands, writes=Writes(home, failure, number, for_good))
+        is_said(run, code, os.strerror(failure))
+        scene.mend(launcher, home)
+        scene.count(told, home, f"{name}, {fault} at write {number}")
+
+
+def is_said(run: Run, code: int, reason: str) -> None:
+    """It ended well, since that write did not matter, or with one message that says why."""
+    assert code in (0, 1), run.said
+    assert "Traceback" not in run.said
+    assert code == 0 or ("error:" in run.said and reason in run.said), run.said
+
+
+@pytest.mark.parametrize("tries", [2, pytest.param(3 * TRIES, marks=pytest.mark.chaos)])
+def test_a_real_disk_that_is_full_is_told_and_made_good(
+    launcher: Launcher, homes: Homes, tally, small_disk: Path, tries: int
+):
+    told, room = tally("a real disk is full"), random.Random(2029)
+    scene = Scene(WORK)
+    for index in range(tries):
+        home = shutil.copytree(homes.running, small_disk / f"home-{index}", symlinks=True)
+        ballast = small_disk / "ballast"
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - room.randrange(4, 400) * 1024)
+        code, run = launcher.run(home, *scene.commands)
+        ballast.unlink()
+        is_said(run, code, os.strerror(errno.ENOSPC))
+        launcher.run(home, INGEST)
+        code_after, run = launcher.run(home, *TO_THE_END)
+        assert code_after == 0, run.said
+        scene.count(told, home, f"try {index}", came=code != 0)
+        shutil.rmtree(home)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of eight megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted here: it takes root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,0 +1,89 @@
+"""The enrichment service and the webhook down for long, slow or hostile; a step that raises."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from dagster_project.automation.outbox import Outbox, deliver
+from dagster_project.automation.webhook import post
+from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
+from tests.chaos.hostile_server import ACTS, HostileServer
+from tests.chaos.launcher import Launcher
+from tests.chaos.story import TO_THE_END, WORK, Homes, expected, found
+from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment_service import IDS, play_points, points
+
+PROMISE = (
+    "A service may be away, slow or hostile: each event has one outcome, each alert arrives once, in bounded time."
+)
+
+SECONDS = 0.5
+"""That one call may take."""
+
+FEW = ["hangs", "sends endless headers", "sends an endless body", "redirects to another host", "sends a gzip bomb"]
+
+
+def of_acts(few: list[str]) -> list:
+    return [pytest.param(act, marks=() if act in few else pytest.mark.chaos) for act in ACTS]
+
+
+def enriched(call: dict) -> dict:
+    return {"results": [{"status": 200, "enrichment": {"n": event["point_idx"]}} for event in call["events"]]}
+
+
+@pytest.mark.parametrize("act", of_acts(FEW))
+def test_each_event_has_one_outcome_whatever_the_service_does(tally, act: str):
+    told, sent = tally(f"the enrichment service {act}"), points(40)
+    for times in (1, 50):  # once, and for longer than it is asked
+        with HostileServer(enriched, [act] * times) as server:
+            began = time.monotonic()
+            harness = play_points(server.url, sent, timeout=f"{SECONDS}s", max_attempts=3, max_size=20, shards=1)
+            assert time.monotonic() - began < 60
+            assert server.trapped == 0
+        written, dead = harness.written[NAME], harness.written[DEAD_LETTERS]
+        there = Counter(written.select(IDS).rows()) + Counter(dead.select(IDS).rows())
+        assert dead["answer"].null_count() == 0
+        told.count(Counter(sent.select(IDS).rows()), there, f"{act}, {times} times")
+
+
+@pytest.mark.parametrize("act", of_acts(FEW[:2]))
+def test_each_alert_arrives_once_and_in_its_order_whatever_the_webhook_does(tally, act: str):
+    told, now, sent = tally(f"the webhook {act}"), [0.0], [f"alert {number}" for number in range(3)]
+    if act.startswith(("answers", "redirects")) and "503" not in act:
+        pytest.skip("of a webhook only the status counts: it has taken, or refused, the message")
+    with HostileServer(lambda _: {}, [act] * 2) as server:
+        outbox = Outbox()
+        for number, text in enumerate(sent):
+            outbox = outbox.add({"text": text}, str(number), [number])
+        for _ in range(6):
+            outbox = deliver(
+                outbox,
+                lambda message: post(server.url, message, seconds=SECONDS),
+                save=lambda _: None,
+                log=lambda _: None,
+                clock=lambda: now[0],
+            )
+            now[0] = max(now[0], outbox.not_before)
+        arrived = [message["text"] for message in server.taken]
+    # An answer whose status is well says that the message was taken, whatever comes after it.
+    if act in ("sends a gzip bomb", "nests a hundred thousand deep"):
+        assert len(arrived) == 1
+        return
+    assert arrived == sorted(arrived)
+    told.count(Counter(sent), Counter(arrived), act)
+
+
+@pytest.mark.parametrize("moment", ["in its first batch", "in a later batch"])
+def test_a_step_that_raises_writes_nothing_and_goes_on_once_it_is_mended(
+    launcher: Launcher, homes: Homes, tally, moment: str
+):
+    told = tally("a step raises")
+    home = homes.copy(homes.fresh if moment == "in its first batch" else homes.running)
+    code, run = launcher.run(home, *WORK, hooks=["tests.chaos.hooks:steps_raise"])
+    assert code == 1
+    assert "mend the step or the data and run again" in run.said
+    assert "a fault of a step" in run.said
+    assert "Traceback" not in run.said
+    code, run = launcher.run(home, *TO_THE_END)
+    assert code == 0, run.said
+    told.count(expected(home), found(home), moment)

@@ -1,0 +1,67 @@
+"""TERM, HUP, INT and KILL to runs, bounded and continuous, at any moment; with Spark see `test_on_spark.py`."""
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.conftest import TRIES
+from tests.chaos.launcher import Launcher, Run
+from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WORK, Homes, expected, found, land
+
+PROMISE = "A run that is told to stop, or killed, ends; the next one goes on where it was."
+
+SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL]
+LONGEST_LIFE_IN_SECONDS = 1.5
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("tries", [1, pytest.param(2 * TRIES, marks=pytest.mark.chaos)])
+def test_a_bounded_run_gets_a_signal(launcher: Launcher, homes: Homes, tally, number: signal.Signals, tries: int):
+    told, moments = tally(f"a bounded run gets {number.name}"), random.Random(number)
+    for index in range(tries):
+        home = homes.copy(homes.running)
+        run = launcher.start(home, *WORK)
+        time.sleep(moments.uniform(0.05, LONGEST_LIFE_IN_SECONDS) if tries > 1 else 0.3)
+        run.signal(number)
+        code = run.wait()
+        assert code in (0, 1, 130, -number), run.said
+        code_after, run = launcher.run(home, *TO_THE_END)
+        assert code_after == 0, run.said
+        told.count(expected(home), found(home), f"try {index}", came=code != 0)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("tries", [1, pytest.param(TRIES, marks=pytest.mark.chaos)])
+def test_continuous_runs_get_a_signal(launcher: Launcher, homes: Homes, tally, number: signal.Signals, tries: int):
+    told, moments = tally(f"continuous ingest and a continuous job get {number.name}"), random.Random(number)
+    home = homes.copy(homes.after(homes.running, *WORK))
+    for index in range(tries):
+        runs = [launcher.start(home, (*command, "--continuous")) for command in (INGEST, TOTALS)]
+        land(home, 4 + index, 1)
+        wait_for_batch(home, runs)
+        time.sleep(moments.uniform(0, LONGEST_LIFE_IN_SECONDS) if tries > 1 else 0)
+        for run in runs:
+            run.signal(number)
+        for run in runs:
+            code = run.wait()
+            if number in (signal.SIGTERM, signal.SIGINT):
+                assert code == 0, run.said
+                assert "accepted" in run.said or "events in" in run.said
+            else:
+                assert code == -number, run.said
+    code, run = launcher.run(home, *TO_THE_END)
+    assert code == 0, run.said
+    told.count(expected(home), found(home), number.name)
+
+
+def wait_for_batch(home: Path, runs: list[Run]) -> None:
+    """Until something of what landed was planned, by either of them."""
+    until = time.monotonic() + 60
+    journals = [home / "ingest" / "clicks" / "journal", *home.glob("jobs/totals/generation-*/journal")]
+    before = [sorted(folder.glob("*.plan.json")) for folder in journals]
+    while [sorted(folder.glob("*.plan.json")) for folder in journals] == before:
+        assert time.monotonic() < until, [run.said for run in runs]
+        time.sleep(0.01)
