@@ -29,6 +29,10 @@ _LONGEST = 300
 _READ_AHEAD = 64 << 10
 
 
+class StoreError(OSError):
+    """The store has failed, is not reached, or refuses: no fault of the object's."""
+
+
 class ObjectStat(NamedTuple):
     """What a listing tells of an object.
 
@@ -129,6 +133,12 @@ class ObjectPath:
 
     def as_uri(self) -> str:
         return str(self)
+
+    def expanduser(self) -> "ObjectPath":
+        return self
+
+    def resolve(self) -> "ObjectPath":
+        return self
 
     def read_bytes(self) -> bytes:
         """The object's content.
@@ -275,10 +285,10 @@ class ObjectPath:
         with _told(self):
             obstore.copy(self._store, self.key, other.key)
 
-    def open_reader(self) -> IO[bytes]:
-        """A seekable file that fetches what is read of it."""
+    def open_reader(self, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+        """A seekable file that fetches what is read of it, so many bytes at least at a time."""
         with _told(self):
-            return io.BufferedReader(_Reader(self), _READ_AHEAD)
+            return io.BufferedReader(_Reader(self), read_ahead)
 
     def _objects(self) -> Iterator[Mapping[str, Any]]:
         with _told(self):
@@ -294,7 +304,7 @@ class ObjectPath:
 
     @property
     def _store(self) -> S3Store:
-        return _store(self.bucket, os.getpid())
+        return _store(self.bucket, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
 class _Reader(io.RawIOBase):
@@ -340,12 +350,15 @@ def _told(path: ObjectPath) -> Iterator[None]:
         yield
     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
         raise
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is not there") from None
-    except PermissionError as error:
-        raise PermissionError(_line(path, error)) from None
     except (obstore.exceptions.BaseError, OSError) as error:
-        raise OSError(_line(path, error)) from None
+        if "NoSuchBucket" in str(error):
+            raise KeyfoldError(
+                f"{path}: there is no bucket {path.bucket} in the object store that AWS_ENDPOINT_URL and AWS_REGION name; "
+                "make it, or name another"
+            ) from None
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(f"{path} is not there") from None
+        raise StoreError(_line(path, error)) from None
 
 
 def _line(path: ObjectPath, error: Exception) -> str:
@@ -361,7 +374,7 @@ def _stat(found: Mapping[str, Any]) -> ObjectStat:
 
 
 @cache
-def _store(bucket: str, process: int) -> S3Store:
+def _store(bucket: str, process: int, endpoint: str) -> S3Store:
     """The bucket's store, by the settings of the environment; one a process, since connections do not survive a fork."""
-    plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
-    return S3Store(bucket, client_options={"allow_http": plain}, retry_config={"max_retries": 8})
+    allow_http = endpoint.startswith("http://")
+    return S3Store(bucket, client_options={"allow_http": allow_http}, retry_config={"max_retries": 8})

@@ -1,6 +1,6 @@
 """A place of a home's: a path of this machine's file systems, or one in a bucket of an object store."""
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from spark_jobs.objects.object_path import SCHEMES, ObjectPath
 
@@ -21,3 +21,17 @@ def to_place(text: str | Path | ObjectPath) -> Place:
     if isinstance(text, str) and text.partition("://")[0] in SCHEMES:
         return ObjectPath(text)
     return text if isinstance(text, ObjectPath) else Path(text)
+
+
+def path_below(place: Place, folder: Place) -> PurePath | None:
+    """The path of a place below a folder; None where it is elsewhere.
+
+    Example:
+        >>> path_below(to_place("s3a://lake/home/landing/rides"), to_place("s3a://lake/home"))
+        PurePosixPath('landing/rides')
+    """
+    if isinstance(place, ObjectPath) and isinstance(folder, ObjectPath):
+        return place.relative_to(folder) if place.is_relative_to(folder) else None
+    if isinstance(place, Path) and isinstance(folder, Path):
+        return place.relative_to(folder) if place.is_relative_to(folder) else None
+    return None

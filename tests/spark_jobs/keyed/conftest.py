@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-import polars as pl
 import pytest
+from deltalake import write_deltalake
 
+from spark_jobs.lakehouse.reading import scan_table
 from tests.spark_jobs.keyed.toy_jobs import START, clicks
 from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
 
@@ -17,7 +18,7 @@ def land(lakehouse):
 
     def land(*rows):
         lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
-        clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
+        write_deltalake(str(lakehouse.events("clicks")), clicks(*rows), mode="append")
 
     return land
 
@@ -27,7 +28,7 @@ def rows(lakehouse):
     """The rows of a table, in one order."""
 
     def rows(table):
-        return sorted(pl.read_delta(str(lakehouse.table(table))).rows())
+        return sorted(scan_table(lakehouse.table(table)).collect().rows())
 
     return rows
 
