@@ -124,7 +124,8 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
-    conf = {"spark.sql.shuffle.partitions": str(cell.partitions)}
+    # KEYFOLD_SPARK_CONF counts here as everywhere, so that a setting of Spark can be tried.
+    conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": str(cell.partitions)}
     if not cell.executors:
         return build_session(SparkSettings(conf=conf))
     (folder / "cluster").mkdir()

@@ -8,52 +8,52 @@ BASE = Cell()
 
 GRID = (
     BASE,
-    # Key groups by keys: blobs of 20 rows to 1.25 M rows.
-    replace(BASE, keys=10_000),
+    # Key groups by keys: blobs of 20 rows to 20,000.
     replace(BASE, keys=100_000),
     replace(BASE, keys=10_000_000, key_groups=512),
-    replace(BASE, key_groups=4096),
     replace(BASE, keys=10_000, key_groups=512),
-    # Of some key groups alone, and of some keys.
+    replace(BASE, key_groups=4096),
+    # Of some key groups alone.
     replace(BASE, key_groups=512, groups_touched=1 / 16),
     # Events a batch.
     replace(BASE, events=1_000_000),
     replace(BASE, keys=10_000, events=1_000_000),
-    replace(BASE, events=10_000),
-    # Rows of state a key.
-    replace(BASE, rows_a_key=10),
     # Partitions of state.
     replace(BASE, partitions=32),
-    replace(BASE, keys=10_000_000, key_groups=4096, events=10_000, groups_touched=1 / 64),
-    replace(BASE, key_groups=512),
-    replace(BASE, key_groups=8),
-    # Files of events, each a blob a key group.
+    # Rows of state a key.
+    replace(BASE, rows_a_key=10, batches=2),
+    # Key groups that wait.
+    replace(BASE, keys=1_000_000, key_groups=16_384, events=10_000, groups_touched=1 / 64),
+    replace(BASE, events=10_000),
+    replace(BASE, keys=10_000),
+    replace(BASE, keys=10_000_000, key_groups=64, batches=2),
+    # Files of events.
     replace(BASE, files=64),
+    replace(BASE, keys=10_000_000, key_groups=4096, events=1_000_000, batches=2),
     replace(BASE, keys_touched=0.01),
-    replace(BASE, keys=10_000_000, key_groups=64),
-    replace(BASE, keys=10_000_000, key_groups=512, events=1_000_000),
-    replace(BASE, keys=10_000_000, key_groups=512, groups_touched=1 / 16),
-    replace(BASE, events=1_000_000, key_groups=4096),
-    replace(BASE, keys=100_000, rows_a_key=10),
-    replace(BASE, keys=10_000_000, key_groups=8),
+    replace(BASE, key_groups=8),
+    replace(BASE, keys=10_000_000, key_groups=8, batches=2),
 )
 
 HELD_OUT = (
-    replace(BASE, keys=3_000_000, key_groups=256, events=300_000),
     replace(BASE, keys=300_000, key_groups=1024, events=30_000),
-    replace(BASE, keys=5_000_000, key_groups=2048, groups_touched=0.25),
+    replace(BASE, keys=3_000_000, key_groups=256, events=300_000, batches=2),
     replace(BASE, keys=200_000, key_groups=32, events=500_000, rows_a_key=5),
 )
 """What the model has to foretell."""
 
 EXECUTORS = tuple(
-    replace(cell, executors=executors, partitions=4, batches=6)
+    replace(cell, executors=executors, partitions=4, files=8)
     for cell in (
-        replace(BASE, keys=1_000_000, key_groups=64, events=1_000_000, files=8),
-        replace(BASE, keys=10_000_000, key_groups=512, events=1_000_000, files=8),
+        replace(BASE, events=1_000_000),
+        replace(BASE, keys=5_000_000, key_groups=512, events=1_000_000),
     )
     for executors in (1, 2)
 )
+"""One core against two; pairs of files and partitions for each of them."""
+
+LONG = (replace(BASE, batches=60),)
+"""Whether batches grow dearer: RocksDB joins its files now and then, and writes them again."""
 
 QUIET = (
     replace(BASE, keys=10_000),
@@ -69,5 +69,6 @@ SETS: dict[str, tuple[Cell, ...]] = {
     "grid": GRID,
     "held-out": HELD_OUT,
     "executors": EXECUTORS,
+    "long": LONG,
     "quiet": QUIET,
 }
