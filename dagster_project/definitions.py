@@ -3,27 +3,41 @@
 import dagster as dg
 
 from assets import health
-from dagster_project.automation.definitions import JOBS, ROOMS, SCHEDULES, SENSORS, automated
+from dagster_project.automation.definitions import (
+    ASSETS,
+    CONTINUOUS_CHECKS,
+    JOBS,
+    ROOMS,
+    SCHEDULES,
+    SENSORS,
+    automated,
+)
 from dagster_project.automation.open_state import open_state_assets
 from dagster_project.automation.run_liveness import watched_in_process_executor
-from dagster_project.resources import resources_from
+from dagster_project.resources import resources_from, spark_settings
+from dagster_project.submitted.twins import as_set
 from dagster_project.suites import SUITES
 from spark_jobs.private_files import keep_files_private
 
 # Loaded by the code server and in every run's process, before either has written anything.
 keep_files_private()
 
-defs = dg.Definitions(
-    assets=dg.map_asset_specs(
-        automated,
-        [*(asset for room in ROOMS for asset in room.assets), *open_state_assets(ROOMS), *health.ASSETS],
-    ),
-    asset_checks=[
+assets, checks = as_set(
+    [*(asset for room in ROOMS for asset in ASSETS[room.group]), *open_state_assets(ROOMS), *health.ASSETS],
+    [
         *(check for room in ROOMS for check in room.checks),
         *(health.health_checks(template) for room in ROOMS for template in room.jobs),
         *(health.drift_check(room.stream) for room in ROOMS if room.stream is not None),
         *SUITES,
+        *CONTINUOUS_CHECKS,
     ],
+    module=__name__,
+    settings=spark_settings,
+)
+
+defs = dg.Definitions(
+    assets=dg.map_asset_specs(automated, assets),
+    asset_checks=checks,
     jobs=JOBS,
     sensors=SENSORS,
     schedules=SCHEDULES,

@@ -184,6 +184,16 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     }
 
 
+def spark_settings() -> SparkSettings:
+    """The settings of the session that the environment asks for, with what may be secret among them.
+
+    Raises:
+        KeyfoldError: as `resources_from`.
+    """
+    spark: Any = resources_from()["spark"]
+    return spark.settings
+
+
 def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The lakehouse's folder, whole, so that no later change of the working directory moves it."""
     return Path(environment.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,12 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = _Messages()
-    with _submitted(dict([*conf.items(), _logging_options(conf)])):
+    with _submitted(quietly_logged(conf)):
         try:
             # Java says of some troubles on stdout what they are; and ours may be read by a program.
             gateway: Any = launch_gateway(None, {"stdout": messages.pipe, "stderr": messages.pipe})
         except PySparkRuntimeError:
-            raise KeyfoldError(without_secrets(_explained(messages.until_the_end()), conf)) from None
+            raise KeyfoldError(without_secrets(explained(messages.until_the_end()), conf)) from None
     messages.forget()
     SparkContext._ensure_initialized(gateway=gateway)
     try:
@@ -88,7 +88,7 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
         if (java := getattr(gateway, "proc", None)) is not None and _has_ended(java):
             # Else the next session of this process would be asked of a Java that is gone.
             SparkContext._gateway = SparkContext._jvm = None
-            raise KeyfoldError(without_secrets(_explained(lines), conf)) from None
+            raise KeyfoldError(without_secrets(explained(lines), conf)) from None
         raise
     for line in messages.pass_on():
         os.write(2, f"{line}\n".encode())
@@ -150,6 +150,16 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
         else:
             os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
+
+
+def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings with which Java logs what is wrong and nothing else, unless they say how it logs."""
+    name = "spark.driver.extraJavaOptions"
+    options = conf.get(name, "")
+    if "log4j2.configurationFile" not in options:
+        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+        options = f"{options} -Dlog4j2.configurationFile={quiet}".strip()
+    return {**conf, name: options}
 
 
 def write_properties(file: Path, conf: Mapping[str, str]) -> None:
@@ -217,15 +227,6 @@ class _Messages:
                     os.write(2, line.encode())
 
 
-def _logging_options(conf: Mapping[str, str]) -> tuple[str, str]:
-    name = "spark.driver.extraJavaOptions"
-    options = conf.get(name, "")
-    if "log4j2.configurationFile" not in options:
-        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        options = f"{options} -Dlog4j2.configurationFile={quiet}".strip()
-    return name, options
-
-
 def _check_launched(conf: Mapping[str, str]) -> None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit started it, with its own options
@@ -239,7 +240,8 @@ def _check_launched(conf: Mapping[str, str]) -> None:
             )
 
 
-def _explained(lines: list[str]) -> str:
+def explained(lines: Sequence[str]) -> str:
+    """What a Java process that ended before it was ready has printed, as people can use it."""
     text = "\n".join(lines)
     if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
         return (

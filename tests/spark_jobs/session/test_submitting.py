@@ -1,13 +1,14 @@
-"""What `keyfold submit` renders for each target; `tests/test_on_a_cluster.py` runs it."""
+"""What is rendered for spark-submit for each target; `tests/test_on_a_cluster.py` runs it."""
 
 import stat
 
 import pytest
 
-from spark_jobs.cli.submit import submit_command
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
+from spark_jobs.session.submitting import submit_command
 
+PROGRAM = "print('whatever is to run')\n"
 HOST = {"spark.driver.host": "10.0.0.1"}
 STANDALONE = SparkSettings(master="spark://one:7077", conf=HOST | {"spark.authenticate.secret": "planted"})
 KUBERNETES = SparkSettings(
@@ -28,7 +29,7 @@ YARN = SparkSettings(
 def test_the_command_has_target_program_and_arguments_and_the_file_has_the_settings(settings, tmp_path, monkeypatch):
     (tmp_path / "yarn-site.xml").touch()
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    command = submit_command(settings, ["run", "ride_summaries", "--home", "/mnt/keyfold/home"], tmp_path)
+    command = submit_command(settings, PROGRAM, ["run", "ride_summaries", "--home", "/mnt/keyfold/home"], tmp_path)
     assert command[0].endswith("/bin/spark-submit")
     given = dict(zip(command[1:9:2], command[2:10:2], strict=True))
     file = tmp_path / "spark.properties"
@@ -46,6 +47,7 @@ def test_the_command_has_target_program_and_arguments_and_the_file_has_the_setti
         "--home",
         "/mnt/keyfold/home",
     ]
+    assert (tmp_path / "keyfold.py").read_text() == PROGRAM
     assert "planted" not in " ".join(command)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     written = dict(line.split("=", 1) for line in file.read_text().splitlines())
@@ -57,4 +59,10 @@ def test_the_command_has_target_program_and_arguments_and_the_file_has_the_setti
 
 def test_a_target_that_lacks_something_is_refused_before_anything_is_submitted(tmp_path):
     with pytest.raises(KeyfoldError, match=r"spark.driver.host"):
-        submit_command(SparkSettings(master="spark://one:7077"), ["run", "rides"], tmp_path)
+        submit_command(SparkSettings(master="spark://one:7077"), PROGRAM, ["run", "rides"], tmp_path)
+
+
+def test_a_spark_home_without_spark_submit_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(KeyfoldError, match=r"SPARK_HOME is .*, which has no bin/spark-submit: unset it"):
+        submit_command(SparkSettings(), PROGRAM, [], tmp_path)
