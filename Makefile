@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test chaos examples cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples cluster-tests lint docs bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -44,11 +44,19 @@ lint: setup
 	.venv/bin/pyright
 	.venv/bin/lint-imports
 
-test: lint
-	@scripts/browser
-	@.venv/bin/python -m tests.java_for_tests
-	@.venv/bin/python -m tests.kafka_broker
+# Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
+test: setup
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+browser-for-tests:
+	@scripts/browser
+
+java-for-tests: setup
+	@.venv/bin/python -m tests.java_for_tests
+
+kafka-for-tests: setup
+	@.venv/bin/python -m tests.kafka_broker
 
 chaos: export TRIES ?= 10
 chaos: setup
