@@ -149,8 +149,8 @@ class ObjectPath:
         with _told(self):
             return bytes(obstore.get(self._store, self.key).bytes())
 
-    def read_text(self, encoding: str = "utf-8") -> str:
-        return self.read_bytes().decode(encoding)
+    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self.read_bytes().decode(encoding, errors)
 
     def read_with_tag(self) -> tuple[bytes, str]:
         """The object's content, and the tag that `write_if_unchanged` takes."""
