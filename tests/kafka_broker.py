@@ -7,6 +7,7 @@ without a network, tests that need a broker are skipped and say why.
 import base64
 import hashlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,8 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.kafka_certificates import Certificates, make_certificates, why_no_certificates
 
 VERSION = "4.1.0"
 JARS = Path(sys.prefix) / f"kafka-{VERSION}"
@@ -34,7 +37,11 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 USER, PASSWORD = "keyfold", "planted-kafka-password"
 """Of the listener that asks for a login."""
 
-_QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+LISTENERS = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "LOGIN_TLS": "SASL_SSL"}
+"""Its listeners, and how each is spoken to."""
+
+_JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{JARS}/*")
+_SETTINGS = "server.properties"
 _SECONDS = 60
 
 
@@ -80,21 +87,53 @@ def main() -> int:
 
 @dataclass
 class Broker:
-    """A broker that runs; its topics are made by tests and never shared."""
+    """A broker that runs; its topics are made by tests and never shared.
+
+    Attributes:
+        folder: of its settings and data.
+        ports: of its listeners, by `LISTENERS`.
+        certificates: None where there is no openssl; TLS and LOGIN_TLS are not to be had then.
+        process: it, while it runs.
+    """
 
     folder: Path
-    port: int
-    login_port: int
+    ports: dict[str, int]
+    certificates: Certificates | None
     process: "subprocess.Popen[bytes]"
     _clients: dict[str, AdminClient] = field(default_factory=dict)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.address("PLAINTEXT")
 
     @property
     def login_bootstrap(self) -> str:
-        return f"127.0.0.1:{self.login_port}"
+        return self.address("LOGIN")
+
+    def address(self, listener: str) -> str:
+        """Where a listener is: PLAINTEXT; LOGIN, which asks for a login; TLS, for a client's certificate; LOGIN_TLS."""
+        return f"127.0.0.1:{self.ports[listener]}"
+
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Stop it, by default as a power cut does; what it holds stays."""
+        self.process.send_signal(how)
+        self.process.wait()
+
+    def start(self) -> None:
+        """Start it again, at the same addresses."""
+        self.process = _start(self.folder)
+        for listener in self.ports:
+            _wait_for(self.ports[listener], self.process, self.folder / "broker.log")
+        # The port is open before the broker knows its topics; a client that was cut off says so for a while.
+        until = time.monotonic() + _SECONDS
+        while not self._answers():
+            assert time.monotonic() < until, "the broker does not answer"
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.admin.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
 
     @property
     def admin(self) -> AdminClient:
@@ -132,40 +171,65 @@ class Broker:
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Broker]:
     """Start a broker below a folder, and stop it."""
-    ports = [_free_port() for _ in range(3)]
-    settings = folder / "server.properties"
-    settings.write_text(_settings(folder, *ports))
+    certificates = None if why_no_certificates() else make_certificates(folder / "certificates")
+    listeners = {name: kind for name, kind in LISTENERS.items() if certificates or "TLS" not in name}
+    ports = {name: _free_port() for name in listeners}
+    (folder / _SETTINGS).write_text(_settings(folder, listeners, ports, _free_port(), certificates))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    java = ["java", *_QUICK, "-cp", f"{JARS}/*"]
     with (folder / "broker.log").open("wb") as log:
-        tool = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+        tool = [*_JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(folder / _SETTINGS)]
         subprocess.run(tool, check=True, stdout=log, stderr=log)
-        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+    broker = Broker(folder, ports, certificates, _start(folder))
     try:
-        for port in ports[:2]:
-            _wait_for(port, process, folder / "broker.log")
-        broker = Broker(folder, ports[0], ports[1], process)
+        for port in ports.values():
+            _wait_for(port, broker.process, folder / "broker.log")
         yield broker
         # While Python is whole: see `sources.kafka.topic`.
         broker._clients.clear()
     finally:
-        process.kill()
-        process.wait()
+        broker.process.kill()
+        broker.process.wait()
 
 
-def _settings(folder: Path, port: int, login_port: int, controller_port: int) -> str:
+def _start(folder: Path) -> "subprocess.Popen[bytes]":
+    with (folder / "broker.log").open("ab") as log:
+        return subprocess.Popen([*_JAVA, "kafka.Kafka", str(folder / _SETTINGS)], stdout=log, stderr=log)
+
+
+def _settings(
+    folder: Path,
+    listeners: dict[str, str],
+    ports: dict[str, int],
+    controller_port: int,
+    certificates: Certificates | None,
+) -> str:
     login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    addresses = {**ports, "CONTROLLER": controller_port}
+    tls = (
+        (
+            "ssl.keystore.type=PEM",
+            f"ssl.keystore.location={certificates.broker}",
+            "ssl.truststore.type=PEM",
+            f"ssl.truststore.location={certificates.authority}",
+            "listener.name.tls.ssl.client.auth=required",
+        )
+        if certificates
+        else ()
+    )
     return "\n".join(
         (
             "process.roles=broker,controller",
             "node.id=1",
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
-            f"listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},CONTROLLER://127.0.0.1:{controller_port}",
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners=" + ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items()),
+            "listener.security.protocol.map="
+            + ",".join(f"{name}:{kind}" for name, kind in {**listeners, "CONTROLLER": "PLAINTEXT"}.items()),
             "controller.listener.names=CONTROLLER",
             "inter.broker.listener.name=PLAINTEXT",
             "sasl.enabled.mechanisms=PLAIN",
             f"listener.name.login.plain.sasl.jaas.config={login}",
+            f"listener.name.login_tls.plain.sasl.jaas.config={login}",
+            *tls,
             f"log.dirs={folder / 'data'}",
             "auto.create.topics.enable=false",
             "offsets.topic.replication.factor=1",

@@ -96,6 +96,7 @@ def ingest(
                     every=timedelta(seconds=every),
                     stop=stop,
                     on_batch=on_batch,
+                    on_outage=lambda line: warn([line]),
                 )
         else:
             summary = ingest_files(

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.run import Landing, ingest_lock, ingest_under_lock
-from spark_jobs.ingest.sources.files import SETTLE
+from spark_jobs.ingest.sources.files import SETTLE, Listing, list_files
 from spark_jobs.ingest.sources.kafka.offsets import TopicState
+from spark_jobs.ingest.sources.kafka.outages import PAUSE, Outages, is_unreachable
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
 from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.clock import LOOK_EVERY
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.streams import Stream
 
 _FULL_LOOK = 10.0
@@ -37,36 +41,69 @@ def ingest_continuously(
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
     on_batch: Callable[[Progress], None] | None = None,
+    on_outage: Callable[[str], None] | None = None,
 ) -> IngestSummary:
     """Ingest files as they land, or messages as they come, until told to stop; a run that is under way is finished.
+
+    Where Kafka is away after the first run, it is waited for: what was planned is read when it is back.
 
     Args:
         spark, lakehouse, stream, landing, on_batch: as of `ingest`.
         settle: how long a file must have stayed as it is; 0 for producers that rename what is whole into the folder.
         every: from one look at the folder, or topic, to the next.
         stop: set to end it.
+        on_outage: told once of each time that Kafka is away, and of its return.
 
     Raises:
         KeyfoldError: as `ingest`.
     """
     stop = stop or threading.Event()
     with ingest_lock(lakehouse, stream, landing) as source:
-        look = _TopicLook(source) if isinstance(source, KafkaTopic) else _Look(source)
+        look, away = _look_at(source), Outages(on_outage)
         look.remember()
-        summed = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
-        while not stop.wait(every.total_seconds()):
-            if not look.shows_news():
-                continue
-            # Before the run: what lands while it lists the folder is seen by the next look.
-            look.remember()
-            summary = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
-            if summary.waiting:
-                look.remember_until(settle)
-            summed = _added(summed, summary)
+        summed: IngestSummary | None = None
+        # The first run is due whatever there is to see: one that broke off may have left something.
+        is_due = True
+        while True:
+            try:
+                if is_due or look.shows_news():
+                    is_due = True
+                    # Before the run: what lands while it lists the folder is seen by the next look.
+                    look.remember()
+                    summary = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
+                    is_due = False
+                    if summary.waiting:
+                        look.remember_until(settle)
+                    summed = _added(summed, summary) if summed else summary
+                away.end()
+            except KeyfoldError as error:
+                # Before the first run somebody is there to see what is wrong.
+                if summed is None or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
+                    raise
+                away.begin(error)
+            if stop.wait(PAUSE if away.goes_on else every.total_seconds()):
+                break
+    assert summed is not None  # noqa: S101 - the loop ends after its first run, or by an error
     return summed
 
 
-class _Look:
+class _Look(Protocol):
+    """Whether anything has come since it was last taken for seen."""
+
+    def remember(self) -> None: ...
+
+    def remember_until(self, settle: timedelta) -> None: ...
+
+    def shows_news(self) -> bool: ...
+
+
+def _look_at(source: Landing) -> _Look:
+    if isinstance(source, KafkaTopic):
+        return _TopicLook(source)
+    return _BucketLook(source) if isinstance(source, ObjectPath) else _FolderLook(source)
+
+
+class _FolderLook:
     """Whether anything in a landing folder has come, by the times of change of its folders alone."""
 
     def __init__(self, landing: Path) -> None:
@@ -96,6 +133,27 @@ class _Look:
             if hides or _changed_at(folder) != changed_at:
                 return True
         return False
+
+
+class _BucketLook:
+    """Whether anything in a bucket's folder has come, by what it lists: an object that is written over has another tag."""
+
+    def __init__(self, landing: ObjectPath) -> None:
+        self._landing = landing
+        self._seen: Listing | None = None
+        self._found: Listing | None = None
+
+    def remember(self) -> None:
+        """Take the folder as it was at the last look for seen."""
+        self._seen = self._found
+
+    def remember_until(self, settle: timedelta) -> None:
+        """What waits in a bucket waits for its marker, which is listed as well."""
+
+    def shows_news(self) -> bool:
+        """Whether a run may find something."""
+        self._found = list_files(self._landing)
+        return self._found != self._seen
 
 
 class _TopicLook:

@@ -102,15 +102,37 @@ def topic_id(topic: KafkaTopic) -> str:
         return ""
 
 
+class UnreachableError(KeyfoldError):
+    """No broker answers."""
+
+
 class _NoSuchTopicError(KeyfoldError):
     pass
+
+
+_AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""What brokers that start, stop or change places are told by."""
 
 
 class _Cluster:
     """A client that asks brokers what they have."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings, self._trouble = settings, ""
+        self._settings, self._trouble, self._is_refused = settings, "", False
         try:
             self._admin = AdminClient(settings.client(error_cb=self._remember))
         except KafkaException as error:
@@ -137,13 +159,16 @@ class _Cluster:
         if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
         why = "; ".join(filter(None, (self._settings.told(fault.str()), self._trouble)))
-        raise KeyfoldError(
+        # A login that is refused looks like a broker that does not answer, but for what the client says of it.
+        kind = UnreachableError if fault.code() in _AWAY and not self._is_refused else KeyfoldError
+        raise kind(
             f"topic {topic}: {where} does not tell what it holds: {why}. See that it runs, and that {BOOTSTRAP_VARIABLE} "
             f"and {CONF_VARIABLE} fit it"
         )
 
     def _remember(self, error: KafkaError) -> None:
         self._trouble = self._settings.told(error.str())
+        self._is_refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 _clusters: dict[tuple[int, str, frozenset[tuple[str, str]]], _Cluster] = {}
