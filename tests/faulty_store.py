@@ -1,4 +1,4 @@
-"""A store that fails, for tests: a proxy before a real one that answers 503, is slow, breaks off, or loses answers.
+"""A store that fails, for tests: a proxy before a real one that answers 503 or 403, is slow, breaks off, or loses answers.
 
 What fails is said by a function that sees each request, in the order in which they come; the clients, and our code, are
 the real ones.
@@ -6,16 +6,25 @@ the real ones.
 
 import http.client
 import itertools
+import os
+import pickle
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from pyspark import cloudpickle
+
+from tests.object_store import process_with_port
+
+_CONTROL = "/-/faults"
 _HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -23,6 +32,7 @@ class Fault(Enum):
     """What becomes of a request."""
 
     BUSY = "it is answered with 503 SlowDown, and nothing is done"
+    DENIED = "it is answered with 403 AccessDenied, and nothing is done"
     CUT = "the connection ends before anything is done"
     LOST = "it is done, and the connection ends without an answer"
     SLOW = "it is done after `FaultyStore.delay`"
@@ -52,35 +62,82 @@ class Request:
 Choose = Callable[[Request], Fault | None]
 
 
-@dataclass
 class FaultyStore:
-    """A proxy that runs.
+    """A proxy that runs, in a process of its own: Delta's library waits for some answers while no other thread can run.
 
     Attributes:
         endpoint: its URL, for AWS_ENDPOINT_URL.
-        choose: which requests fail; may be set anew at any time. None fail at first.
-        delay: what a slow answer takes, in seconds.
-        came: every request, and what became of it.
 
     Example:
         with faulty_store(object_store.endpoint) as faulty:
             faulty.choose = lambda request: Fault.LOST if request.writes and request.number % 3 == 0 else None
     """
 
-    endpoint: str = ""
-    choose: Choose = lambda _: None
-    delay: float = 1.0
-    came: list[tuple[Request, Fault | None]] = field(default_factory=list)
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._choose: Choose = lambda _: None
+        self._delay = 1.0
+
+    @property
+    def choose(self) -> Choose:
+        """Which requests fail; may be set anew at any time, and is then a copy of what it was set to. None fail at first."""
+        return self._choose
+
+    @choose.setter
+    def choose(self, choose: Choose) -> None:
+        self._choose = choose
+        self._tell()
+
+    @property
+    def delay(self) -> float:
+        """What a slow answer takes, in seconds."""
+        return self._delay
+
+    @delay.setter
+    def delay(self, seconds: float) -> None:
+        self._delay = seconds
+        self._tell()
+
+    @property
+    def came(self) -> list[tuple[Request, Fault | None]]:
+        """Every request, and what became of it."""
+        with urllib.request.urlopen(f"{self.endpoint}{_CONTROL}", timeout=30) as answer:  # noqa: S310 - our own
+            return pickle.loads(answer.read())  # noqa: S301
 
     def count(self, fault: Fault) -> int:
         """How many requests a fault has met."""
         return sum(one is fault for _, one in self.came)
 
+    def _tell(self) -> None:
+        told = cloudpickle.dumps((self._choose, self._delay))
+        request = urllib.request.Request(f"{self.endpoint}{_CONTROL}", told, method="PUT")  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+            pass
+
 
 @contextmanager
 def faulty_store(behind: str) -> Iterator[FaultyStore]:
     """A proxy before the store at an endpoint, while the context lasts."""
-    store, numbers, lock = FaultyStore(), itertools.count(), threading.Lock()
+    with process_with_port([sys.executable, "-m", "tests.faulty_store", behind]) as (_, port):
+        yield FaultyStore(f"http://127.0.0.1:{port}")
+
+
+def main() -> int:
+    """Serve until standard input ends, as it does with the process that holds its other end."""
+    # By the name that others know its classes by: what is pickled names them.
+    from tests import faulty_store as named  # noqa: PLC0415
+
+    server = named._proxy(sys.argv[1])
+    print(server.server_address[1], flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def _proxy(behind: str) -> "_Server":
+    numbers, lock = itertools.count(), threading.Lock()
+    came: list[tuple[Request, Fault | None]] = []
+    rules: list[tuple[Choose, float]] = [(lambda _: None, 1.0)]
     upstream = urlsplit(behind).netloc
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,16 +145,25 @@ def faulty_store(behind: str) -> Iterator[FaultyStore]:
 
         def _handle(self) -> None:
             body = self._body()
+            if self.path == _CONTROL:
+                if self.command == "PUT":
+                    rules[0] = pickle.loads(body)  # noqa: S301 - of the process that started this one
+                self._answer(200, [], pickle.dumps(came))
+                return
             conditional = any(name in self.headers for name in ("If-None-Match", "If-Match"))
             with lock:
                 request = Request(next(numbers), self.command, self.path, conditional)
-                fault = store.choose(request)
-                store.came.append((request, fault))
+                choose, delay = rules[0]
+                fault = choose(request)
+                came.append((request, fault))
             if fault is Fault.BUSY:
                 self._answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")
                 return
+            if fault is Fault.DENIED:
+                self._answer(403, [("Content-Type", "application/xml")], b"<Error><Code>AccessDenied</Code></Error>")
+                return
             if fault is Fault.SLOW:
-                time.sleep(store.delay)
+                time.sleep(delay)
             if fault is not Fault.CUT:
                 status, headers, content = self._forward(body)
                 if fault is not Fault.LOST:
@@ -148,16 +214,7 @@ def faulty_store(behind: str) -> Iterator[FaultyStore]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = _Server(("127.0.0.1", 0), Handler)
-    store.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    serving.start()
-    try:
-        yield store
-    finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()
+    return _Server(("127.0.0.1", 0), Handler)
 
 
 class _Server(ThreadingHTTPServer):
@@ -167,3 +224,7 @@ class _Server(ThreadingHTTPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         with suppress(ConnectionError):
             super().finish_request(request, client_address)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,10 @@ import uuid
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+_REPOSITORY = Path(__file__).parent.parent
 
 REGION = "us-east-1"
 
@@ -48,13 +51,21 @@ class ObjectStore:
 @contextmanager
 def running_store() -> Iterator[ObjectStore]:
     """Start a store, and stop it; what it held is gone."""
-    command = [sys.executable, "-m", "tests.object_store"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with process_with_port([sys.executable, "-m", "tests.object_store"]) as (pid, port):
+        yield ObjectStore(f"http://127.0.0.1:{port}", pid)
+
+
+@contextmanager
+def process_with_port(command: list[str]) -> Iterator[tuple[int, int]]:
+    """Start a process that says its port and ends with its standard input; gives its id and the port, and kills it."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=_REPOSITORY
+    )
     try:
         assert process.stdout is not None
-        port = process.stdout.readline().decode().strip()
-        assert port, "the object store did not start: run `python -m tests.object_store` to see why"
-        yield ObjectStore(f"http://127.0.0.1:{port}", process.pid)
+        port = process.stdout.readline().strip()
+        assert port, f"it did not start: run `{' '.join(command)}` to see why"
+        yield process.pid, int(port)
     finally:
         process.kill()
         process.wait()

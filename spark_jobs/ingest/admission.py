@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.ingest.records import AdmittedFile
 from spark_jobs.ingest.sources.files import LandedFile, Listing, fingerprint, list_files
+from spark_jobs.objects.place import Place
 from spark_jobs.times import micros
 
 
@@ -35,7 +35,7 @@ class Admission:
 
 
 def select_files(
-    landing: Path, known: Mapping[str, KnownFile], *, settle: timedelta, done_marker: bool, reread_changed: bool
+    landing: Place, known: Mapping[str, KnownFile], *, settle: timedelta, done_marker: bool, reread_changed: bool
 ) -> Admission:
     """List a landing folder, and part its files.
 
@@ -92,12 +92,14 @@ def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
     before = known.get(file.path)
     if before is None or before.was_read == (file.refused is not None):
         return False
+    if file.tag:
+        return file.tag == before.fingerprint
     return (file.size, file.modified_at, file.changed_at) == (before.size, before.modified_at, before.changed_at)
 
 
-def _admitted(landing: Path, file: LandedFile) -> AdmittedFile | None:
-    digest = ""
-    if file.refused is None:
+def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
+    digest = file.tag
+    if file.refused is None and not digest:
         try:
             digest = fingerprint(landing / file.path)
         except FileNotFoundError:
@@ -122,8 +124,8 @@ def _difference(before: KnownFile, now: AdmittedFile) -> str:
     return f"{'grew' if now.size > before.size else 'shrank'} from {before.size:,} to {now.size:,} bytes"
 
 
-def _list(landing: Path, done_marker: bool) -> Listing:
+def _list(landing: Place, done_marker: bool) -> Listing:
     try:
         return list_files(landing, done_marker=done_marker)
     except OSError as error:
-        raise KeyfoldError(f"the landing folder {landing} cannot be read: {error.strerror}") from None
+        raise KeyfoldError(f"the landing folder {landing} cannot be read: {error.strerror or error}") from None

@@ -13,16 +13,19 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.arrays import open_array
 from spark_jobs.ingest.birth import Birth
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, merge_segments, open_segment, write_segment
 from spark_jobs.ingest.sources.kafka.offsets import OffsetRange, ReadTopic
+from spark_jobs.ingest.sources.places import source_place
 from spark_jobs.ingest.split import Split, SplitResult, TopicAccess, WrittenEvents
 from spark_jobs.ingest.split_reader import read_split
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.session.workers import check_shared
 from spark_jobs.streams import Stream
 from spark_jobs.times import micros
@@ -70,7 +73,7 @@ def work(
             stream,
             plan.batch,
             plan.planned_at,
-            lakehouse.home / plan.source,
+            source_place(lakehouse, plan.source),
             access,
             birth.tables["events"],
             birth.tables["quarantine"],
@@ -177,7 +180,7 @@ def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvent
 def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[Mask]:
     """Which rows of each file, in their segment's order, are copies; a range of hashes at a time, to bound memory."""
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
-    places = [np.load(birth.segments / one.places, mmap_mode="r")[0] for one in written]
+    places = [open_array(birth.segments / one.places)[0] for one in written]
     found = [np.zeros(len(ids), np.bool_) for ids in opened]
     # Copies have the same hash, so each range of hashes can be compared for itself.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
@@ -198,10 +201,10 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
 
 def _rewritten(stream: Stream, birth: Birth, one: WrittenEvents, copies: Mask) -> WrittenEvents:
     events = birth.tables["events"]
-    rows = np.load(birth.segments / one.places)[1]
+    rows = open_array(birth.segments / one.places)[1]
     is_kept = np.ones(one.file.rows, np.bool_)
     is_kept[rows[copies]] = False
-    frame = pl.read_parquet(events / one.file.path)
+    frame = read_parquet(events / one.file.path)
     file = write_data_file(frame.filter(pl.Series(is_kept)), events, stream.event_schema)
     if one.segment is None:
         return WrittenEvents(file)

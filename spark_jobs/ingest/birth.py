@@ -5,7 +5,6 @@ FOLDER/ingest.json   the name of this ingest in its tables' logs, Delta's ids of
 
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.event_ids import ENCODING
 from spark_jobs.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
 from spark_jobs.lakehouse.tables import table_id, table_schema
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import INGESTED_AT, Stream
 
 QUARANTINE = pa.schema(
@@ -53,8 +53,8 @@ class Birth:
         remedy: how to start over.
     """
 
-    folder: Path
-    tables: dict[str, Path]
+    folder: Place
+    tables: dict[str, Place]
     identity: str
     ids: dict[str, str]
     fixed: dict[str, Any]
@@ -62,11 +62,11 @@ class Birth:
     remedy: str
 
     @property
-    def journal(self) -> Path:
+    def journal(self) -> Place:
         return self.folder / "journal"
 
     @property
-    def segments(self) -> Path:
+    def segments(self) -> Place:
         return self.folder / "ids"
 
 
@@ -95,8 +95,8 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
     record = folder / RECORD
     if not record.exists():
         return None
-    born = read_json(record)
     where, remedy = _where(stream), rebuild_remedy(lakehouse, stream)
+    born = read_json(record, remedy)
     if born["format"] != _FORMAT:
         raise KeyfoldError(f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}")
     return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
@@ -144,7 +144,7 @@ def rebuild_remedy(lakehouse: Lakehouse, stream: str) -> str:
     )
 
 
-def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Path]:
+def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
     return {"events": lakehouse.events(stream), "quarantine": lakehouse.quarantine(stream)}
 
 

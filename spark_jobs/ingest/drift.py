@@ -4,12 +4,12 @@ import csv
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.ingest.formats import file_type, open_text
+from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 _LINES = 100
@@ -26,7 +26,7 @@ class Drift:
         lacking: columns that an event must have and none of whose raw columns is in the file.
     """
 
-    file: Path
+    file: Place
     unknown: tuple[str, ...]
     lacking: tuple[str, ...]
 
@@ -35,7 +35,7 @@ class Drift:
         return bool(self.unknown or self.lacking)
 
 
-def find_drift(stream: Stream, files: Iterable[Path]) -> list[Drift]:
+def find_drift(stream: Stream, files: Iterable[Place]) -> list[Drift]:
     """Compare files' columns with their stream's; of JSON, those of the first hundred lines. Unreadable files are left out."""
     found = []
     for file in files:
@@ -48,7 +48,7 @@ def find_drift(stream: Stream, files: Iterable[Path]) -> list[Drift]:
     return found
 
 
-def _drift(stream: Stream, file: Path, columns: frozenset[str]) -> Drift:
+def _drift(stream: Stream, file: Place, columns: frozenset[str]) -> Drift:
     known = {*stream.raw_schema.names, *stream.ignored}
     lacking = [
         field.name
@@ -67,10 +67,11 @@ def _has_source(stream: Stream, column: str, columns: frozenset[str]) -> bool:
     return source.path or source.constant is not None or any(name in columns for name in source.names)
 
 
-def _columns(file: Path) -> frozenset[str]:
+def _columns(file: Place) -> frozenset[str]:
     found = file_type(file).format
     if found == "parquet":
-        return frozenset(pq.read_schema(file).names)
+        with parquet_file(file) as opened:
+            return frozenset(opened.schema_arrow.names)
     is_csv = found == "csv"
     with open_text(file) as source:
         # Bounded: a file may be one line of gigabytes.

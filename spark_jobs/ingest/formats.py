@@ -2,8 +2,11 @@
 
 import gzip
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import IO, Literal
+
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place
 
 Format = Literal["json", "csv", "parquet"]
 
@@ -13,6 +16,9 @@ _COMPRESSED = ".gz"
 
 READABLE = ".ndjson, .jsonl, .json and .csv, also with .gz, and .parquet"
 """Every ending that is read, for people."""
+
+_READ_AHEAD = 8 << 20
+"""Bytes of an object that are fetched at a time: each costs the store's wait once."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class FileType:
     stem: str
 
 
-def file_type(path: Path) -> FileType:
+def file_type(path: Place | PurePath) -> FileType:
     """What a file's name says of it, whether upper or lower case.
 
     Example:
@@ -38,19 +44,22 @@ def file_type(path: Path) -> FileType:
         FileType(format='csv', is_compressed=True, stem='cpu.v2')
     """
     is_compressed = path.suffix.lower() == _COMPRESSED
-    inner = Path(path.stem) if is_compressed else path
+    inner = PurePath(path.stem) if is_compressed else path
     ending = inner.suffix.lower()
     # Parquet compresses its own columns, and wants to be read at any place: within .gz it is none.
     found = _TEXT.get(ending) or ("parquet" if ending == _PARQUET and not is_compressed else None)
     return FileType(found, is_compressed, inner.stem if found else inner.name)
 
 
-def open_text(path: Path) -> IO[bytes] | gzip.GzipFile:
+def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
     """Open a file of text, decompressed where its name says so.
 
     Raises:
         OSError: it cannot be read.
     """
+    if isinstance(path, ObjectPath):
+        opened = path.open_reader(_READ_AHEAD)
+        return gzip.GzipFile(fileobj=opened) if file_type(path).is_compressed else opened
     if file_type(path).is_compressed:
         return gzip.open(path, "rb")
     # Unbuffered: who reads it takes large pieces, and a buffer would copy each once more.

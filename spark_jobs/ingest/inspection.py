@@ -11,11 +11,11 @@ from spark_jobs.ingest.birth import Birth, existing_ingest, rebuild_remedy
 from spark_jobs.ingest.known import IngestJournal, KnownFile, KnownFiles
 from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.sources.kafka.offsets import ReadTopic
+from spark_jobs.ingest.sources.places import source_name
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.locks import is_held
-from spark_jobs.objects.object_path import SCHEMES
-from spark_jobs.objects.place import Place, path_below, to_place
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 _LOOK = 0.02
@@ -108,18 +108,6 @@ def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]
         for name, files in done.tables.items()
         if files and opened[name].transaction_version(f"{birth.identity}/{name}") != done.batch
     ]
-
-
-def source_name(lakehouse: Lakehouse, landing: Place) -> str:
-    """What names a landing folder: its path below the home, which may move; the whole one elsewhere."""
-    inside = path_below(landing, lakehouse.home)
-    return landing.as_posix() if inside is None else inside.as_posix()
-
-
-def source_place(lakehouse: Lakehouse, source: str) -> Place:
-    """The landing folder that a `source_name` names."""
-    is_whole = source.startswith("/") or source.partition("://")[0] in SCHEMES
-    return to_place(source) if is_whole else lakehouse.home / source
 
 
 def _known(lakehouse: Lakehouse, stream: str) -> KnownFiles:

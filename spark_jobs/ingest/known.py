@@ -8,14 +8,15 @@ The table grows with the files, not with the runs; it is written anew before the
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
-from spark_jobs.errors import KeyfoldError
+from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.ingest.records import AdmittedFile, IngestDone, IngestPlan
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse.files import sweep, write_durably
+from spark_jobs.lakehouse.parquet import read_parquet
+from spark_jobs.objects.place import Place
 
 BATCHES_BETWEEN = 32
 """Batches whose own records are gone through at most; fewer than a journal keeps."""
@@ -57,7 +58,7 @@ class KnownFile:
 class KnownFiles:
     """The files of one stream that were read, by source and path."""
 
-    def __init__(self, folder: Path, journal: IngestJournal, where: str, remedy: str = "") -> None:
+    def __init__(self, folder: Place, journal: IngestJournal, where: str, remedy: str = "") -> None:
         self._folder = folder / "files"
         self._journal = journal
         self._where, self._remedy = where, remedy
@@ -131,7 +132,14 @@ class KnownFiles:
         numbers = [number for number in self._numbers() if last is not None and number <= last.batch]
         if not numbers:
             return pl.DataFrame(schema=_SCHEMA), -1
-        return pl.read_parquet(self._folder / f"known-{numbers[-1]:09d}.parquet"), numbers[-1]
+        path = self._folder / f"known-{numbers[-1]:09d}.parquet"
+        try:
+            return read_parquet(path), numbers[-1]
+        except pl.exceptions.PolarsError as error:
+            raise KeyfoldError(
+                f"{self._where}: {path}, which says what files were read, is damaged ({first_line(error)}); restore it"
+                + (f", or {self._remedy}" if self._remedy else "")
+            ) from error
 
     def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
         last = self._journal.last_done()

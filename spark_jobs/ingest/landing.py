@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.run import Landing
 from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, OnGap, read_start
+from spark_jobs.objects.place import to_place
 
 
 def find_landing(
@@ -23,7 +23,7 @@ def find_landing(
 
     Args:
         stream: its name.
-        given: a folder, or `kafka://TOPIC`; without it, the topic that KEYFOLD_KAFKA_TOPICS names for the stream.
+        given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`; without it, the topic that KEYFOLD_KAFKA_TOPICS names for the stream.
         start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
         environment: where settings come from.
 
@@ -54,4 +54,4 @@ def find_landing(
             f"start, on_gap and topic_anew go with a topic, as in {PREFIX}rides; {stream} is read from "
             f"{source or 'its landing folder'}"
         )
-    return Path(source) if source else None
+    return to_place(source) if source else None

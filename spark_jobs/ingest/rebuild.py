@@ -9,23 +9,24 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.birth import REBUILD, RECORD
-from spark_jobs.ingest.inspection import all_known_files, read_topics, source_name
+from spark_jobs.ingest.inspection import all_known_files, read_topics
 from spark_jobs.ingest.records import IngestCounts
 from spark_jobs.ingest.run import Landing, ingest_under_lock
 from spark_jobs.ingest.sources.kafka.offsets import ReadTopic, TopicState
 from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
+from spark_jobs.ingest.sources.places import source_name, source_place
 from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json, write_json
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import move_file, move_tree, sync_folder
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 
@@ -100,17 +101,18 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
         known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
     if not known and not topics:
         known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
-    sources = [source for source in known if (lakehouse.home / source).is_dir()]
+    sources = [source for source in known if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:
         raise KeyfoldError(
             f"{stream.name} cannot be rebuilt: none of its landing folders is there "
-            f"({', '.join(str(lakehouse.home / source) for source in known)}); put one back, or name it with --from"
+            f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); put one back, or name it with --from"
         )
     for source, paths in known.items():
-        gone = [path for path in paths if not (lakehouse.home / source / path).exists()]
+        landing_folder = source_place(lakehouse, source)
+        gone = [path for path in paths if not (landing_folder / path).exists()]
         if gone:
             warnings.append(
-                f"{len(gone):,} of {len(paths):,} files that were read from {lakehouse.home / source} are not there any "
+                f"{len(gone):,} of {len(paths):,} files that were read from {landing_folder} are not there any "
                 f"more, and what they held is in no new table ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
             )
     for source, read in topics.items():
@@ -133,7 +135,7 @@ def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
 
 
 def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landing:
-    return _topic(source, given) if source.startswith(PREFIX) else lakehouse.home / source
+    return _topic(source, given) if source.startswith(PREFIX) else source_place(lakehouse, source)
 
 
 def _topic(source: str, given: Landing | None) -> KafkaTopic:
@@ -142,19 +144,21 @@ def _topic(source: str, given: Landing | None) -> KafkaTopic:
     return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
 
 
-def _move_aside(lakehouse: Lakehouse, stream: str, aside: Path) -> None:
+def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
     folder = lakehouse.ingest(stream)
     (aside / "ingest").mkdir(parents=True, exist_ok=True)
     for name, path in (("events", lakehouse.events(stream)), ("quarantine", lakehouse.quarantine(stream))):
         if path.exists():
-            path.rename(aside / name)
+            move_tree(path, aside / name, "_delta_log")
             reached("rebuild: one table moved")
-    # The lock must stay where it is held. The birth record goes last: without it a new ingest would begin, and take
+    # The lock, or the lease, must stay where it is held. The birth record goes last: without it a new ingest would begin, and take
     # the journal of the old one for its own.
     parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
     for part in parts:
-        if part.name not in (".lock", REBUILD):
-            part.rename(aside / "ingest" / part.name)
+        if part.name == REBUILD or part.name.startswith("."):
+            continue
+        to = aside / "ingest" / part.name
+        move_file(part, to) if part.is_file() else move_tree(part, to, "")
     for changed in (
         folder,
         aside,

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -12,14 +11,15 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.batch import work
-from spark_jobs.ingest.birth import REBUILD, Birth, fit_events, open_ingest
-from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, source_name, uncommitted
+from spark_jobs.ingest.birth import REBUILD, RECORD, Birth, fit_events, open_ingest
+from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, uncommitted
 from spark_jobs.ingest.known import KnownFiles
 from spark_jobs.ingest.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches
 from spark_jobs.ingest.records import IngestCounts, IngestDone, IngestPlan
 from spark_jobs.ingest.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from spark_jobs.ingest.sources.kafka.offsets import TopicShare, gone_error
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_id
+from spark_jobs.ingest.sources.places import source_name
 from spark_jobs.ingest.split import TopicAccess
 from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.agreement import check_tables
@@ -27,10 +27,12 @@ from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.commits import append_files
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
-Landing = Path | KafkaTopic
-"""Where events come from: a folder of files, or a topic of Kafka."""
+Landing = Place | KafkaTopic
+"""Where events come from: a folder of files, on a disk or in a bucket, or a topic of Kafka."""
 
 
 def ingest(
@@ -100,9 +102,11 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
     """
     if not isinstance(landing, KafkaTopic):
         landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
-    if isinstance(landing, Path) and not landing.is_dir():
-        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     folder = lakehouse.ingest(stream.name)
+    # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
+    is_emptied = isinstance(landing, ObjectPath) and (folder / RECORD).exists()
+    if not isinstance(landing, KafkaTopic) and not is_emptied and not landing.is_dir():
+        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(folder, f"ingest of {stream.name}"):
         if (folder / REBUILD).exists():

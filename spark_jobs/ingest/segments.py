@@ -7,16 +7,17 @@ the events (and by one every few million), and old times need not be looked at.
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
-import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from spark_jobs.ingest.arrays import open_array, write_array
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_of
 from spark_jobs.ingest.event_ids import event_ids
-from spark_jobs.lakehouse.files import new_file
+from spark_jobs.lakehouse.files import files_below
+from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.lakehouse.reading import data_file_paths
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 _FEWEST = 1 << 10
@@ -43,26 +44,25 @@ class Segment(BaseModel):
     last: int
 
 
-def write_segment(folder: Path, ids: Ids) -> Segment:
+def write_segment(folder: Place, ids: Ids) -> Segment:
     """Write ids, at least one and in `sorted_order`, as a new segment, durably.
 
     Raises:
         OSError: the disk is full or fails.
     """
     path = folder / f"{uuid.uuid4().hex}.npy"
-    with new_file(path) as file:
-        np.save(file, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
+    write_array(path, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
     return Segment(name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()))
 
 
-def open_segment(folder: Path, segment: Segment) -> Ids:
+def open_segment(folder: Place, segment: Segment) -> Ids:
     """A segment's ids; they stay on disk until they are looked at."""
     # Mapped: however large the index, a batch touches the pages that its searches meet.
-    rows = np.load(folder / segment.name, mmap_mode="r")
+    rows = open_array(folder / segment.name)
     return Ids(rows[0], rows[1], rows[2].view(np.int64))
 
 
-def copies_of_history(folder: Path, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
+def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
     """Which rows are copies of events that were ingested before; see `copies_of`."""
     found = np.zeros(len(ids), np.bool_)
     if not len(ids):
@@ -78,7 +78,7 @@ def copies_of_history(folder: Path, segments: Iterable[Segment], ids: Ids, windo
     return found
 
 
-def merge_segments(folder: Path, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """Merge where there are many of a size; gives back those that are live then."""
     live = sorted(segments, key=lambda segment: segment.first)
     while (many := _many_of_a_size(live)) is not None:
@@ -87,24 +87,26 @@ def merge_segments(folder: Path, segments: Sequence[Segment]) -> tuple[Segment, 
     return tuple(live)
 
 
-def missing_segments(folder: Path, segments: Iterable[Segment]) -> list[str]:
+def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     """The names of those that are not there, or not whole."""
-    return [one.name for one in segments if not _is_whole(folder / one.name, one.rows)]
+    # By their sizes alone: numbers of fixed width, written in one go and synced before their name was recorded.
+    sizes = {file.path.name: file.bytes for file in files_below(folder)}
+    return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
 
 
-def rebuild_segments(folder: Path, stream: Stream, events: Path) -> tuple[Segment, ...]:
+def rebuild_segments(folder: Place, stream: Stream, events: Place) -> tuple[Segment, ...]:
     """Make the index anew from the event table, file by file."""
     columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
     live: list[Segment] = []
     for path in data_file_paths(events):
         # A file at a time, since a table may be larger than memory; merged on the way, to bound their number.
-        ids = event_ids(stream, pl.read_parquet(path, columns=columns))
+        ids = event_ids(stream, read_parquet(path, columns=columns))
         if len(ids):
             live = [*merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])]
     return tuple(live)
 
 
-def sweep_segments(folder: Path, live: Collection[str]) -> None:
+def sweep_segments(folder: Place, live: Collection[str]) -> None:
     """Remove the files of failed attempts and those that were merged."""
     if folder.is_dir():
         for path in folder.iterdir():
@@ -112,7 +114,7 @@ def sweep_segments(folder: Path, live: Collection[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _merge(folder: Path, segments: Sequence[Segment]) -> Segment:
+def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
     opened = [open_segment(folder, segment) for segment in segments]
     ids = Ids(*(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time")))
     return write_segment(folder, ids.take(ids.sorted_order()))
@@ -133,8 +135,3 @@ def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
                 chosen.append(segment)
             return chosen
     return None
-
-
-def _is_whole(path: Path, rows: int) -> bool:
-    # By its size alone: numbers of fixed width, written in one go and synced before their name was recorded.
-    return path.is_file() and path.stat().st_size == _HEADER + rows * _BYTES_A_ROW

@@ -5,13 +5,13 @@ What it gives back are names and counts. Nothing that it wrote counts before the
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
 from spark_jobs.ingest.segments import Segment
 from spark_jobs.ingest.sources.kafka.offsets import OffsetRange
 from spark_jobs.ingest.sources.kafka.settings import PREFIX
 from spark_jobs.lakehouse.data_files import WrittenFile
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 
@@ -60,11 +60,11 @@ class Split:
     stream: Stream
     batch: int
     arrived: datetime
-    landing: Path
+    landing: Place
     topic: TopicAccess | None
-    events: Path
-    quarantine: Path
-    ids: Path
+    events: Place
+    quarantine: Place
+    ids: Place
     segments: tuple[Segment, ...]
     files: tuple[tuple[int, AdmittedFile], ...]
     ranges: tuple[tuple[int, OffsetRange], ...]

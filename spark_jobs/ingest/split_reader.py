@@ -1,20 +1,19 @@
 """Reads a split's inputs and validates their rows, in a Spark worker, or in the driver where there is little to do."""
 
-import os
 from datetime import datetime
-from pathlib import Path
 
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.parsing import UnreadableFileError, parse_file, parse_messages
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
-from spark_jobs.ingest.sources.files import fingerprint, refusal
+from spark_jobs.ingest.sources.files import is_as_admitted, refusal
 from spark_jobs.ingest.sources.kafka.messages import Messages, TopicReader, message_columns
 from spark_jobs.ingest.sources.kafka.offsets import OffsetRange
 from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
 from spark_jobs.ingest.split import Split, SplitResult, TopicAccess
 from spark_jobs.ingest.split_writer import SplitWriter
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import errors_without_values
 from spark_jobs.times import to_times
 
@@ -121,15 +120,5 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     return taken
 
 
-def _is_as_planned(path: Path, file: AdmittedFile) -> bool:
-    """Whether a file is what it was when it was admitted."""
-    try:
-        found = os.stat(path)
-        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (file.size, file.modified_at, file.changed_at):
-            return True
-        # Copied or touched: other times, the same content.
-        return found.st_size == file.size and fingerprint(path) == file.fingerprint
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+def _is_as_planned(path: Place, file: AdmittedFile) -> bool:
+    return is_as_admitted(path, file.size, (file.modified_at, file.changed_at), file.fingerprint)

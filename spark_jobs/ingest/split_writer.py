@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from spark_jobs.ingest.arrays import write_array
 from spark_jobs.ingest.birth import QUARANTINE
 from spark_jobs.ingest.duplicates import Ids, Numbers, same_time_copies
 from spark_jobs.ingest.event_ids import event_ids
@@ -142,7 +143,7 @@ def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | N
     order = ids.sorted_order()
     segment = write_segment(split.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
-    np.save(split.ids / name, np.stack([places[order], order]))
+    write_array(split.ids / name, np.stack([places[order], order]))
     return WrittenEvents(file, segment, name)
 
 

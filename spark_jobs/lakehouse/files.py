@@ -36,26 +36,44 @@ class FoundFile(NamedTuple):
     changed_at: int
 
 
-def read_json(path: Place) -> dict[str, Any]:
+class DamagedError(KeyfoldError):
+    """What was to be a small JSON object is none; the disk has failed, or somebody has edited it.
+
+    Attributes:
+        tag: that `replace_json` takes to write one in its place.
+    """
+
+    tag: str = ""
+
+
+def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
     """Read a small JSON object.
 
+    Args:
+        path: the file.
+        remedy: what else to do than to restore it, where it is damaged.
+
     Raises:
-        KeyfoldError: it is none; the disk has failed, or somebody has edited it.
+        DamagedError: it is none.
     """
-    return _as_object(path, path.read_text(encoding="utf-8"))
+    return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy)
 
 
 def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
     """A small JSON object, None where there is none; and the tag of it that `replace_json` takes.
 
     Raises:
-        KeyfoldError: as `read_json`.
+        DamagedError: as `read_json`.
     """
+    tag = ""
     try:
         if isinstance(path, ObjectPath):
             content, tag = path.read_with_tag()
-            return _as_object(path, content.decode()), tag
-        return read_json(path), ""
+            return _as_object(path, content.decode(errors="replace")), tag
+        return read_json(path), tag
+    except DamagedError as error:
+        error.tag = tag
+        raise
     except FileNotFoundError:
         return None, ""
 
@@ -220,6 +238,22 @@ def move_tree(folder: Place, to: Place, last: str) -> None:
         path.unlink(missing_ok=True)
 
 
+def move_file(path: Place, to: Place) -> None:
+    """Move a file to a place where nothing is yet; in an object store it is for a moment in both.
+
+    Raises:
+        OSError: the disk fails.
+        KeyfoldError: this run has lost its lease.
+    """
+    if isinstance(path, ObjectPath) and isinstance(to, ObjectPath):
+        check_held()
+        path.copy_to(to)
+        path.unlink(missing_ok=True)
+        return
+    os.rename(str(path), str(to))
+    sync_folder(to.parent)
+
+
 def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
     """Remove a folder and all that is in it.
 
@@ -282,13 +316,14 @@ def sweep(folder: Place) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _as_object(path: Place, text: str) -> dict[str, Any]:
+def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
+    what_to_do = "restore it from a backup" + (f", or {remedy}" if remedy else "")
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise KeyfoldError(f"{path} is damaged ({error}); restore it from a backup") from error
+        raise DamagedError(f"{path} is damaged ({error}); {what_to_do}") from error
     if not isinstance(found, dict):
-        raise KeyfoldError(f"{path} is damaged (it holds no object); restore it from a backup")
+        raise DamagedError(f"{path} is damaged (it holds no object); {what_to_do}")
     return found
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from itertools import islice
 from threading import Event, Thread
 from typing import Any
 
@@ -17,18 +17,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.place import Place
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 """Our own among Spark's settings: seconds to wait for the first executor."""
 
 SECONDS_TO_FIRST_EXECUTOR = 300
 
-_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_")
+_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_")
 """Variables that work in workers reads; on one machine they inherit them."""
 
 _TASKS_A_CORE = 2
 _GROUP = "keyfold-workers"
-_SEEN: set[tuple[str, Path]] = set()
+_SEEN: set[tuple[str, Place]] = set()
 """Folders by the application that was found to share them."""
 
 
@@ -63,7 +64,7 @@ def check_workers(session: SparkSession) -> None:
         )
 
 
-def check_shared(session: SparkSession, folder: Path, *, writable: bool = True) -> None:
+def check_shared(session: SparkSession, folder: Place, *, writable: bool = True) -> None:
     """See that workers have a folder of the driver's, under the same path; on one machine, and of a folder that was seen, nothing.
 
     Args:
@@ -98,17 +99,18 @@ def check_shared(session: SparkSession, folder: Path, *, writable: bool = True) 
     _SEEN.add(seen)
 
 
-def _check_each(session: SparkSession, folder: Path, look: Callable[..., Iterator[Any]]) -> list[tuple[str, str]]:
+def _check_each(session: SparkSession, folder: Place, look: Callable[..., Iterator[Any]]) -> list[tuple[str, str]]:
     found = _on_workers(session, look) or []
     if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
         raise KeyfoldError(
             f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
-            "nodes, where the user that runs executors may read and write what this user makes"
+            "nodes, where the user that runs executors may read and write what this user makes; of a bucket, let every "
+            "node reach the store"
         )
     return [(node, written) for node, _, written in found]
 
 
-def _writer(folder: Path, token: str) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
+def _writer(folder: Place, token: str) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
     def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
         import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
 
@@ -116,7 +118,7 @@ def _writer(folder: Path, token: str) -> Callable[[Iterable[Any]], Iterator[tupl
         try:
             if (folder / token).read_text(encoding="utf-8") != token:
                 raise OSError("another file")  # noqa: TRY301 - told as any other
-            (folder / own).touch()
+            (folder / own).write_text("", encoding="utf-8")
         except OSError as error:
             yield node, f"{error.strerror or error}", ""
         else:
@@ -125,7 +127,7 @@ def _writer(folder: Path, token: str) -> Callable[[Iterable[Any]], Iterator[tupl
     return look
 
 
-def _lister(folder: Path, names: list[str]) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
+def _lister(folder: Place, names: list[str]) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
     def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
         import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
 
@@ -136,9 +138,8 @@ def _lister(folder: Path, names: list[str]) -> Callable[[Iterable[Any]], Iterato
     return look
 
 
-def _some_names(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [entry.name for entry, _ in zip(entries, range(3), strict=False)]
+def _some_names(folder: Place) -> list[str]:
+    return [path.name for path in islice(folder.iterdir(), 3)]
 
 
 def _on_workers(

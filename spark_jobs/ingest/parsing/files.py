@@ -4,7 +4,6 @@ import errno
 import zlib
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,6 +14,8 @@ from spark_jobs.ingest.parsing.mapping import path_value
 from spark_jobs.ingest.parsing.parquet import read_parquet
 from spark_jobs.ingest.parsing.rows import Rows, ValidatedRows, validate_rows
 from spark_jobs.ingest.parsing.text import UnreadableFileError, read_chunks
+from spark_jobs.objects.object_path import StoreError
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
@@ -22,12 +23,12 @@ _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, err
 file's fault: it fails the run, so that the next one reads the file again."""
 
 
-def parse_file(stream: Stream, path: Path, arrived: datetime, landing: Path | None = None) -> Iterator[ValidatedRows]:
+def parse_file(stream: Stream, path: Place, arrived: datetime, landing: Place | None = None) -> Iterator[ValidatedRows]:
     """Parse one file, chunk by chunk.
 
     Args:
         stream: what its rows should be.
-        path: a local file; its ending tells its format.
+        path: the file; its ending tells its format.
         arrived: when it was admitted (UTC).
         landing: the folder below which its path may be a value; without it, its name is.
 
@@ -42,14 +43,14 @@ def parse_file(stream: Stream, path: Path, arrived: datetime, landing: Path | No
     except pa.ArrowMemoryError:
         raise
     except OSError as error:
-        if error.errno not in _FILE_FAULTS:
+        if isinstance(error, StoreError) or error.errno not in _FILE_FAULTS:
             raise
         raise UnreadableFileError(f"the file cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error, pa.ArrowException) as error:
         raise UnreadableFileError(f"the file cannot be read: {error}") from None
 
 
-def _read(stream: Stream, path: Path) -> Iterator[Rows]:
+def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     schema = stream.raw_schema
     found = file_type(path).format
     if found == "parquet":

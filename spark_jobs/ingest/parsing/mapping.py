@@ -1,6 +1,6 @@
 """Raw columns become event columns: renamed, filled in, with the texts that mean nothing made NULL."""
 
-from pathlib import Path
+from pathlib import PurePath
 
 import polars as pl
 import pyarrow as pa
@@ -8,12 +8,13 @@ from pyarrow import types
 
 from spark_jobs.ingest.formats import file_type
 from spark_jobs.ingest.parsing.declared_times import to_iso_times
+from spark_jobs.objects.place import Place, path_below
 from spark_jobs.streams import Stream
 
 
-def path_value(path: Path, landing: Path | None) -> str:
+def path_value(path: Place, landing: Place | None) -> str:
     """What a file's path says as a value: below its landing folder, without its endings (`web/cpu.csv.gz`: `web/cpu`)."""
-    inside = path.relative_to(landing) if landing is not None and path.is_relative_to(landing) else Path(path.name)
+    inside = (path_below(path, landing) if landing is not None else None) or PurePath(path.name)
     return inside.with_name(file_type(inside).stem).as_posix()
 
 

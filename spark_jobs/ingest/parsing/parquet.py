@@ -2,19 +2,19 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_jobs.ingest.parsing.rows import Rows
 from spark_jobs.ingest.parsing.text import UnreadableFileError
+from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.objects.place import Place
 
 BATCH_ROWS = 100_000
 
 
-def read_parquet(schema: pa.Schema, path: Path, max_bytes: int) -> Iterator[Rows]:
+def read_parquet(schema: pa.Schema, path: Place, max_bytes: int) -> Iterator[Rows]:
     """Read a whole Parquet file of at most `max_bytes`, decompressed.
 
     Raises:
@@ -24,7 +24,7 @@ def read_parquet(schema: pa.Schema, path: Path, max_bytes: int) -> Iterator[Rows
     # A file without rows, as in the other formats; Parquet itself would call it broken.
     if not path.stat().st_size:
         return
-    with pq.ParquetFile(path) as file:
+    with parquet_file(path) as file:
         names = file.schema_arrow.names
         twice = sorted({name for name in schema.names if names.count(name) > 1})
         if twice:

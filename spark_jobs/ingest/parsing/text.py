@@ -6,10 +6,10 @@ A file may turn out broken at its end: whoever takes its chunks keeps nothing of
 import codecs
 from collections.abc import Iterator
 from gzip import GzipFile
-from pathlib import Path
 from typing import IO
 
 from spark_jobs.ingest.formats import open_text
+from spark_jobs.objects.place import Place
 
 CHUNK = 16 << 20
 """Bytes of text that are parsed at once."""
@@ -21,7 +21,7 @@ class UnreadableFileError(Exception):
     """A file that goes to quarantine as a whole; the message is the reason."""
 
 
-def read_chunks(path: Path, *, max_line: int, max_bytes: int) -> Iterator[bytes]:
+def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytes]:
     """The chunks of a text file, decompressed where its name ends in .gz; see `chunks`.
 
     Raises:

@@ -9,6 +9,9 @@ names are not seen. Of other files,
 Change times are the file server's and are compared with this machine's clock: one that lags behind by more than the
 settling time, or a mount that caches them for longer (NFS: `acregmax`, a minute), wants a longer settling time.
 
+In a bucket an object is there once it is whole, so that none is waited for; and the store's own tag of its content tells
+whether it is what it was.
+
 Links that lead out of the folder are not followed: whoever may write there may read no more than what is there.
 """
 
@@ -17,9 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import PurePath
 from stat import S_ISREG
 
+from spark_jobs.objects.object_path import ObjectPath, ObjectStat, StoreError
+from spark_jobs.objects.place import Place
 from spark_jobs.times import micros
 
 SETTLE = timedelta(seconds=5)
@@ -42,6 +47,7 @@ class LandedFile:
             would not do: `cp -p`, `mv` and rsync keep old ones, and whoever goes by them never sees such files.
         marked: whether a done-marker is there; None where the stream has none.
         refused: why it must not be read; None where it may.
+        tag: of an object's content, by the store; empty for a file.
     """
 
     path: str
@@ -50,6 +56,7 @@ class LandedFile:
     changed_at: int
     marked: bool | None = None
     refused: str | None = None
+    tag: str = ""
 
     def is_whole(self, now: int, settle: timedelta = SETTLE) -> bool:
         """Whether nobody writes it any more.
@@ -61,6 +68,8 @@ class LandedFile:
         """
         if self.marked is False:
             return False
+        if self.tag:
+            return True
         return self.changed_at <= now - (0 if self.marked else micros(settle) * 1_000)
 
 
@@ -72,7 +81,7 @@ class Listing:
     unreadable: tuple[str, ...] = ()
 
 
-def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
+def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
     """List the files below a folder that ingest reads, in order of their paths.
 
     Args:
@@ -82,6 +91,8 @@ def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
     Raises:
         OSError: the folder itself is missing, no folder, or not to be read.
     """
+    if isinstance(folder, ObjectPath):
+        return Listing(tuple(_objects(folder, done_marker)))
     top = os.path.realpath(folder)
     files: list[LandedFile] = []
     unreadable: list[str] = []
@@ -111,18 +122,22 @@ def list_files(folder: Path, *, done_marker: bool = False) -> Listing:
     return Listing(tuple(sorted(files, key=lambda file: file.path)), tuple(sorted(unreadable)))
 
 
-def refusal(folder: Path, path: str) -> str | None:
+def refusal(folder: Place, path: str) -> str | None:
     """Why a path below a landing folder must not be read; None where it may."""
+    if isinstance(folder, ObjectPath):
+        return None
     place, top = os.path.realpath(folder / path), os.path.realpath(folder)
     return None if _is_below(place, top) else f"the link leads out of the landing folder, to {place}"
 
 
-def fingerprint(file: Path) -> str:
-    """A cheap digest of a file: of its size, its first and its last 64 KiB.
+def fingerprint(file: Place) -> str:
+    """A cheap digest of a file: of its size, its first and its last 64 KiB; of an object, the store's tag.
 
     Raises:
         OSError: it cannot be read, or is no regular file any more.
     """
+    if isinstance(file, ObjectPath):
+        return file.stat().e_tag or ""
     # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
         found = os.fstat(opened.fileno())
@@ -161,6 +176,43 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
         markers = [at for at in (everything_done, _changed_at(entries.get(name + DONE))) if at is not None]
         changed_at = max(found.st_ctime_ns, min(markers, default=0))
         yield LandedFile(path, found.st_size, found.st_mtime_ns, changed_at, bool(markers))
+
+
+def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
+    """Whether a file is what it was when it was admitted.
+
+    Args:
+        file: which.
+        size: bytes.
+        times: its own modification time and that of its inode, nanoseconds since 1970.
+        digest: its `fingerprint`.
+    """
+    try:
+        if isinstance(file, ObjectPath):
+            return fingerprint(file) == digest
+        found = os.stat(file)
+        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
+            return True
+        # Copied or touched: other times, the same content.
+        return found.st_size == size and fingerprint(file) == digest
+    except FileNotFoundError:
+        return False
+    except StoreError:
+        raise
+    except OSError:
+        return True
+
+
+def _objects(folder: ObjectPath, done_marker: bool) -> Iterator[LandedFile]:
+    found: dict[PurePath, ObjectStat] = {path.relative_to(folder): stat for path, stat in folder.below()}
+    for path, stat in sorted(found.items()):
+        if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
+            continue
+        markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
+        marked = any(marker in found for marker in markers) if done_marker else None
+        # A store gives every object a tag; one that gives none has its times in its place.
+        tag = stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}"
+        yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
 
 
 def _is_below(place: str, top: str) -> bool:

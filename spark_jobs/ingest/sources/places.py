@@ -1,0 +1,17 @@
+"""Landing folders by name, as the journal keeps them."""
+
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.object_path import SCHEMES
+from spark_jobs.objects.place import Place, path_below, to_place
+
+
+def source_name(lakehouse: Lakehouse, landing: Place) -> str:
+    """What names a landing folder: its path below the home, which may move; the whole one elsewhere."""
+    inside = path_below(landing, lakehouse.home)
+    return landing.as_posix() if inside is None else inside.as_posix()
+
+
+def source_place(lakehouse: Lakehouse, source: str) -> Place:
+    """The landing folder that a `source_name` names."""
+    is_whole = source.startswith("/") or source.partition("://")[0] in SCHEMES
+    return to_place(source) if is_whole else lakehouse.home / source
