@@ -6,3 +6,8 @@ class KeyfoldError(Exception):
 
     The command line prints it without a traceback, and Dagster shows it as the run's failure.
     """
+
+
+def first_line(error: BaseException, characters: int = 200) -> str:
+    """What a library's error says first; some go on with its stack, or with all that it knew."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:characters]

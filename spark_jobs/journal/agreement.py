@@ -8,9 +8,9 @@ going on would skip batches, or make them twice.
 from collections.abc import Mapping
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from spark_jobs.errors import KeyfoldError
+from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.journal import D, Journal, P
 from spark_jobs.objects.place import Place
 
@@ -42,6 +42,10 @@ def check_tables(
             raise KeyfoldError(
                 f"{where}: its table {name} is gone from {path}; restore it, or {remedy}"
             ) from None  # fmt: skip
+        except DeltaError as error:
+            raise KeyfoldError(
+                f"{where}: the log of its table {name} in {path} is damaged ({first_line(error)}); restore it, or {remedy}"
+            ) from error
         # A table that was dropped and made again has the same path and the same columns, and another id.
         if str(table.metadata().id) != ids[name]:
             raise KeyfoldError(

@@ -14,6 +14,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.keyed.commit import commit, forget
 from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.damage import BatchFailedError
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.operator import NEVER, StepError
 from spark_jobs.keyed.processor import EMITTED, KeyGroupProcessor
@@ -212,4 +213,7 @@ def _readable(job: KeyedJob, error: BaseException) -> BaseException:
         )
     if found := re.search(r"KeyfoldError: (.*)", text):
         return KeyfoldError(found[1])
-    return KeyfoldError(f"job {job.name} failed: {text}")
+    return BatchFailedError(
+        f"job {job.name} failed: {text} (nothing of this batch was written; run it again, and where it fails there again, "
+        "start a new generation with --full-refresh)"
+    )

@@ -14,7 +14,7 @@ from spark_jobs.journal import Journal
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan
 from spark_jobs.lakehouse import Lakehouse, read_json
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import read_json_with_tag, remove_tree, replace_json
+from spark_jobs.lakehouse.files import DamagedError, read_json_with_tag, remove_tree, replace_json
 from spark_jobs.objects.place import Place
 
 RECORD = "generation.json"
@@ -99,15 +99,16 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
         if begun := [
             folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
         ]:
+            state = "damaged" if pointer.exists() else "lost"
             raise KeyfoldError(
-                f"job {job}: {pointer} is lost, while {', '.join(begun)} stand there; restore it, or write "
+                f"job {job}: {pointer} is {state}, while {', '.join(begun)} stand there; restore it, or write "
                 f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
             )
         return None
     folder = pointer.parent / found["generation"]
     if not (folder / RECORD).exists():
         raise KeyfoldError(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
-    generation = Generation(folder, read_json(folder / RECORD))
+    generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
     if generation.record.get("format") != FORMAT:
         raise KeyfoldError(
             f"job {job}: {folder.name} was made by an earlier form of Keyfold, which kept no journal; its tables can be "
@@ -203,8 +204,11 @@ def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
 
 
 def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None, str]:
-    """What says which generation is live, None where nothing does; and its tag, to be replaced by."""
-    return read_json_with_tag(_pointer(lakehouse, job))
+    """What says which generation is live, None where nothing does that can be read; and its tag, to be replaced by."""
+    try:
+        return read_json_with_tag(_pointer(lakehouse, job))
+    except DamagedError as error:
+        return None, error.tag
 
 
 def _pointer(lakehouse: Lakehouse, job: str) -> Place:

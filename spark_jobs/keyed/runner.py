@@ -17,6 +17,7 @@ from spark_jobs.keyed.birth import new_branch, new_generation
 from spark_jobs.keyed.checkpoint import check_checkpoint, finished_batch
 from spark_jobs.keyed.commit import commit
 from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.damage import damage_told
 from spark_jobs.keyed.fixed import check_generation
 from spark_jobs.keyed.generations import Generation, go_live, live_generation
 from spark_jobs.keyed.lookout import LastPlanned, wait_for_news
@@ -131,36 +132,37 @@ def _opened(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
     """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
-    events = lakehouse.events(job.stream)
-    if not is_table(events) and (lakehouse.ingest(job.stream) / "ingest.json").exists():
-        raise KeyfoldError(
-            f"job {job.name} reads events.{job.stream}, which is gone from {events} although files were ingested; restore "
-            f"it, or run `{lakehouse.command('ingest', job.stream, '--rebuild')}`, and then this job with --full-refresh"
-        )
-    if not is_table(events):
-        raise KeyfoldError(
-            f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
-            f"run `keyfold ingest {job.stream} --from DIR` first"
-        )
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        if isinstance(mode, Replay):
-            generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
-        elif isinstance(mode, FullRefresh):
-            generation = new_generation(spark, lakehouse, job)
-        # The first generation goes live at once: there are no tables yet that readers could be spared.
-        elif (live := live_generation(lakehouse, job.name)) is None:
-            generation = new_generation(spark, lakehouse, job)
-            go_live(lakehouse, generation)
-        else:
-            generation = live
-            # Before anything is written to it: a run that does not fit leaves no trace.
-            check_generation(generation, job)
-            _check_agreement(lakehouse, job, generation)
-            # A crash may lie between the last done record and its commits; those made already are passed over.
-            if (done := generation.journal.last_done()) is not None:
-                commit(spark, job, generation, done)
-        done = generation.journal.last_done()
-        yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
+    with damage_told(lakehouse, job):
+        events = lakehouse.events(job.stream)
+        if not is_table(events) and (lakehouse.ingest(job.stream) / "ingest.json").exists():
+            raise KeyfoldError(
+                f"job {job.name} reads events.{job.stream}, which is gone from {events} although files were ingested; restore "
+                f"it, or run `{lakehouse.command('ingest', job.stream, '--rebuild')}`, and then this job with --full-refresh"
+            )
+        if not is_table(events):
+            raise KeyfoldError(
+                f"job {job.name} reads events.{job.stream}, which is not in {lakehouse.home} yet; "
+                f"run `keyfold ingest {job.stream} --from DIR` first"
+            )
+        with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+            if isinstance(mode, Replay):
+                generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
+            elif isinstance(mode, FullRefresh):
+                generation = new_generation(spark, lakehouse, job)
+            # The first generation goes live at once: there are no tables yet that readers could be spared.
+            elif (live := live_generation(lakehouse, job.name)) is None:
+                generation = new_generation(spark, lakehouse, job)
+                go_live(lakehouse, generation)
+            else:
+                generation = live
+                # Before anything is written to it: a run that does not fit leaves no trace.
+                check_generation(generation, job)
+                _check_agreement(lakehouse, job, generation)
+                # A crash may lie between the last done record and its commits; those made already are passed over.
+                if (done := generation.journal.last_done()) is not None:
+                    commit(spark, job, generation, done)
+            done = generation.journal.last_done()
+            yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:

@@ -63,7 +63,7 @@ def test_a_real_disk_that_is_full_is_told_and_made_good(
         home = shutil.copytree(homes.running, small_disk / f"home-{index}", symlinks=True)
         ballast = small_disk / "ballast"
         with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - room.randrange(4, 400) * 1024)
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small_disk).free - room.randrange(4, 120) * 1024)
         code, run = launcher.run(home, *scene.commands)
         ballast.unlink()
         is_said(run, code, os.strerror(errno.ENOSPC))
