@@ -25,9 +25,9 @@ from deltalake import DeltaTable
 from benchmarks.kafka_events import SteadyProducer
 from benchmarks.kafka_prompt import Processes
 from benchmarks.memory import family, set_size
-from spark_jobs.cli.care import TableCare
+from spark_jobs.cli.care import TableCare, tables_of_job
 from spark_jobs.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed import runner
 from spark_jobs.keyed.runner import RunOptions, run_continuously
@@ -95,7 +95,7 @@ def without_spark(folder: Path, batches: int) -> None:
     """The job's own code in this process, and a loop where Spark would be."""
     lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
     runner.Batches = LocalBatches  # pyright: ignore[reportPrivateImportUsage]
-    stop, care = threading.Event(), TableCare(lakehouse, job)
+    stop, care = threading.Event(), TableCare(lakehouse, lambda: tables_of_job(lakehouse, job))
     land(lakehouse, 0)
     options = RunOptions(on_batch=lambda *_: care.after_batch())
     running = threading.Thread(
