@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.scale.model import CHECKPOINT, FILES, MEASURED, PROCESSOR, Model, Settings, fit, read_cells
+from benchmarks.scale.skew import fullest_partition
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class Cluster:
         partitions: of the state.
         executors, cores: how many, and the cores of each.
         store_bytes_a_second: what an executor writes to the object store.
-        slower: how much longer the slowest task takes than the mean one.
         retained: batches whose state is kept.
     """
 
@@ -35,12 +35,11 @@ class Cluster:
     rows_a_key: int = 1
     events_a_second: float = 1_000_000
     seconds_a_batch: float = 60.0
-    key_groups: int = 32_000
-    partitions: int = 800
+    key_groups: int = 32_768
+    partitions: int = 400
     executors: int = 100
     cores: int = 4
     store_bytes_a_second: float = 200e6
-    slower: float = 1.5
     retained: int = 100
 
     @property
@@ -111,8 +110,10 @@ def size(cluster: Cluster, by: Prices) -> Sized:
     processor, written = by.processor.foretell(cell), by.checkpoint.foretell(cell)
     # An object store takes a file in one request; a batch's state is told by a listing and a read of each partition too.
     files = by.files.foretell(cell)
-    work = processor / (cluster.executors * cluster.cores) * cluster.slower
-    store = written / cluster.executors / cluster.store_bytes_a_second * cluster.slower
+    # The batch waits for its fullest partition.
+    slower = fullest_partition(cluster.key_groups, cluster.partitions)
+    work = processor / min(cluster.partitions, cluster.executors * cluster.cores) * slower
+    store = written / cluster.executors / cluster.store_bytes_a_second * slower
     shares = by.processor.shares(cell)
     most = max(shares, key=lambda name: shares[name])
     readers = min(64, cluster.executors * cluster.cores)
@@ -142,9 +143,10 @@ def main() -> None:
         replace(base, seconds_a_batch=10),
         replace(base, seconds_a_batch=300),
         replace(base, key_groups=8_000),
+        replace(base, partitions=1_600),
         replace(base, partitions=4_096),
         replace(base, bytes_a_key=280, rows_a_key=10),
-        replace(base, keys=100_000_000, executors=10, partitions=80, key_groups=3_200, events_a_second=100_000),
+        replace(base, keys=100_000_000, executors=10, partitions=40, key_groups=3_200, events_a_second=100_000),
     ):
         sized = size(cluster, by)
         print(

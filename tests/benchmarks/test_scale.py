@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.scale.balances import START, accounts, balances, bookings, first_state
 from benchmarks.scale.model import CHECKPOINT, PROCESSOR, fit, relative_errors, rewritten_rows, touched_groups
+from benchmarks.scale.skew import fullest_partition, spark_hash
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.hashing import key_hash
 
@@ -107,3 +108,13 @@ def test_no_two_numbers_have_one_account():
 def test_few_events_meet_few_groups():
     assert touched_groups({"key_groups": 1_000, "groups_touched": 1.0, "events": 1}) == pytest.approx(1, rel=1e-3)
     assert math.isclose(touched_groups({"key_groups": 8, "groups_touched": 1.0, "events": 10_000}), 8)
+
+
+def test_partitions_are_chosen_as_spark_chooses_them():
+    # What Spark 4.2.0 answers to `SELECT hash(0), hash(1), hash(42), hash(32767)`.
+    assert spark_hash(np.array([0, 1, 42, 32_767])).tolist() == [933211791, -559580957, 29417773, 1249274084]
+
+
+def test_the_fullest_of_few_groups_partitions_is_far_above_the_mean_and_of_many_groups_near_it():
+    assert fullest_partition(64, 64) > 3
+    assert 1 < fullest_partition(32_768, 16) < 1.1
