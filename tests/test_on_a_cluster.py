@@ -90,9 +90,10 @@ def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told
     assert "has no Python at /no/such/python" in told["no python"]
 
 
-def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path):
+@pytest.mark.parametrize("where", ["in-process", pytest.param("spark-submit", marks=pytest.mark.long)])
+def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path, where):
     with ExitStack() as running:
-        runs = [dagster_run(running, cluster, tmp_path / name) for name in ("cancelled", "killed")]
+        runs = [dagster_run(running, cluster, tmp_path / name, where) for name in ("cancelled", "killed")]
         tasks = [task_of(run, tmp_path / name) for run, name in zip(runs, ("cancelled", "killed"), strict=True)]
         assert len(applications(cluster)) == 2
         assert all(map(lives, tasks))
@@ -128,13 +129,14 @@ def test_no_command_line_of_driver_daemon_or_executor_has_a_secret(cluster, tmp_
     check_nothing_shows(*run_with_secrets(tmp_path, cluster.master, **cluster.conf))
 
 
-def dagster_run(running, cluster, folder):
+def dagster_run(running, cluster, folder, where):
     """A run in a process of its own, with half of the cluster's cores; it ends when `running` does."""
     folder.mkdir()
     (folder / "dagster").mkdir()
     environment = os.environ | cluster.environment
     environment["KEYFOLD_SPARK_CONF"] += " spark.cores.max=1"
     environment |= {"DAGSTER_HOME": str(folder / "dagster"), "TOLD": str(folder), "PYTHONPATH": str(ROOT)}
+    environment["KEYFOLD_RUNS"] = where
     command = ["-m", "dagster", "job", "execute", "-m", "tests.dagster_project.cancelled_on_cluster", "-j", "cancelled"]
     with (folder / "log").open("wb") as log:
         run = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log)

@@ -5,7 +5,7 @@ DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder w
 PORT          of the pages; 3000 where it is not set
 DATA_DOCS_PORT  of the result pages that checks link to; the one after PORT where it is not set
 KEYFOLD_DATA_DOCS_URL  where somebody else serves those; they are not served here then
-WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's
+WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's, and KEYFOLD_RUNS=spark-submit
 """
 
 import json
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dagster_project.serving.home import make_databases, prepare_dagster_home
 from dagster_project.serving.supervisor import Server, supervise
+from dagster_project.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
 from spark_jobs.private_files import keep_files_private
 
 _HOST = "127.0.0.1"
@@ -62,7 +63,8 @@ def _servers(folder: Path, lakehouse: Path, port: str, docs_port: str | None) ->
     warm = list[Server]()
     # On a cluster each run has an application of its own.
     on_this_machine = (os.environ.get("KEYFOLD_SPARK_MASTER") or "local").startswith("local")
-    if os.environ.get("WARM") != "no" and on_this_machine:
+    is_submitted = os.environ.get(RUNS_VARIABLE) == SPARK_SUBMIT
+    if os.environ.get("WARM") != "no" and on_this_machine and not is_submitted:
         address = lakehouse / "warm-spark.json"
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]

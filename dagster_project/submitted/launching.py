@@ -23,6 +23,7 @@ from dagster_project.submitted.messages import (
     process_told,
     results_told,
 )
+from dagster_project.submitted.setting import IN_PROCESS, RUNS_VARIABLE
 from spark_jobs.locks import open_lock, take
 from spark_jobs.session import SparkSettings
 from spark_jobs.session.gateway import explained
@@ -71,7 +72,7 @@ def spark_submit_launcher(settings: Callable[[], SparkSettings]) -> Launcher:
             # The driver is this Python: else spark-submit takes the first that PATH has.
             "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
             # It is to execute the definitions itself, with the Spark that it was submitted to.
-            "KEYFOLD_RUNS": "in-process",
+            RUNS_VARIABLE: IN_PROCESS,
             "KEYFOLD_WARM_SPARK": "",
         }
         return Launch(submit_command(given, PROGRAM, [], folder), spark_conf(given), environment)

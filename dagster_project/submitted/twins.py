@@ -14,12 +14,8 @@ import dagster as dg
 
 from assets.metadata import last_materialization
 from dagster_project.submitted.launching import Launcher, run_child, spark_submit_launcher
-from spark_jobs.errors import KeyfoldError
+from dagster_project.submitted.setting import is_submitted
 from spark_jobs.session import SparkSettings
-from spark_jobs.session.submitting import spark_submit
-
-RUNS_VARIABLE = "KEYFOLD_RUNS"
-IN_PROCESS, SPARK_SUBMIT = "in-process", "spark-submit"
 
 _SPARK = "spark"
 _OWN_METADATA = "keyfold/"
@@ -27,23 +23,6 @@ _OF_DAGSTER = ("dagster/", ".dagster/")
 
 Assets = list[dg.AssetsDefinition | dg.AssetSpec]
 Checks = list[dg.AssetChecksDefinition]
-
-
-def is_submitted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether what needs Spark is to run in processes of its own.
-
-    Raises:
-        KeyfoldError: the variable says neither that nor the other, or there is no spark-submit.
-    """
-    runs = environment.get(RUNS_VARIABLE) or IN_PROCESS
-    if runs not in (IN_PROCESS, SPARK_SUBMIT):
-        raise KeyfoldError(
-            f"{RUNS_VARIABLE} is {runs!r}: give {IN_PROCESS} (Spark in the run's own process) or {SPARK_SUBMIT} (a process "
-            "of its own for each job, by Dagster Pipes)"
-        )
-    if runs == SPARK_SUBMIT:
-        spark_submit()
-    return runs == SPARK_SUBMIT
 
 
 def as_set(
@@ -136,20 +115,21 @@ def _twin(
 
 
 def _config_fields(asset: dg.AssetsDefinition) -> dict[str, Any] | None:
-    kind = asset.op.config_schema.config_type if asset.op.has_config_field else None
+    kind: Any = asset.op.config_schema.config_type if asset.op.has_config_field else None
     return dict(kind.fields) if isinstance(kind, dg.Shape) else None
 
 
 def _task(context: dg.AssetExecutionContext, asset: dg.AssetsDefinition, module: str) -> dict[str, Any]:
     """What `child.Task` wants."""
-    config = cast(dict[str, Any], context.op_execution_context.op_config)
+    config = cast(dict[str, Any] | None, context.op_execution_context.op_config)
+    run_config = cast(dict[str, Any], context.run.run_config)
     return {
         "module": module,
         "step": asset.op.name,
         "assets": [key.to_escaped_user_string() for key in asset.keys] if context.selected_asset_keys else [],
         "checks": [(key.asset_key.to_escaped_user_string(), key.name) for key in context.selected_asset_check_keys],
         "config": config or {},
-        "resources": dict(context.run.run_config.get("resources", {})),
+        "resources": run_config.get("resources", {}),
         "tags": {name: value for name, value in context.run.tags.items() if not name.startswith(_OF_DAGSTER)},
         "before": [
             dg.serialize_value(_without_pictures(made))

@@ -1,4 +1,7 @@
-"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes."""
+"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes.
+
+In the run's own process, or, where KEYFOLD_RUNS says so, in one that spark-submit launches.
+"""
 
 import os
 import time
@@ -8,7 +11,8 @@ from pathlib import Path
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from dagster_project.resources import resources_from
+from dagster_project.resources import resources_from, spark_settings
+from dagster_project.submitted.twins import as_set
 
 
 @dg.asset
@@ -23,8 +27,9 @@ def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
     spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
 
 
+assets, _ = as_set([long_work], [], module=__name__, settings=spark_settings)
 defs = dg.Definitions(
-    assets=[long_work],
+    assets=assets,
     resources={"spark": resources_from()["spark"]},
-    jobs=[dg.define_asset_job("cancelled", [long_work], executor_def=dg.in_process_executor)],
+    jobs=[dg.define_asset_job("cancelled", [long_work.key], executor_def=dg.in_process_executor)],
 )

@@ -12,7 +12,8 @@ import pytest
 
 from dagster_project.quality.checks import SCOPE_TAG
 from dagster_project.submitted.launching import PROGRAM, Launch
-from dagster_project.submitted.twins import as_set, is_submitted, submitted
+from dagster_project.submitted.setting import is_submitted
+from dagster_project.submitted.twins import as_set, submitted
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
 from tests.dagster_project.submitted import counted
