@@ -67,8 +67,9 @@ def _follow_move(checkpoint: Place) -> None:
 def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:
     """Remove entries without content, as a power cut leaves them, of batches that will be worked on again."""
     for log in ("offsets", "commits"):
-        for entry, size, _ in list(files_below(checkpoint / log)):
-            if size or not entry.name.isdigit():
+        for file in list(files_below(checkpoint / log)):
+            entry = file.path
+            if file.bytes or not entry.name.isdigit():
                 continue
             # Spark goes on from earlier ones and does not write them again.
             if int(entry.name) < done:

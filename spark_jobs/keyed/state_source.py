@@ -30,7 +30,9 @@ def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **opt
     _ = spark.streams
     given = {name: str(value) for name, value in options.items() if value is not None}
     is_shared = not str(spark.sparkContext.master).startswith(("local", "warm"))
-    path = str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(str(checkpoint)), is_shared=is_shared))
+    path = (
+        str(checkpoint) if "://" in str(checkpoint) else str(readable_path(Path(str(checkpoint)), is_shared=is_shared))
+    )
     return spark.read.format(source).options(**given).load(path)
 
 

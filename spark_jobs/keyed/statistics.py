@@ -3,6 +3,8 @@
 A journal keeps the records of its last hundred batches at least; here they stay.
 """
 
+from datetime import timedelta
+
 import polars as pl
 import pyarrow as pa
 
@@ -28,10 +30,14 @@ RUN_STATISTICS = pa.schema(
 )
 
 
+_PATIENCE = timedelta(seconds=30)
+
+
 def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
     """Add the batches that are new to `monitoring.run_statistics`; gives their number."""
     table = lakehouse.monitoring("run_statistics")
-    with exclusive(table.parent, "monitoring"):
+    # Others have it for as long as a commit takes: two jobs may end at one time.
+    with exclusive(table.parent, "monitoring", patience=_PATIENCE):
         create_table(table, RUN_STATISTICS)
         return sum(_collect(lakehouse, job, table) for job in jobs)
 

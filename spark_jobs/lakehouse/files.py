@@ -29,11 +29,13 @@ class FoundFile(NamedTuple):
         path: where it is.
         bytes: its size.
         changed_at: nanoseconds since 1970.
+        is_shared: whether it has a second name; in an object store none has.
     """
 
     path: Place
     bytes: int
     changed_at: int
+    is_shared: bool = False
 
 
 class DamagedError(KeyfoldError):
@@ -285,7 +287,7 @@ def files_below(folder: Place) -> Iterator[FoundFile]:
                 found = path.lstat()
             except FileNotFoundError:
                 continue
-            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+            yield FoundFile(path, found.st_size, found.st_mtime_ns, found.st_nlink > 1)
 
 
 def sync_file(path: Place) -> None:

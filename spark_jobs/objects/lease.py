@@ -182,6 +182,10 @@ def leased(
     _HELD.add(lease)
     try:
         yield lease
+    except Exception:
+        # Whatever failed: without the lease, what this run had made may have been replaced under its hands.
+        lease.check()
+        raise
     finally:
         _HELD.discard(lease)
         lease.release()

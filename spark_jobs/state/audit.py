@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -52,7 +52,8 @@ def write_down(
 ) -> None:
     """Add an entry to `monitoring.edits`."""
     table = lakehouse.monitoring("edits")
-    with exclusive(table.parent, "monitoring"):
+    # Others have it for as long as a commit takes.
+    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
         create_table(table, EDITS)
         entry = {
             "at": datetime.now(UTC),
