@@ -46,9 +46,9 @@ def comparable(tables):
 @pytest.mark.one_machine
 def test_tables_metadata_and_checks_are_those_of_a_run_in_one_process(spark, tmp_path, monkeypatch, capfd):
     here, there = Lakehouse(tmp_path / "here"), Lakehouse(tmp_path / "there")
-    simulate("ride_points", here.landing("ride_points"), size=20, seed=3, files=4)
+    simulate("ride_points", tmp_path / "here" / "landing" / "ride_points", size=20, seed=3, files=4)
     ingest(spark, here, RIDE_POINTS)
-    shutil.copytree(here.home, there.home)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
     monkeypatch.setenv("KEYFOLD_HOME", str(there.home))
     monkeypatch.setenv("KEYFOLD_SPARK_MASTER", "local[2]")
     monkeypatch.setenv("KEYFOLD_SPARK_CONF", f"spark.driver.memory=1g spark.hadoop.fs.s3a.secret.key={SECRET}")
