@@ -28,7 +28,7 @@ def ran_thrice(without_spark, lakehouse, land, tmp_path):
         land((user, number))
         run_job(without_spark, lakehouse, totals())
         if not number:
-            shutil.copytree(live(lakehouse).folder, backup)
+            shutil.copytree(str(live(lakehouse).folder), backup)
     return backup
 
 
@@ -101,7 +101,7 @@ def test_a_home_that_was_moved_goes_on(spark, lakehouse, land, tmp_path):
 @pytest.mark.parametrize("what", ["state", "commits", "metadata"])
 def test_a_checkpoint_that_lost_a_part_is_refused(without_spark, lakehouse, ran_thrice, what):
     part = live(lakehouse).checkpoint / what
-    shutil.rmtree(part) if part.is_dir() else part.unlink()
+    shutil.rmtree(str(part)) if part.is_dir() else part.unlink()
     with pytest.raises(KeyfoldError, match=r"is missing although batches were done.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
 

@@ -19,6 +19,7 @@ from spark_jobs.lakehouse import Lakehouse, exclusive, fail_points
 from spark_jobs.lakehouse.files import files_below, second_name
 from spark_jobs.lakehouse.reading import scan_table
 from spark_jobs.objects.lease import LeaseTakenError
+from spark_jobs.objects.place import path_below
 from tests.spark_jobs.keyed.forked_runs import FILE_BY_FILE, REFUSED
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows
 
@@ -46,7 +47,7 @@ def homes(without_spark, lakehouse):
     def copy():
         copied = Lakehouse(f"{lakehouse.home}-{next(numbers)}")
         for file in files_below(lakehouse.home):
-            second_name(file.path, copied.home / file.path.relative_to(lakehouse.home))
+            second_name(file.path, copied.home / str(path_below(file.path, lakehouse.home)))
         return copied
 
     return copy
@@ -72,6 +73,7 @@ def forked(bucket):
         yield ask
         for pid in tuple(frozen):
             ask(thaw=pid)
+        assert process.stdin
         process.stdin.close()
 
 
@@ -127,7 +129,7 @@ def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakeho
 
 
 def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(without_spark, homes, forked):
-    killed = []
+    killed, ended = [], {}
     for point in POINTS:
         mode = "full_refresh" if point.startswith("generation") else "incremental"
         killed.append((homes(), point))
@@ -145,7 +147,7 @@ def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(w
 def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another_harms_nothing(
     without_spark, homes, forked, mode
 ):
-    frozen = []
+    frozen, answer = [], {}
     for number in itertools.count():
         lakehouse = homes()
         answer = forked(home=str(lakehouse.home), mode=mode, freeze=number)

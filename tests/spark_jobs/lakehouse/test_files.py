@@ -97,12 +97,12 @@ def test_a_tree_is_moved_whole_and_removed_whole(home):
 def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_store, monkeypatch):
     for name in ("record", "a/b", "a/c/d"):
         write_durably(in_store / "from" / name, name.encode())
+    whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
     for steps in range(6):
         with monkeypatch.context() as patch:
             patch.setattr(files, "check_held", stop_after(steps))
             with pytest.raises(KeyboardInterrupt):
                 move_tree(in_store / "from", in_store / "to", last="record")
-        whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
         for folder in ("from", "to"):
             if (in_store / folder / "record").exists():
                 assert listed(in_store / folder) == whole

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 
+from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.lakehouse.reading import count_rows, data_file_paths, read_batches, scan_table
 
 
@@ -23,7 +24,7 @@ def test_all_rows_are_found_in_every_way(table):
     assert sorted(row for batch in read_batches(table) for row in batch.select("user").rows()) == [
         ("ann",), ("bob",), ("eve",)
     ]  # fmt: skip
-    assert sorted(pl.concat([pl.read_parquet(path, columns=["user"]) for path in data_file_paths(table)])["user"]) == [
+    assert sorted(pl.concat([read_parquet(path, columns=["user"]) for path in data_file_paths(table)])["user"]) == [
         "ann", "bob", "eve"
     ]  # fmt: skip
 
