@@ -1,7 +1,7 @@
 """What every test may share: one Spark session, a lakehouse of its own, the real data."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
+from tests.chaos.tally import Tally
 from tests.java_for_tests import use_fast_starts
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
@@ -89,6 +90,24 @@ def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in object_store.environment().items():
         monkeypatch.setenv(name, value)
     return object_store.new_bucket()
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest, record_property) -> Iterator[Callable[[str], Tally]]:
+    """Begin to count a kind of fault; the module's PROMISE is what it is held to. Judged at the test's end."""
+    tallies: list[Tally] = []
+
+    def begin(fault: str) -> Tally:
+        tallies.append(Tally(request.module.PROMISE, fault))
+        return tallies[-1]
+
+    failed_before = request.session.testsfailed
+    yield begin
+    for one in tallies:
+        record_property("fault", (one.promise, one.fault, one.numbers))
+    if request.session.testsfailed == failed_before:
+        for one in tallies:
+            one.judge()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import pyarrow as pa
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.lakehouse import fail_points
+from spark_jobs.objects import lease
 from spark_jobs.streams import STREAMS
 
 
@@ -25,6 +26,11 @@ def lose_a_landing_file() -> None:
             Path(os.environ["LOSE"]).unlink(missing_ok=True)
 
     fail_points.act = lose
+
+
+def short_leases() -> None:
+    """A lease lasts two seconds, so that a test need not wait for long."""
+    lease.LASTS = timedelta(seconds=2)
 
 
 def steps_raise() -> None:

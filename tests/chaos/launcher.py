@@ -105,12 +105,13 @@ class Launcher:
             env={**os.environ, "LD_PRELOAD": str(self.library), "POLARS_MAX_THREADS": "1", "COLUMNS": "2000"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=(self.folder / "launcher.log").open("w"),
             text=True,
         )
 
     def start(
         self,
-        home: Path,
+        home: Path | str,
         *commands: Command,
         attempts: Sequence[Command] = (),
         writes: Writes | None = None,
@@ -143,7 +144,7 @@ class Launcher:
         }
         return Run(self.ask(order)["pid"], log, self)
 
-    def run(self, home: Path, *commands: Command, **more) -> tuple[int, Run]:
+    def run(self, home: Path | str, *commands: Command, **more) -> tuple[int, Run]:
         """Begin commands, and wait for their end; gives the exit code."""
         run = self.start(home, *commands, **more)
         return run.wait(), run
@@ -155,7 +156,7 @@ class Launcher:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
-        assert answer, "the process that starts runs has ended"
+        assert answer, f"the process that starts runs has ended: {(self.folder / 'launcher.log').read_text()[-3000:]}"
         return json.loads(answer)
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ def go_without_spark() -> None:
     session = SimpleNamespace(**vars(SPARK), sparkContext=SimpleNamespace(defaultParallelism=2))
 
     @contextmanager
-    def spark_of_environment() -> Any:
+    def spark_of_environment(*_: Any) -> Any:
         yield session
 
     for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):

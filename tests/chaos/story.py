@@ -12,6 +12,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from tests.chaos.launcher import Command, Launcher
 from tests.chaos.tally import Rows
 
@@ -71,8 +72,8 @@ def expected(home: Path) -> Rows:
     return rows
 
 
-def found(home: Path) -> Rows:
-    """What the tables hold: rows of `totals`, clicks in what the others add up to."""
+def found(home: Path | str) -> Rows:
+    """What the tables hold, of a folder or of a home in an object store: rows of `totals`, else clicks added up."""
     lakehouse = Lakehouse(home)
     rows: Rows = Counter({("quarantine",): len(_rows(lakehouse.quarantine("clicks")))})
     for row in _rows(lakehouse.events("clicks")):
@@ -106,7 +107,7 @@ def unreadable(home: Path) -> list[str]:
     return told
 
 
-def _rows(table: Path) -> list[dict]:
+def _rows(table: Place) -> list[dict]:
     return DeltaTable(str(table)).to_pyarrow_table().to_pylist()
 
 
