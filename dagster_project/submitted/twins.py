@@ -129,7 +129,8 @@ def _task(context: dg.AssetExecutionContext, asset: dg.AssetsDefinition, module:
         "assets": [key.to_escaped_user_string() for key in asset.keys] if context.selected_asset_keys else [],
         "checks": [(key.asset_key.to_escaped_user_string(), key.name) for key in context.selected_asset_check_keys],
         "config": config or {},
-        "resources": run_config.get("resources", {}),
+        # Spark's are spark-submit's by now.
+        "resources": {name: value for name, value in run_config.get("resources", {}).items() if name != _SPARK},
         "tags": {name: value for name, value in context.run.tags.items() if not name.startswith(_OF_DAGSTER)},
         "before": [
             dg.serialize_value(_without_pictures(made))
