@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -23,8 +25,16 @@ def submit(
     with failures():
         if arguments[0] == "submit":
             raise KeyfoldError("give the command that is to be submitted, as in: keyfold submit -- run JOB")
-        command = submit_command(SparkSettings.from_environment(), _PROGRAM, arguments, new_scratch())
+        settings = SparkSettings.from_environment().for_home(_home(arguments))
+        command = submit_command(settings, _PROGRAM, arguments, new_scratch())
         # The driver is this Python: else spark-submit takes the first that PATH has.
         environment = {"PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}
         done = subprocess.run(command, env=environment, check=False)
     raise typer.Exit(done.returncode)
+
+
+def _home(arguments: Sequence[str]) -> str:
+    """The home that a command is given: Java wants more for one in a bucket, and starts before the command reads it."""
+    given = [after for option, after in pairwise(arguments) if option == "--home"]
+    given += [argument.removeprefix("--home=") for argument in arguments if argument.startswith("--home=")]
+    return given[-1] if given else os.environ.get("KEYFOLD_HOME", "")
