@@ -1,8 +1,8 @@
 """`python -m benchmarks.scale.id_index`: what the index of ingested ids costs a run, as it grows.
 
-Made-up ids come a million a run, each run of a later minute, as they do in ingest: looked up, written as a segment,
-merged. On the way, at each of `--at`, single look-ups are timed: of ids of the newest minute, and of ids from all of the
-time there has been (a re-delivery of everything). One process, as the driver of ingest is; no Spark.
+Made-up ids come a million a run, each run of a later minute, as they do in ingest: workers look them up and write them as
+a segment; the driver compares them with one another and merges segments. On the way, at each of `--at`, single look-ups are timed: of ids of the newest minute, and of ids from all of the
+time there has been (a re-delivery of everything). One process, no Spark.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.ingest.duplicates import Ids
+from spark_jobs.ingest.duplicates import Ids, copies_within
 from spark_jobs.ingest.segments import Segment, copies_of_history, merge_segments, sweep_segments, write_segment
 
 _RUN = 1_000_000
@@ -29,16 +29,22 @@ def main() -> None:
     arguments = parser.parse_args()
     chance = np.random.default_rng(1)
     live: tuple[Segment, ...] = ()
-    spent: list[float] = []
+    workers: list[float] = []
+    driver: list[float] = []
     with tempfile.TemporaryDirectory(prefix="keyfold-ids-") as made:
         folder = Path(made)
         for run in range(max(arguments.at) // _RUN):
             ids = _ids(chance, _RUN, run * _MINUTE, (run + 1) * _MINUTE)
-            before = time.process_time()
+            began = time.process_time()
             if copies_of_history(folder, live, ids, _WINDOW).any():
                 raise SystemExit("ids of 128 random bits were found twice")
-            live = merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])
-            spent.append(time.process_time() - before)
+            ids = ids.take(ids.sorted_order())
+            new = write_segment(folder, ids)
+            workers.append(time.process_time() - began)
+            began = time.process_time()
+            copies_within(ids, np.arange(_RUN), _WINDOW)
+            live = merge_segments(folder, [*live, new])
+            driver.append(time.process_time() - began)
             sweep_segments(folder, {one.name for one in live})
             if (there := (run + 1) * _RUN) in arguments.at:
                 now = (run + 1) * _MINUTE
@@ -47,12 +53,14 @@ def main() -> None:
                 size = sum(file.stat().st_size for file in folder.iterdir())
                 print(
                     f"{there:,} ids: {len(live)} segments, {size / 2**20:,.0f} MiB; a run of {_RUN:,} new ids takes "
-                    f"{np.mean(spent):.2f} processor s (worst {max(spent):.2f}); to look up {_LOOKED_UP:,} of the newest "
+                    f"workers {np.mean(workers):.2f} processor s, the driver {np.mean(driver):.2f} (worst {max(driver):.2f}); "
+                    f"to look up {_LOOKED_UP:,} of the newest "
                     f"minute {_seconds(copies_of_history, folder, live, newest, _WINDOW):.3f} s, of all of the time "
                     f"{_seconds(copies_of_history, folder, live, scattered, _WINDOW):.3f} s",
                     flush=True,
                 )
-                spent.clear()
+                workers.clear()
+                driver.clear()
 
 
 def _ids(chance: np.random.Generator, count: int, since: int, until: int) -> Ids:

@@ -128,9 +128,38 @@ def _not_negative(design: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def read_cells(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Measured cells of all these files, without those of executors apart."""
+    """Measured cells of all these files, in order of their settings."""
     cells = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    return [cell for cell in cells if not cell["executors"]]
+    return sorted(cells, key=lambda cell: (cell["executors"], cell["keys"], cell["key_groups"], cell["events"]))
+
+
+def table(cells: Sequence[Settings]) -> str:
+    """Cells as the table of docs/scale.md."""
+    head = (
+        "keys", "key groups", "with events", "events", "rows a key", "partitions", "executors",
+        "s", "processor s: Java, workers", "checkpoint, MB", "files", "Java, workers, MiB", "load",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(head)} |", "|" + "---:|" * len(head)]
+    for cell in cells:
+        used, peak = cell["processor_of"], cell["peak"]
+        java = used.get("java", 0) + used.get("executors", 0)
+        row = (
+            f"{cell['keys']:,}",
+            f"{cell['key_groups']:,}",
+            f"{touched_groups(cell):,.0f}",
+            f"{cell['events']:,}",
+            cell["rows_a_key"],
+            cell["partitions"],
+            cell["executors"] or "",
+            f"{cell['wall']:.2f}",
+            f"**{cell['processor']:.2f}**: {java:.2f}, {used.get('workers', 0):.2f}",
+            f"{cell['checkpoint_bytes'] / 1e6:,.1f}",
+            f"{cell['checkpoint_files']:.0f}",
+            f"{(peak.get('java', 0) + peak.get('executors', 0)) / 2**20:,.0f}, {peak.get('workers', 0) / 2**20:,.0f}",
+            f"{cell['load']:.0f}",
+        )
+        lines.append(f"| {' | '.join(map(str, row))} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -140,6 +169,9 @@ def main() -> None:
     from benchmarks.scale.grid import HELD_OUT  # noqa: PLC0415
 
     cells = read_cells(parser.parse_args().cells)
+    print(table(cells))
+    # Of executors apart the driver's Java and theirs work: other prices.
+    cells = [cell for cell in cells if not cell["executors"]]
     held_out = [one for one in cells if any(_is(one, vars(cell)) for cell in HELD_OUT)]
     seen = [one for one in cells if one not in held_out]
     for quantity, terms in (("processor", PROCESSOR), ("checkpoint_bytes", CHECKPOINT), ("checkpoint_files", FILES)):

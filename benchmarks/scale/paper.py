@@ -135,7 +135,7 @@ def size(cluster: Cluster, by: Prices) -> Sized:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.paper", description=__doc__)
     parser.add_argument("cells", type=Path, nargs="*", default=[MEASURED])
-    by = prices(read_cells(parser.parse_args().cells))
+    by = prices([cell for cell in read_cells(parser.parse_args().cells) if not cell["executors"]])
     base = Cluster()
     for cluster in (
         replace(base, events_a_second=100_000),

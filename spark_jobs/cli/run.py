@@ -53,6 +53,14 @@ def run(
     ] = False,
     every: Every = DEFAULT_EVERY,
     metrics_port: MetricsPort = None,
+    batch_mib: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="MiB of new events' files a batch, at most. Each batch writes anew the state that it touches: where state is "
+            "large, larger batches cost less. Results are the same.",
+        ),
+    ] = RunOptions().max_bytes_per_batch >> 20,
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over what is new in its event table."""
@@ -83,7 +91,7 @@ def run(
                     publisher.publish()
                     care.after_batch()
 
-            options = RunOptions(on_batch=on_batch)
+            options = RunOptions(batch_mib << 20, on_batch)
             if continuous:
                 pause = timedelta(seconds=every)
                 with told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job)):
