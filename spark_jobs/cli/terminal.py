@@ -18,6 +18,7 @@ from rich.progress import Progress as Bar
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.progress import Progress
+from spark_jobs.objects.object_path import StoreError
 from spark_jobs.times import to_iso
 
 _OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
@@ -37,7 +38,7 @@ def failures() -> Iterator[None]:
     """Show what a person can put right as one message, without a traceback; the exit code is 1."""
     try:
         yield
-    except KeyfoldError as error:
+    except (KeyfoldError, StoreError) as error:
         told = str(error)
     except OSError as error:
         if error.errno not in _OF_THE_DISK:

@@ -168,6 +168,7 @@ def leased(
 
     Raises:
         LeaseTakenError: somebody else has it.
+        KeyfoldError: the store cannot be reached, or refuses.
     """
     late = _seconds() + patience.total_seconds()
     while True:
@@ -179,6 +180,12 @@ def leased(
             if _seconds() > late:
                 raise
             time.sleep(_LOOK_EVERY_SECONDS)
+        except OSError as error:
+            # The first thing that a run writes: a store that is not there, or refuses this user, is noticed here.
+            raise KeyfoldError(
+                f"{folder} cannot be written: {error}. The AWS_... variables of the environment (AWS_ENDPOINT_URL, AWS_REGION, "
+                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) must name a store that runs, and a user that may write there"
+            ) from None
     _HELD.add(lease)
     try:
         yield lease

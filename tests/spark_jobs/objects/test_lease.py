@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import exclusive, write_json
 from spark_jobs.lakehouse.locks import is_held
 from spark_jobs.objects import lease as module
@@ -118,6 +119,15 @@ def test_no_file_is_written_under_a_lease_that_is_lost(folder, monkeypatch):
             write_json(folder / "after.json", {})
     assert [path.name for path in folder.glob("*.json")] == ["before.json"]
     write_json(folder / "after.json", {})
+
+
+def test_a_store_that_refuses_is_told_with_what_to_look_at(folder, object_store, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda _: Fault.DENIED
+        with pytest.raises(KeyfoldError, match=r"jobs/rides cannot be written: .* AWS_ACCESS_KEY_ID") as refused:
+            exclusive(folder, "job rides").__enter__()
+    assert "planted" not in str(refused.value)
 
 
 @pytest.mark.parametrize("nth", range(4))
