@@ -2,7 +2,7 @@
 # make faults               plant bad data: checks turn red, assets are held back, alerts go out
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
-# make chaos [TRIES=10]     many faults of each kind on real runs: how many came, and what was lost or doubled (0)
+# make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
 # make examples             the tests that make their examples up, with all of them: make test tries a quarter
 # make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder for some of them)
 # make docs                 the pages' tables of columns, anew from the code
@@ -59,9 +59,8 @@ kafka-for-tests: setup
 	@.venv/bin/python -m tests.kafka_broker
 
 chaos: export TRIES ?= 10
-chaos: setup
-	@.venv/bin/python -m tests.java_for_tests
-	.venv/bin/python -m pytest -n $(WORKERS) -m chaos
+chaos: setup java-for-tests kafka-for-tests
+	.venv/bin/python -m pytest -n $(WORKERS) -m "chaos or faults"
 
 examples: export EXAMPLES = all
 examples: setup

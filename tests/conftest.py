@@ -28,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What counts faults is marked so, wherever it is."""
+    if "tally" in getattr(item, "fixturenames", ()):
+        item.add_marker("faults")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with most long tests first: two workers that take whole modules in turn then end at about one time."""

@@ -1,7 +1,8 @@
 """What every kind of fault needs: processes to break, and homes to break them on."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,12 @@ from tests.chaos.story import Homes
 
 TRIES = int(os.environ.get("TRIES", "10"))
 """How often what is tried at random is tried, in the long form."""
+
+
+def in_short(few: Iterable[Any], of: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: a few of them in `make test`, all in `make chaos`."""
+    few = list(few)
+    return [pytest.param(one, marks=() if one in few else pytest.mark.chaos) for one in of]
 
 
 @pytest.fixture(scope="session")

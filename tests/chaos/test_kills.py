@@ -73,8 +73,8 @@ def kill_at(launcher: Launcher, homes: Homes, tally, name: str, point: str, coun
 @pytest.mark.parametrize(
     ("name", "tries"),
     [
-        pytest.param("runs", 4),
-        *(pytest.param(name, 4 * TRIES, marks=pytest.mark.chaos) for name in SCENES),
+        pytest.param("runs", 2),
+        *(pytest.param(name, 2 * TRIES, marks=pytest.mark.chaos) for name in SCENES),
     ],
 )
 def test_a_process_that_is_killed_amid_any_write_is_made_good_by_the_next(

@@ -167,6 +167,22 @@ FAULTS: dict[str, Callable[[Path], tuple[Good, int]]] = {
 }
 
 
+def test_all_that_may_land_at_once_costs_itself_alone(launcher: Launcher, homes: Homes, tally):
+    told = tally("all of these at once")
+    home = homes.copy(homes.after(homes.running, *TO_THE_END))
+    should_be = expected(home)
+    good, rejected = [], 0
+    for land in FAULTS.values():
+        more, bad = land(home / "landing" / "clicks")
+        good, rejected = good + more, rejected + bad
+    for _ in range(2):
+        code, run = launcher.run(home, INGEST)
+        assert code == 0, run.said
+    # Some land the same clicks: an event is there once, however often it came.
+    told.count(only_ingested(should_be, sorted(set(good)), rejected), only_ingested(found(home)), run.said)
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_lands_costs_itself_alone(launcher: Launcher, homes: Homes, tally, fault: str):
     told = tally(fault)
@@ -196,6 +212,7 @@ def test_a_file_that_is_replaced_after_it_was_read_is_told_and_read_again_by_the
     told.count(only_ingested(should_be, SOME), only_ingested(found(home)), "read again", refused=True)
 
 
+@pytest.mark.chaos
 def test_a_file_that_is_still_being_written_is_left_until_it_is_whole(launcher: Launcher, homes: Homes, tally):
     told = tally("a file is half written when a run comes")
     home = homes.copy(homes.after(homes.running, *TO_THE_END))
@@ -219,6 +236,7 @@ def test_a_file_that_is_still_being_written_is_left_until_it_is_whole(launcher: 
     told.count(only_ingested(should_be, SOME), only_ingested(found(home)), run.said)
 
 
+@pytest.mark.chaos
 def test_a_file_that_goes_between_plan_and_reading_is_told_and_no_other_is_lost(
     launcher: Launcher, homes: Homes, tally
 ):

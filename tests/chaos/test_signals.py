@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import TRIES
+from tests.chaos.conftest import TRIES, in_short
 from tests.chaos.launcher import Launcher, Run
 from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WORK, Homes, expected, found, land
 
@@ -17,7 +17,7 @@ SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL]
 LONGEST_LIFE_IN_SECONDS = 1.5
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", in_short([signal.SIGTERM, signal.SIGKILL], SIGNALS))
 @pytest.mark.parametrize("tries", [1, pytest.param(2 * TRIES, marks=pytest.mark.chaos)])
 def test_a_bounded_run_gets_a_signal(launcher: Launcher, homes: Homes, tally, number: signal.Signals, tries: int):
     told, moments = tally(f"a bounded run gets {number.name}"), random.Random(number)
@@ -33,7 +33,7 @@ def test_a_bounded_run_gets_a_signal(launcher: Launcher, homes: Homes, tally, nu
         told.count(expected(home), found(home), f"try {index}", came=code != 0)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", in_short([signal.SIGTERM, signal.SIGKILL], SIGNALS))
 @pytest.mark.parametrize("tries", [1, pytest.param(TRIES, marks=pytest.mark.chaos)])
 def test_continuous_runs_get_a_signal(launcher: Launcher, homes: Homes, tally, number: signal.Signals, tries: int):
     told, moments = tally(f"continuous ingest and a continuous job get {number.name}"), random.Random(number)

@@ -1,11 +1,10 @@
-"""A run that dies at any named point, or on a full disk, leaves tables as an unbroken run's once it is run again."""
+"""A run that dies at any named point, or on a full disk, leaves tables as an unbroken run's once it is run again.
 
-import os
+Processes that are killed there are `tests/chaos/test_kills.py`'s.
+"""
+
 import shutil
-import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -18,7 +17,6 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows, windows_step
 
-REPOSITORY = Path(__file__).parents[3]
 OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith("generation")]
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
@@ -103,28 +101,6 @@ def test_a_power_cut_while_the_first_generation_is_born_stops_no_later_run(
     assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows()))
     run_job(without_spark, lakehouse, windows())
     assert rows("windows") == [("ann", START, 1)]
-
-
-@pytest.mark.parametrize("point", OF_A_BATCH)
-def test_a_process_that_is_killed_at_a_point_is_made_good_by_the_next(without_spark, lakehouse, land, rows, point):
-    land(("ann", 0), ("bob", 1))
-    run_job(without_spark, lakehouse, totals())
-    land(("ann", 2))
-    land(("eve", 3))
-    program = (
-        "import sys; from pathlib import Path; from spark_jobs.keyed import runner; "
-        "from spark_jobs.lakehouse import Lakehouse; "
-        "from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches; "
-        "from tests.spark_jobs.keyed.toy_jobs import totals; runner.Batches = LocalBatches; "
-        "runner.run_job(SPARK, Lakehouse(Path(sys.argv[1])), totals(), "
-        "options=runner.RunOptions(max_bytes_per_batch=1))"
-    )
-    command = [sys.executable, "-c", program, str(lakehouse.home)]
-    environment = {**os.environ, fail_points.VARIABLE: f"{point}#1"}
-    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False, capture_output=True, text=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    run_job(without_spark, lakehouse, totals(), options=FILE_BY_FILE)
-    as_unbroken(rows, lakehouse)
 
 
 def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
