@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from statistics import median
 
 import dagster as dg
@@ -19,6 +18,7 @@ from spark_jobs.keyed.runner import watermark
 from spark_jobs.keyed.statistics import RUN_STATISTICS, collect_statistics
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 GROUP = "monitoring"
@@ -145,7 +145,7 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
 
-def drift(stream: Stream, landing: Path) -> Finding:
+def drift(stream: Stream, landing: Place) -> Finding:
     """Whether the newest files' columns are the stream's."""
     if not landing.is_dir():
         return True, "no landing folder"

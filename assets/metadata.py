@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import dagster as dg
 from deltalake import DeltaTable
 
 from spark_jobs.lakehouse.reading import count_rows
+from spark_jobs.objects.place import Place
 
 
 def table_key(table: str) -> dg.AssetKey:
@@ -77,7 +77,7 @@ def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | No
     return WrittenBatches(generation, int(since), int(until))
 
 
-def table_metadata(path: Path, preview: dg.MetadataValue) -> dict[str, dg.MetadataValue]:
+def table_metadata(path: Place, preview: dg.MetadataValue) -> dict[str, dg.MetadataValue]:
     """Row count, place and version of a Delta table, read from its log, and a few of its rows (`previews`)."""
     return {
         "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),

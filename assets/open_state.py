@@ -1,7 +1,6 @@
 """What is open in each job now, as a table `open.<job>`: materialized when asked for, or by a schedule."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import dagster as dg
 from pyspark.sql import SparkSession
@@ -16,6 +15,7 @@ from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import watermark
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import private_columns
 from spark_jobs.state.open_keys import OPEN, open_schema, write_open_keys
 from spark_jobs.state.reader import read_state
@@ -99,7 +99,7 @@ def _statistics(context: dg.AssetExecutionContext, told: StateStatistics) -> Map
         return numbers
 
 
-def _plot(context: dg.AssetExecutionContext, table: Path, job: str) -> Mapping[str, dg.MetadataValue]:
+def _plot(context: dg.AssetExecutionContext, table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
     try:
         return plot_open_keys(table, job)
     except Exception:  # the table is written: a plot that cannot be drawn must not say that it is not

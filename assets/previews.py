@@ -5,12 +5,12 @@ makes links.
 """
 
 from collections.abc import Collection
-from pathlib import Path
 
 import dagster as dg
 import polars as pl
 
 from spark_jobs.lakehouse.reading import read_batches, readable
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import MASK, masked
 from spark_jobs.streams import Stream
 
@@ -18,7 +18,7 @@ ROWS = 10
 _LONGEST_CELL = 60
 
 
-def preview(path: Path, private: Collection[str] = ()) -> dg.MetadataValue:
+def preview(path: Place, private: Collection[str] = ()) -> dg.MetadataValue:
     """At most ten rows of a Delta table.
 
     Args:
@@ -33,7 +33,7 @@ def preview_rows(rows: pl.DataFrame, private: Collection[str] = ()) -> dg.Metada
     return _shown(masked(readable(rows.head(ROWS)), set(private) & set(rows.columns)))
 
 
-def preview_quarantine(path: Path, stream: Stream) -> dg.MetadataValue:
+def preview_quarantine(path: Place, stream: Stream) -> dg.MetadataValue:
     """At most ten rows of a stream's quarantine; where the stream has private columns, where each stood and why.
 
     A line that could not be read may hold anything anywhere. Reasons quote the value that is wrong after a colon.
@@ -44,7 +44,7 @@ def preview_quarantine(path: Path, stream: Stream) -> dg.MetadataValue:
     return _shown(rows)
 
 
-def _first_rows(path: Path) -> pl.DataFrame:
+def _first_rows(path: Place) -> pl.DataFrame:
     frames = [readable(frame) for frame in read_batches(path, ROWS)]
     return pl.concat(frames) if frames else pl.DataFrame()
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.session.interrupts import work_ends_on_interrupt
 from spark_jobs.session.settings import parse_conf
@@ -148,12 +149,12 @@ class SparkResource(PySparkResource):
 
 
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
-    """The lakehouse below one folder."""
+    """The lakehouse below one folder, of a disk or of a bucket."""
 
-    home: str = Field(default=".keyfold", description="Folder of tables, checkpoints and state")
+    home: str = Field(default=".keyfold", description="Folder of tables, checkpoints and state, or s3a://BUCKET/FOLDER")
 
     def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:
-        return Lakehouse(Path(self.home))
+        return Lakehouse(self.home)
 
 
 def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.ConfigurableResource[Any]]:
@@ -176,6 +177,7 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
         ship=(*base.ship, *given.ship),
     )
     home = lakehouse_home(environment)
+    settings = settings.for_home(home)
     check_target(settings.master, {**base.conf, **given.conf}, home, environment)
     further = dg.EnvVar(SPARK_CONF_VARIABLE) if environment.get(SPARK_CONF_VARIABLE) else ""
     return {
@@ -194,6 +196,6 @@ def spark_settings() -> SparkSettings:
     return spark.settings
 
 
-def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Path:
+def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Place:
     """The lakehouse's folder, whole, so that no later change of the working directory moves it."""
-    return Path(environment.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+    return Lakehouse(environment.get("KEYFOLD_HOME") or ".keyfold").home

@@ -24,6 +24,7 @@ from spark_jobs.keyed.contract import OutputTable
 from spark_jobs.keyed.written_rows import files_written
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.frames import table_frame
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import private_columns
 
 _TABLES = [
@@ -66,7 +67,7 @@ def read_table(job: str, table: OutputTable) -> Read:
 
 
 def rows_written(
-    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Path]], key: Sequence[str]
+    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
 ) -> DataFrame:
     """The rows of files that batches wrote; of a table with a key, what each key came to in the last of them.
 
@@ -105,9 +106,10 @@ def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionCont
 
 
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
-    """Data Docs below the lakehouse's home."""
+    """Data Docs below the lakehouse's home; where that is in a bucket, below Dagster's, which is on a disk."""
     lakehouse: Lakehouse = context.resources.lakehouse
-    return ResultPages(lakehouse.home / "data_docs", base_url=_DATA_DOCS_URL)
+    home = lakehouse.home if isinstance(lakehouse.home, Path) else Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
+    return ResultPages(home.resolve() / "data_docs", base_url=_DATA_DOCS_URL)
 
 
 def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDefinition:

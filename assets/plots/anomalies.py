@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -14,6 +13,7 @@ from spark_jobs.jobs.anomaly_predictions.models import find_model
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.reading import scan_table
+from spark_jobs.objects.place import Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def _model(lakehouse: Lakehouse) -> str:
     return generation.record["parameters"]["model"]
 
 
-def _known(labels: Path, key: str) -> list[tuple[datetime, datetime]]:
+def _known(labels: Place, key: str) -> list[tuple[datetime, datetime]]:
     if not labels.exists():
         return []
     windows: Any = json.loads(labels.read_text(encoding="utf-8")).get(key, [])

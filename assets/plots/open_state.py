@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -10,6 +9,7 @@ import polars as pl
 
 from assets.plots.figure import MAIN, SECOND, draw, picture
 from spark_jobs.lakehouse.reading import scan_table
+from spark_jobs.objects.place import Place
 from spark_jobs.state.statistics import StateStatistics
 
 _KEYS = 200_000
@@ -17,7 +17,7 @@ _BINS = 40
 _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 
 
-def plot_open_keys(table: Path, job: str) -> Mapping[str, dg.MetadataValue]:
+def plot_open_keys(table: Place, job: str) -> Mapping[str, dg.MetadataValue]:
     """Age of open keys and time to their deadlines, counted from the newest time in any state; no key is named."""
     scan = scan_table(table)
     there = scan.collect_schema().names()

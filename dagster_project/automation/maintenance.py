@@ -7,7 +7,6 @@ that runs from the command line is left alone until the next night. What is safe
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
@@ -21,6 +20,7 @@ from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import RETENTION, Maintained, maintain
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 
@@ -106,7 +106,7 @@ class _Table:
     """A table to be cared for; `written` and `time` as `maintain` takes them."""
 
     name: str
-    path: Path
+    path: Place
     written: Sequence[Sequence[WrittenFile]]
     time: str | None = None
 

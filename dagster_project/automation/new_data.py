@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Protocol
 
 import dagster as dg
@@ -18,6 +17,7 @@ import dagster as dg
 from dagster_project.automation.asking import UNDONE, Asked, held_back
 from spark_jobs.ingest import KnownFile, is_known
 from spark_jobs.ingest.sources.files import SETTLE, LandedFile, Listing, list_files
+from spark_jobs.objects.place import Place
 
 _NAMES_SHOWN = 10
 _MOST_SEEN = 1_000
@@ -72,7 +72,7 @@ class FileSource:
         unfinished: tells whether a run of ingest broke off.
     """
 
-    folder: Path
+    folder: Place
     settle: timedelta = SETTLE
     done_marker: bool = False
     known: Callable[[], Mapping[str, KnownFile]] = dict
@@ -108,7 +108,7 @@ def decide(
     cursor: str | None,
     now: int,
     *,
-    folder: Path,
+    folder: Place,
     settle: timedelta = SETTLE,
     unfinished: bool = False,
 ) -> Decision:
@@ -187,7 +187,7 @@ def _digest(files: Sequence[LandedFile], more: str = "") -> str:
     return content.hexdigest()
 
 
-def _nothing(folder: Path, found: Listing, not_whole: int, changed: int) -> str:
+def _nothing(folder: Place, found: Listing, not_whole: int, changed: int) -> str:
     if not found.files:
         return f"no files in {folder}"
     told = []

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from dagster_project.quality.checks import SCOPE_TAG, Scope
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.simulation import simulate
 
 RIDES = 40
@@ -91,7 +92,7 @@ def main() -> int:
     ):
         os.environ["KEYFOLD_HOME"] = f"{folder}/home"
         lakehouse = Lakehouse(Path(folder) / "home")
-        simulate("ride_points", lakehouse.landing("ride_points"), size=RIDES, files=4)
+        simulate("ride_points", Path(folder) / "home" / "landing" / "ride_points", size=RIDES, files=4)
         with dg.DagsterInstance.local_temp(folder) as instance:
             stage = _Stage(lakehouse, instance, heard)
             seen = [stage.play(scene) for scene in SCENES]
@@ -152,7 +153,7 @@ class _Stage:
         return self._heard[0] if self._heard else None
 
 
-def _undo(table: Path) -> None:
+def _undo(table: Place) -> None:
     """Bring a table back to the version before its last."""
     delta = DeltaTable(str(table))
     delta.restore(delta.version() - 1)

@@ -77,6 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
     """Put sample files in the landing folder, unless the user has files; say what there is to read."""
+    home = lakehouse.home
+    if not isinstance(home, Path):
+        raise KeyfoldError(f"the demo works in a folder of this machine, and KEYFOLD_HOME is {home}: unset it")
     if folder is not None:
         if not folder.is_dir():
             raise KeyfoldError(f"{folder} is no folder; give one with NDJSON, CSV or Parquet files of ride points")
@@ -86,16 +89,16 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         return f"{files:,} files in {folder}"
     rows = files = 0
     for stream in STREAMS:
-        landing = lakehouse.landing(stream)
+        landing = home / "landing" / stream
         earlier = sum(1 for path in landing.rglob("*") if path.is_file())
         size = SIZES.get(stream) or (FIRST_RIDES if stream == RIDE_POINTS.name and not earlier else None)
         # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
         made = simulate(stream, landing, size=size, seed=earlier)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
         if isinstance(made, MetricsSimulation):
-            _label(lakehouse.home / anomalies.LABELS, made.anomalies)
+            _label(home / anomalies.LABELS, made.anomalies)
         if isinstance(made, PaymentsSimulation):
-            _label_frauds(lakehouse.home / payments.LABELS, made.frauds)
+            _label_frauds(home / payments.LABELS, made.frauds)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from dagster_project.serving.home import make_databases, prepare_dagster_home
 from dagster_project.serving.supervisor import Server, supervise
 from dagster_project.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
+from spark_jobs.objects.place import to_place
 from spark_jobs.private_files import keep_files_private
 
 _HOST = "127.0.0.1"
@@ -36,8 +37,12 @@ def main() -> int:
     if docs_port and (obstacle := _obstacle("DATA_DOCS_PORT", docs_port)):
         print(f"error: {obstacle}", file=sys.stderr)
         return 1
-    lakehouse = Path(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
-    home = Path(os.environ.get("DAGSTER_HOME") or lakehouse / "dagster").expanduser().resolve()
+    lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+    given = os.environ.get("DAGSTER_HOME")
+    if not given and not isinstance(lakehouse, Path):
+        print(f"error: {lakehouse} is in a bucket: set DAGSTER_HOME to a folder of this machine", file=sys.stderr)
+        return 1
+    home = Path(given or f"{lakehouse}/dagster").expanduser().resolve()
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
     if differs := prepare_dagster_home(home):
         print(differs, file=sys.stderr)
@@ -47,11 +52,13 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages: http://{_HOST}:{port}, in some seconds; Ctrl-C ends them", flush=True)
     return supervise(
-        _servers(folder, lakehouse, port, docs_port), at_end=lambda: shutil.rmtree(folder, ignore_errors=True)
+        # Dagster's own home has what only this machine's processes share.
+        _servers(folder, lakehouse if isinstance(lakehouse, Path) else home, port, docs_port),
+        at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
     )
 
 
-def _servers(folder: Path, lakehouse: Path, port: str, docs_port: str | None) -> list[Server]:
+def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> list[Server]:
     python = [sys.executable, "-m"]
     code, workspace = folder / "code", folder / "workspace.json"
     # JSON is YAML. Pages and daemon share one code server, so that definitions are loaded once.
@@ -65,14 +72,14 @@ def _servers(folder: Path, lakehouse: Path, port: str, docs_port: str | None) ->
     on_this_machine = (os.environ.get("KEYFOLD_SPARK_MASTER") or "local").startswith("local")
     is_submitted = os.environ.get(RUNS_VARIABLE) == SPARK_SUBMIT
     if os.environ.get("WARM") != "no" and on_this_machine and not is_submitted:
-        address = lakehouse / "warm-spark.json"
+        address = shared / "warm-spark.json"
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
         warm = [Server("the warm Spark", command, is_needed=False)]
     docs = list[Server]()
     if docs_port:
         environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{docs_port}"
-        module, served = "dagster_project.quality.serve_pages", str(lakehouse / "data_docs")
+        module, served = "dagster_project.quality.serve_pages", str(shared / "data_docs")
         docs = [Server("the result pages", [*python, module, "--folder", served, "--port", docs_port], is_needed=False)]
     return [
         Server(

@@ -38,7 +38,7 @@ def try_(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, given_parameters(param))
-        with spark_of_environment() as spark, progress_of(job) as report_progress:
+        with spark_of_environment(home) as spark, progress_of(job) as report_progress:
             options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             trial = try_job(spark, lakehouse, keyed_job, branch, **span, options=options)
         summary = {"job": job, "branch": branch, "live": trial.live, "tables": _as_json(trial.tables)}
@@ -64,7 +64,7 @@ def redrive_(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, {})
-        with spark_of_environment() as spark, progress_of(job) as report_progress:
+        with spark_of_environment(home) as spark, progress_of(job) as report_progress:
             options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
             found = redrive(spark, lakehouse, keyed_job, branch, since=moment, options=options)
         live = promote(lakehouse, job, branch).name if live_after else None

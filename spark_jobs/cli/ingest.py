@@ -73,7 +73,7 @@ def ingest(
         raise typer.BadParameter("--metrics-port goes with --continuous")
     # Before Spark starts: a signal that comes while it does ends the run, too.
     stop = stop_on_signal() if continuous else None
-    with failures(), spark_of_environment() as spark, progress_of("ingest") as show:
+    with failures(), spark_of_environment(home) as spark, progress_of("ingest") as show:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
         if rebuild:

@@ -1,17 +1,21 @@
 """Options that several commands have."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spark_jobs.journal.clock import LOOK_EVERY
 
-DEFAULT_HOME = Path(".keyfold")
+DEFAULT_HOME = ".keyfold"
 DEFAULT_EVERY = LOOK_EVERY.total_seconds()
 
 Home = Annotated[
-    Path, typer.Option("--home", envvar="KEYFOLD_HOME", help="The lakehouse: tables, checkpoints and state.")
+    str,
+    typer.Option(
+        "--home",
+        envvar="KEYFOLD_HOME",
+        help="The lakehouse: tables, checkpoints and state. A folder, or s3a://BUCKET/FOLDER.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
 Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]

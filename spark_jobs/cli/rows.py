@@ -1,7 +1,6 @@
 """Rows of a table, printed for people or for programs."""
 
 import json
-from pathlib import Path
 from typing import Literal, TextIO
 
 import polars as pl
@@ -10,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_jobs.lakehouse.reading import count_rows, read_batches, readable
+from spark_jobs.objects.place import Place
 
 Format = Literal["table", "json", "csv"]
 
 _WIDTH_OF_NO_TERMINAL = 100_000
 
 
-def print_rows(path: Path, style: Format, limit: int | None, to: TextIO) -> int:
+def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int:
     """Write a table's rows, and give back how many were written.
 
     `json` is one object a line, `csv` has a header, `table` is for the eye and says how many rows there are.
@@ -36,7 +36,7 @@ def print_rows(path: Path, style: Format, limit: int | None, to: TextIO) -> int:
     return written
 
 
-def _print_table(path: Path, limit: int | None, to: TextIO) -> int:
+def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
     fields = DeltaTable(str(path)).schema().fields
     there = count_rows(path)
     shown = Table(*(field.name for field in fields), box=None, header_style="bold", pad_edge=False)

@@ -83,7 +83,7 @@ def run(
         stop = stop_on_signal() if continuous else None
         publisher = Publisher(lakehouse, keyed_job)
         care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, keyed_job))
-        with care, spark_of_environment() as spark, progress_of(job) as report_progress:
+        with care, spark_of_environment(home) as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
                 report_progress(progress)

@@ -1,5 +1,6 @@
 """`keyfold simulate`: sample events as files."""
 
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,9 @@ import typer
 
 from spark_jobs.cli.options import AsJson
 from spark_jobs.cli.terminal import failures, report
+from spark_jobs.lakehouse.files import files_below, write_whole
+from spark_jobs.objects.place import path_below, to_place
+from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 
@@ -15,7 +19,7 @@ _SIZES = ", ".join(f"{one.counted} ({name}, else {one.size:,})" for name, one in
 
 
 def simulate(
-    to: Annotated[Path, typer.Option("--to", help="Folder for the files.")],
+    to: Annotated[str, typer.Option("--to", help="Folder for the files, or s3a://BUCKET/FOLDER.")],
     stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
     size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
     rides: Annotated[int | None, typer.Option("--rides", min=1, help="The same as --size, of ride_points.")] = None,
@@ -29,5 +33,12 @@ def simulate(
     if rides is not None and (stream != "ride_points" or size is not None):
         raise typer.BadParameter("--rides is for ride_points alone and the same as --size: give --size")
     with failures():
-        made = simulate_stream(stream, to, size=rides if size is None else size, seed=seed, hours=hours)
+        place = to_place(to)
+        with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
+            check_reachable(place)
+            here = place if isinstance(place, Path) else Path(folder)
+            made = simulate_stream(stream, here, size=rides if size is None else size, seed=seed, hours=hours)
+            if here != place:
+                for file in files_below(here):
+                    write_whole(place / str(path_below(file.path, here)), file.path.read_bytes())
         report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")

@@ -54,7 +54,7 @@ def state_bootstrap(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, given_parameters(param))
-        with spark_of_environment() as spark:
+        with spark_of_environment(home) as spark:
             told = bootstrap(spark, lakehouse, keyed_job, wanted, dry_run=dry_run)
         summary = {**asdict(told), "sample": told.sample.to_dicts()}
         report(summary, as_json, _text(told))

@@ -36,7 +36,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
-    with failures(), spark_of_environment() as spark:
+    with failures(), spark_of_environment(home) as spark:
         lakehouse = Lakehouse(home)
         found = _diff(spark, lakehouse, job, before, after)
         summary = found.summary()

@@ -48,7 +48,7 @@ def state_edit(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, {})
-        with spark_of_environment() as spark:
+        with spark_of_environment(home) as spark:
             edited = edit_state(spark, lakehouse, keyed_job, edit, dry_run=dry_run)
         summary = {
             "job": job,
@@ -84,7 +84,7 @@ def erase_(
     with failures():
         lakehouse = Lakehouse(home)
         jobs = list(_jobs_of(lakehouse, stream))
-        with spark_of_environment() as spark:
+        with spark_of_environment(home) as spark:
             erased = erase(spark, lakehouse, STREAMS[stream], jobs, erasure, dry_run=dry_run)
         summary = {
             "stream": stream,

@@ -41,7 +41,7 @@ def state_move(
     with failures():
         lakehouse = Lakehouse(home)
         keyed_job = build_live_job(lakehouse, job, given_parameters(param))
-        with spark_of_environment() as spark:
+        with spark_of_environment(home) as spark:
             moved = move(spark, lakehouse, keyed_job, partitions)
         summary = {
             "job": job,

@@ -69,7 +69,7 @@ def read(
         raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections go with --checkpoint")
     if checkpoint is not None and (generation or style == "keyed-json"):
         raise typer.BadParameter("--generation and keyed-json go with a JOB")
-    with failures(), spark_of_environment() as spark:
+    with failures(), spark_of_environment(home) as spark:
         if checkpoint is not None:
             frame = read_checkpoint(
                 spark,
@@ -109,7 +109,7 @@ def listing(
     """List jobs with their generations, branches and retained batches; or the parts of a checkpoint's state."""
     with failures():
         if checkpoint is not None:
-            with spark_of_environment() as spark:
+            with spark_of_environment(home) as spark:
                 parts = parts_of(spark, checkpoint)
             lines = [
                 f"{one.name}: {one.kind} of operator {one.operator} ({one.operator_name}), {one.partitions} partitions, "
@@ -134,7 +134,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a job's state is like: rows, keys, bytes, skew over key groups, timers, growth over batches."""
-    with failures(), spark_of_environment() as spark:
+    with failures(), spark_of_environment(home) as spark:
         lakehouse = Lakehouse(home)
         one = job_or_name(lakehouse, job, generation)
         found = state_statistics(lakehouse, read_state(spark, lakehouse, one, generation=generation, batch=batch), last)

@@ -9,6 +9,9 @@ import typer
 from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
 from spark_jobs.cli.terminal import failures, report, stop_on_signal
 from spark_jobs.cli.warm_up import warm_up
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.place import to_place
+from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.session import SparkSettings
 from spark_jobs.session.warm.server import serve
 
@@ -21,11 +24,20 @@ def warm_spark(
     as_json: AsJson = False,
 ) -> None:
     """Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK."""
-    file = (address or home / "warm-spark.json").expanduser().resolve()
 
-    def report_address() -> None:
+    def report_address(file: Path) -> None:
         report({"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it")
         sys.stdout.flush()
 
     with failures():
-        serve(SparkSettings.from_environment(), file, warm_up=warm_up, ready=report_address, stop=stop_on_signal())
+        file = (address or _beside(home)).expanduser().resolve()
+        check_reachable(home)
+        settings = SparkSettings.from_environment().for_home(home)
+        serve(settings, file, warm_up=warm_up, ready=lambda: report_address(file), stop=stop_on_signal())
+
+
+def _beside(home: str) -> Path:
+    place = to_place(home)
+    if not isinstance(place, Path):
+        raise KeyfoldError(f"a warm Spark serves this machine alone, and {place} is in a bucket: give --address FILE")
+    return place / "warm-spark.json"

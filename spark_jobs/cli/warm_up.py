@@ -21,8 +21,7 @@ _ROUNDS = 2
 def warm_up(spark: SparkSession) -> None:
     """Ingest a few rides and summarise them, in a folder that is thrown away: what runs will do."""
     with tempfile.TemporaryDirectory(prefix="keyfold-warm-", ignore_cleanup_errors=True) as folder:
-        lakehouse = Lakehouse(Path(folder))
-        landing = lakehouse.landing(RIDE_POINTS.name)
+        lakehouse, landing = Lakehouse(folder), Path(folder) / "landing" / RIDE_POINTS.name
         landing.mkdir(parents=True)
         start = datetime.now(UTC) - timedelta(hours=12)
         for number in range(_ROUNDS):

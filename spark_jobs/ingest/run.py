@@ -29,6 +29,7 @@ from spark_jobs.lakehouse.commits import append_files
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.reachable import check_conditions
 from spark_jobs.streams import Stream
 
 Landing = Place | KafkaTopic
@@ -98,7 +99,8 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
     """Hold a stream's ingest, for one run or for many; gives the landing folder, or the topic.
 
     Raises:
-        KeyfoldError: the folder is missing, a rebuild broke off, or the stream is being ingested already.
+        KeyfoldError: the folder is missing, a rebuild broke off, the stream is being ingested already, or the home is in a
+            bucket whose store keeps no conditions.
     """
     if not isinstance(landing, KafkaTopic):
         landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
@@ -107,6 +109,7 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
     is_emptied = isinstance(landing, ObjectPath) and (folder / RECORD).exists()
     if not isinstance(landing, KafkaTopic) and not is_emptied and not landing.is_dir():
         raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
+    check_conditions(folder)
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(folder, f"ingest of {stream.name}"):
         if (folder / REBUILD).exists():

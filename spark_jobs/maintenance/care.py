@@ -2,12 +2,10 @@
 
 import json
 import math
-import os
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -16,9 +14,10 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import files_below, sync_folder
 from spark_jobs.maintenance.joining import join_small_files
 from spark_jobs.maintenance.readers import Reader, readers
+from spark_jobs.objects.place import Place, path_below
 
 RETENTION = timedelta(days=7)
 """Delta's own default."""
@@ -53,7 +52,7 @@ class Maintained:
 def maintain(
     lakehouse: Lakehouse,
     name: str,
-    table: Path,
+    table: Place,
     retention: timedelta = RETENTION,
     *,
     time: str | None = None,
@@ -98,7 +97,7 @@ def maintain(
 
 
 def _kept(
-    lakehouse: Lakehouse, name: str, table: Path, retention: timedelta
+    lakehouse: Lakehouse, name: str, table: Place, retention: timedelta
 ) -> tuple[timedelta, str | None, list[int]]:
     """How far back files are needed, for whom where that is longer than asked for, and versions to keep whole."""
     latest = DeltaTable(str(table)).version()
@@ -111,7 +110,7 @@ def _kept(
     return (needed, first.name, whole) if needed > retention else (retention, None, whole)
 
 
-def _delete(table: Path, kept: timedelta, versions: list[int], named: set[str]) -> int:
+def _delete(table: Place, kept: timedelta, versions: list[int], named: set[str]) -> int:
     """Delete what no version that is kept consists of, unless a done record names it: the table may yet take that."""
     found = DeltaTable(str(table)).vacuum(
         retention_hours=math.ceil(kept / timedelta(hours=1)),
@@ -128,13 +127,13 @@ def _delete(table: Path, kept: timedelta, versions: list[int], named: set[str]) 
     return len(gone)
 
 
-def _delete_staged(table: Path, retention: timedelta, named: set[str]) -> int:
+def _delete_staged(table: Place, retention: timedelta, named: set[str]) -> int:
     """Delete rows that waited to be merged and that no done record knows (any more)."""
     oldest = clock.time() - retention.total_seconds()
     old = [
         path
         for path in (table / STAGED).glob("*.parquet")
-        if path.relative_to(table).as_posix() not in named and path.stat().st_mtime < oldest
+        if f"{STAGED}/{path.name}" not in named and path.stat().st_mtime_ns < oldest * 1e9
     ]
     for path in old:
         path.unlink(missing_ok=True)
@@ -145,7 +144,7 @@ def _paths(written: Sequence[Sequence[WrittenFile]]) -> set[str]:
     return {file.path for files in written for file in files}
 
 
-def _committed_at(table: Path, reader: Reader) -> datetime:
+def _committed_at(table: Place, reader: Reader) -> datetime:
     log = table / "_delta_log" / f"{reader.version:020d}.json"
     try:
         for line in log.read_text(encoding="utf-8").splitlines():
@@ -153,7 +152,7 @@ def _committed_at(table: Path, reader: Reader) -> datetime:
                 # Where a table has it, it never goes back; the clock's own time may.
                 milliseconds = info.get("inCommitTimestamp") or info["timestamp"]
                 return datetime.fromtimestamp(milliseconds / 1000, UTC)
-        return datetime.fromtimestamp(log.stat().st_mtime, UTC)
+        return datetime.fromtimestamp(log.stat().st_mtime_ns / 1e9, UTC)
     except FileNotFoundError:
         raise KeyfoldError(
             f"{reader.name} has read to before version {reader.version}, whose log entry is gone: it cannot go on; "
@@ -161,9 +160,10 @@ def _committed_at(table: Path, reader: Reader) -> datetime:
         ) from None
 
 
-def _bytes_on_disk(table: Path) -> int:
-    total = 0
-    for parent, folders, names in os.walk(table):
-        folders[:] = [name for name in folders if name != "_delta_log"]
-        total += sum(os.path.getsize(os.path.join(parent, name)) for name in names if not name.startswith("."))
-    return total
+def _bytes_on_disk(table: Place) -> int:
+    found = ((file, path_below(file.path, table)) for file in files_below(table))
+    return sum(
+        file.bytes
+        for file, below in found
+        if below is not None and below.parts[0] != "_delta_log" and not below.name.startswith(".")
+    )

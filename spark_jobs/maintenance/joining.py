@@ -5,7 +5,6 @@ together as they come, and the joined ones lie across each other as much as thos
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -16,6 +15,8 @@ from spark_jobs.keyed.slices import Slice, cut, cuts_through
 from spark_jobs.lakehouse.changes import DataFile, snapshot
 from spark_jobs.lakehouse.commits import NO_HOOKS, replace_files
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
+from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.objects.place import Place
 from spark_jobs.times import from_micros
 
 _TARGET = 100 << 20
@@ -31,7 +32,7 @@ _SCATTERED = 2.0
 """Files are put in order where reading them slice by slice opens each so many times."""
 
 
-def join_small_files(table: Path, time: str | None = None) -> None:
+def join_small_files(table: Place, time: str | None = None) -> None:
     """Join a table's small files.
 
     Args:
@@ -68,11 +69,11 @@ def _groups(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
         yield group
 
 
-def _write(table: Path, one: Slice, time: str, schema: pa.Schema) -> WrittenFile:
+def _write(table: Place, one: Slice, time: str, schema: pa.Schema) -> WrittenFile:
     """Write the rows of a slice as one file, in order of time."""
     frames: list[pl.DataFrame] = []
     for file, whole in one.files:
-        rows = pl.scan_parquet(table / file.path)
+        rows = scan_parquet(table / file.path)
         rows = rows if whole else rows.filter(_is_within(one, time))
         frames.append(rows.select(_columns(rows.collect_schema().names(), schema)).collect())
     return write_data_file(pl.concat(frames, rechunk=False).sort(time, maintain_order=True), table, schema)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.generations import Generation, live_generation_name
@@ -10,6 +9,7 @@ from spark_jobs.lakehouse import Lakehouse, read_json
 from spark_jobs.lakehouse.changes import next_change
 from spark_jobs.lakehouse.locks import is_held
 from spark_jobs.lakehouse.tables import table_id
+from spark_jobs.objects.place import Place
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Reader:
     version: int
 
 
-def readers(lakehouse: Lakehouse, name: str, table: Path) -> Iterator[Reader]:
+def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
     """The generations that read a table and have begun to.
 
     Of a job's generations the live one counts, and a newer one that is being filled; a newer one that nobody fills is
@@ -50,7 +50,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Path) -> Iterator[Reader]:
             yield Reader(f"job {folder.parent.name}, {folder.name}", version)
 
 
-def _first_version_needed(generation: Generation, name: str, table: Path) -> int | None:
+def _first_version_needed(generation: Generation, name: str, table: Place) -> int | None:
     """None where nothing older than the table as it is now will be read.
 
     A batch that Spark has not finished is worked on again, done or not: what counts is where its run began.

@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place
 
 WHY_NOT_CONNECT = (
     "Spark Connect cannot hold what Keyfold promises: over it the sink (foreachBatch) is pickled and run by a process of the "
@@ -74,7 +76,7 @@ def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_target(
-    master: str, conf: Mapping[str, str], home: Path | None = None, environment: Mapping[str, str] = os.environ
+    master: str, conf: Mapping[str, str], home: Place | None = None, environment: Mapping[str, str] = os.environ
 ) -> None:
     """See that a target has all that it cannot do without.
 
@@ -151,11 +153,13 @@ def _yarn(conf: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
     return missing
 
 
-def _kubernetes(conf: Mapping[str, str], home: Path | None) -> list[str]:
+def _kubernetes(conf: Mapping[str, str], home: Place | None) -> list[str]:
     missing: list[str] = []
     image = "spark.kubernetes.container.image"
     if image not in conf and "spark.kubernetes.executor.container.image" not in conf:
         missing.append(f"{image}, an image with this Python and the locked packages")
+    if isinstance(home, ObjectPath):
+        return missing
     mounts = [Path(path) for name, path in conf.items() if _EXECUTOR_MOUNT.fullmatch(name)]
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path"
     if not mounts:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from pathlib import Path
 
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.lakehouse.frames import table_frame
+from spark_jobs.objects.place import Place
 
 _SAMPLES = 5
 _OLD, _NEW = "old", "new"
@@ -67,7 +67,7 @@ def pairing(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
 
 
 def compare_tables(
-    spark: SparkSession, name: str, before: Path, after: Path, pair_by: Sequence[str]
+    spark: SparkSession, name: str, before: Place, after: Place, pair_by: Sequence[str]
 ) -> TableDifference:
     """Compare two Delta tables, row by row, on the cluster.
 
@@ -109,7 +109,7 @@ def compare_tables(
     )
 
 
-def _read(spark: SparkSession, path: Path) -> DataFrame | None:
+def _read(spark: SparkSession, path: Place) -> DataFrame | None:
     return table_frame(spark, path) if path.exists() else None
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.frames import table_frame
+from spark_jobs.objects.place import to_place
 from spark_jobs.state.export import Export, Format, write_frame
 from spark_jobs.state.failures import explained
 from spark_jobs.state.reader import StateRows
@@ -198,7 +199,7 @@ def _types(schema: StructType) -> dict[str, str]:
 def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
     if (known := lakehouse.tables().get(table)) is not None:
         return table_frame(spark, known)
-    path = Path(table).expanduser()
+    path = to_place(table).expanduser()
     if not path.exists():
         raise KeyfoldError(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
     if (path / "_delta_log").is_dir():

@@ -26,7 +26,9 @@ from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.erasing import ErasedRows, count_rows_of, erase_rows, forget
+from spark_jobs.lakehouse.parquet import scan_parquet
 from spark_jobs.lakehouse.reading import data_file_paths
+from spark_jobs.objects.place import Place
 from spark_jobs.state.audit import Author, digest, write_down
 from spark_jobs.state.editing import origin_after
 from spark_jobs.state.keys import wanted_keys
@@ -193,17 +195,17 @@ def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedD
     return ErasedRows(sum(one["rows"] for one in told), sum(one["events"] for one in told))
 
 
-def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[str]:
+def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[Place]:
     """Files of the event table that the job has yet to read."""
     events, position = lakehouse.events(job.stream), done.positions.get(f"events.{job.stream}")
     if position is None:
-        return [str(path) for path in data_file_paths(events)]
-    return [str(events / file.path) for file in changes_since(events, position, job.stored_time).files]
+        return data_file_paths(events)
+    return [events / file.path for file in changes_since(events, position, job.stored_time).files]
 
 
-def _held(job: KeyedJob, files: list[str], which: pl.Expr) -> int:
+def _held(job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
     """Events of the job in these files, of the event table."""
-    return sum(int(pl.scan_parquet(file).filter(which).select(job.copies).collect().item() or 0) for file in files)
+    return sum(int(scan_parquet(file).filter(which).select(job.copies).collect().item() or 0) for file in files)
 
 
 def _condition(stream: Stream, values: Mapping[str, Sequence[str]]) -> pl.Expr:

@@ -19,6 +19,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.data_files import WrittenFile, write_data_file
 from spark_jobs.lakehouse.files import sync_folder
 from spark_jobs.lakehouse.tables import create_table, is_table
+from spark_jobs.objects.place import Place, to_place
 from spark_jobs.state.failures import explained
 from spark_jobs.state.lines import LineFormat, json_lines
 from spark_jobs.state.reader import Change, StateRows
@@ -66,7 +67,7 @@ def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
         >>> write_state(read_state(spark, lakehouse, "purchase_totals"), "totals", "keyed-json")  # doctest: +SKIP
     """
     if "://" in str(to):
-        return _written_by_spark(rows, str(to), style)
+        return _written_by_spark(rows, str(to_place(str(to))) if str(to).startswith("s3") else str(to), style)
     target = Path(to).expanduser().resolve()
     if style == "delta":
         return write_table(rows, target, lambda frame: frame, rows.schema)
@@ -92,7 +93,7 @@ def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
     return _export(target, style, written)
 
 
-def write_table(rows: StateRows, table: Path, change: Change, schema: pa.Schema) -> Export:
+def write_table(rows: StateRows, table: Place, change: Change, schema: pa.Schema) -> Export:
     """Write what a function makes of the rows as a new version of a Delta table, whose rows it replaces.
 
     Args:
@@ -159,7 +160,7 @@ def _written_by_spark(rows: StateRows, to: str, style: Format) -> Export:
 
 
 def _files(
-    folder: Path, change: Change, schema: pa.Schema
+    folder: Place, change: Change, schema: pa.Schema
 ) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
     """Make the function that writes Parquet files of bounded size, and tells of each."""
 
@@ -217,7 +218,7 @@ def _keep_only(folder: Path, written: Sequence[WrittenFile]) -> None:
             path.unlink()
 
 
-def _export(to: Path, style: Format, written: Sequence[WrittenFile]) -> Export:
+def _export(to: Place, style: Format, written: Sequence[WrittenFile]) -> Export:
     return Export(str(to), style, sum(file.rows for file in written), len(written), sum(file.bytes for file in written))
 
 
@@ -229,5 +230,5 @@ def _columns(schema: pa.Schema) -> list[str]:
     return [f"{field.name} {field.type}" for field in schema]
 
 
-def _now(path: Path) -> int:
+def _now(path: Place) -> int:
     return path.stat().st_mtime_ns // 1_000_000

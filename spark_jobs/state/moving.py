@@ -1,7 +1,6 @@
 """What a change of a job would mean, before anything runs; and the move that takes its state along."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -10,6 +9,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
+from spark_jobs.objects.place import Place
 from spark_jobs.state.migrating import Change, Verdict, changes_to, migrate, verdict_of
 from spark_jobs.state.places import find_batch, state_bytes
 from spark_jobs.state.rewriting import Rewritten, rewrite
@@ -110,7 +110,7 @@ def _origin(live: Generation, settings: str) -> Origin:
     return Origin("move", f"{live.name}: {settings}", skipped, seeded)
 
 
-def _event_table(table: Path) -> tuple[int, int]:
+def _event_table(table: Place) -> tuple[int, int]:
     if not is_table(table):
         return 0, 0
     delta = DeltaTable(str(table))

@@ -4,7 +4,6 @@ import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from spark_jobs.errors import KeyfoldError
@@ -12,6 +11,8 @@ from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.generations import Generation, live_generation, live_generation_name
 from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.lakehouse import Lakehouse, read_json
+from spark_jobs.lakehouse.files import open_for_reading
+from spark_jobs.objects.place import Place
 
 Role = Literal["live", "kept", "branch"]
 
@@ -109,11 +110,11 @@ def state_bytes(generation: Generation, batch: int) -> int:
     )
 
 
-def _known(record: Path, role: Role) -> KnownGeneration:
+def _known(record: Place, role: Role) -> KnownGeneration:
     return KnownGeneration(Generation(record.parent, read_json(record)), role)
 
 
-def _check(archive: Path, where: str, retained: list[int], batch: int) -> None:
+def _check(archive: Place, where: str, retained: list[int], batch: int) -> None:
     remedy = f"restore it from a backup{_else_read([one for one in retained if one != batch])}"
     try:
         snapshot = _snapshot(archive)
@@ -138,22 +139,22 @@ def _check(archive: Path, where: str, retained: list[int], batch: int) -> None:
             )
 
 
-def _snapshot(archive: Path) -> dict[str, Any]:
+def _snapshot(archive: Place) -> dict[str, Any]:
     """What a version of a partition's state consists of."""
-    with zipfile.ZipFile(archive) as files:
+    with open_for_reading(archive) as opened, zipfile.ZipFile(opened) as files:
         return json.loads(files.read("metadata").decode().split("\n", 1)[1])
 
 
-def _zips(checkpoint: Path, batch: int) -> Iterator[Path]:
+def _zips(checkpoint: Place, batch: int) -> Iterator[Place]:
     # Batch 0 makes version 1: version 0 is the empty store.
     return (folder / f"{batch + 1}.zip" for folder in _partitions(checkpoint))
 
 
-def _partitions(checkpoint: Path) -> list[Path]:
+def _partitions(checkpoint: Place) -> list[Place]:
     return sorted(path for path in (checkpoint / "state" / "0").glob("[0-9]*") if path.is_dir())
 
 
-def _committed(checkpoint: Path) -> list[int]:
+def _committed(checkpoint: Place) -> list[int]:
     return sorted(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdigit())
 
 

@@ -1,15 +1,12 @@
 """A branch that has proved itself becomes the live generation, and the job goes on from there."""
 
-import os
-from pathlib import Path
-
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables
 from spark_jobs.keyed.checkpoint import finished_batch
 from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import move_tree
 from spark_jobs.lakehouse.tables import table_id
 
 
@@ -27,8 +24,7 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
         generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
         if generation.folder.parent.name == "branches":
             folder = generation_folder(lakehouse, job)
-            os.rename(generation.folder, folder)
-            sync_folder(folder.parent)
+            move_tree(generation.folder, folder, "generation.json")
             reached("promote: renamed")
             generation = Generation(folder, generation.record)
         go_live(lakehouse, generation)
@@ -47,7 +43,7 @@ def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:
 
 
 def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
-    folder: Path = lakehouse.job(job) / "branches" / branch
+    folder = lakehouse.job(job) / "branches" / branch
     if not (folder / "generation.json").exists():
         there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
         raise KeyfoldError(f"job {job} has no branch {branch!r}; its branches: {there}")

@@ -1,10 +1,11 @@
 """Old generations, which a job has no more use for once the live one has proved itself."""
 
-import shutil
 from dataclasses import dataclass
 
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.lakehouse.files import files_below, remove_tree
+from spark_jobs.objects.place import path_below
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,9 @@ def remove_other_generations(
     for folder in folders:
         if live is not None and folder == live.folder:
             continue
-        files = [path.stat() for path in folder.rglob("*") if path.is_file()]
         # A file with a second name stays with the generation that took it over.
-        size = sum(one.st_size for one in files if one.st_nlink == 1)
-        found.append(Pruned(folder.relative_to(lakehouse.job(job)).as_posix(), size))
+        size = sum(file.bytes for file in files_below(folder) if not file.is_shared)
+        found.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
         if not dry_run:
-            shutil.rmtree(folder)
+            remove_tree(folder)
     return found

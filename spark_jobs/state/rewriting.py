@@ -7,7 +7,6 @@ whole.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -27,6 +26,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.carrying import carry_rows
 from spark_jobs.lakehouse.data_files import ROWS_A_GROUP, write_data_file
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import describe_error
 from spark_jobs.state.failures import explained
 from spark_jobs.state.places import find_batch
@@ -132,7 +132,7 @@ def rewrite(
 
 
 def _stage(
-    spark: SparkSession, job: KeyedJob, old: Generation, batch: int, folder: Path, change: ChangeRows
+    spark: SparkSession, job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
 ) -> tuple[int, tuple[PlannedFile, ...]]:
     """Write the changed state as files; gives how many rows it had before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def _frames(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFr
 
 
 def _writer(
-    where: str, job: KeyedJob, folder: Path, change: ChangeRows
+    where: str, job: KeyedJob, folder: Place, change: ChangeRows
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: blobs of state in, files of changed rows and the count of old ones out."""
 
@@ -236,7 +236,7 @@ def filled(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
     return rows
 
 
-def _write(waiting: list[pl.DataFrame], folder: Path, job: KeyedJob) -> pa.RecordBatch:
+def _write(waiting: list[pl.DataFrame], folder: Place, job: KeyedJob) -> pa.RecordBatch:
     written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
     return _told(written.path, written.rows, written.bytes)
 

@@ -1,8 +1,8 @@
-"""What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines on disk, as a lazy frame."""
+"""What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
@@ -10,7 +10,10 @@ from deltalake.exceptions import DeltaError
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse, is_table
+from spark_jobs.lakehouse.parquet import scan_parquet
 from spark_jobs.lakehouse.reading import data_file_paths
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import Place, to_place
 
 ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Formats by how a file's name ends."""
@@ -42,7 +45,7 @@ def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
     """
     if source in (tables := lakehouse.tables()):
         return _delta(tables[source])
-    path = Path(source).expanduser()
+    path = to_place(source).expanduser()
     if not path.exists():
         there = ", ".join(tables) or "none yet"
         raise KeyfoldError(f"{source} is neither a path nor a table of {lakehouse.home}; tables there: {there}")
@@ -58,7 +61,7 @@ def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
     return _scan(kinds.pop(), files)
 
 
-def _delta(path: Path) -> pl.LazyFrame:
+def _delta(path: Place) -> pl.LazyFrame:
     delta = DeltaTable(str(path))
     files = data_file_paths(path)
     if not files:
@@ -66,7 +69,7 @@ def _delta(path: Path) -> pl.LazyFrame:
         assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
         return empty.lazy()
     # A file that is older than a column lacks it.
-    return pl.scan_parquet(files, missing_columns="insert", extra_columns="ignore", schema=_schema(delta))
+    return scan_parquet(files, missing_columns="insert", extra_columns="ignore", schema=_schema(delta))
 
 
 def _schema(delta: DeltaTable) -> pl.Schema:
@@ -75,11 +78,14 @@ def _schema(delta: DeltaTable) -> pl.Schema:
     return empty.schema
 
 
-def _scan(kind: str | None, files: list[Path]) -> pl.LazyFrame:
+def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
-        return pl.scan_parquet(files)
+        return scan_parquet(files)
+    # Of a bucket by their URLs, and by the credentials of the environment, as all else.
+    texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
+    options: Any = {"credential_provider": None}
     if kind == "csv":
         # As text: what is a number, and what only looks like one (007), the columns of the state say.
-        return pl.scan_csv(files, infer_schema=False)
+        return pl.scan_csv(texts, infer_schema=False, **options)
     # By all lines: a column that is empty in the first ten thousand has a type too.
-    return pl.scan_ndjson(files, infer_schema_length=None)
+    return pl.scan_ndjson(texts, infer_schema_length=None, **options)

@@ -1,9 +1,7 @@
 """Rows of a job's state made of any table: mapped, checked row by row, and written as files that a generation begins with."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import polars as pl
@@ -16,7 +14,9 @@ from spark_jobs.keyed.hashing import key_hash
 from spark_jobs.keyed.records import PlannedFile
 from spark_jobs.lakehouse.data_files import ROWS_A_GROUP
 from spark_jobs.lakehouse.fail_points import reached
-from spark_jobs.lakehouse.files import sync_folder
+from spark_jobs.lakehouse.files import new_file, sync_folder
+from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.objects.place import Place
 from spark_jobs.privacy import MASK, masked, private_columns
 
 _FAULTS_SHOWN = 3
@@ -120,7 +120,7 @@ def private_in_state(job: KeyedJob) -> frozenset[str]:
     return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
 
 
-def write_rows(rows: pl.LazyFrame, folder: Path, schema: pa.Schema) -> tuple[PlannedFile, ...]:
+def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:
     """Write rows of state as a file that a generation begins with, durably.
 
     Raises:
@@ -128,13 +128,13 @@ def write_rows(rows: pl.LazyFrame, folder: Path, schema: pa.Schema) -> tuple[Pla
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "rows.parquet"
-    rows.select(schema.names).sink_parquet(path, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
-    # Polars does not sync what it has written.
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
+    # Whatever was begun there before is of an attempt that failed.
+    path.unlink(missing_ok=True)
+    with new_file(path) as file:
+        rows.select(schema.names).sink_parquet(file, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
     sync_folder(folder)
     reached("seed: staged")
-    count = pl.scan_parquet(path).select(pl.len()).collect().item()
+    count = scan_parquet(path).select(pl.len()).collect().item()
     return (PlannedFile(path=path.name, rows=count, bytes=path.stat().st_size),)
 
 

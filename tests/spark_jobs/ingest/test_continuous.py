@@ -86,7 +86,7 @@ def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where
 
 
 def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the_look_makes_one_more(landing):
-    look = continuous._Look(landing)
+    look = continuous._FolderLook(landing)
     os.utime(landing, ns=(0, time.time_ns() - 10**9))
     look.remember()
     assert not look.shows_news()

@@ -1,0 +1,104 @@
+"""Whether a bucket can be reached, and its store keeps conditions: told at once, and not minutes into a run."""
+
+import os
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+
+import obstore
+from obstore.store import S3Store
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.place import to_place
+
+_WITHIN = timedelta(seconds=10)
+
+# Each is a way to credentials that Delta's library, Polars and this code know.
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
+    """See that a place, where it is one of a bucket, can be listed; of any other, nothing.
+
+    Raises:
+        KeyfoldError: the store does not answer, does not know the bucket, or refuses; says what to set.
+    """
+    found = to_place(place) if isinstance(place, str | ObjectPath) else None
+    if not isinstance(found, ObjectPath):
+        return
+    try:
+        # Once and not for long: what is wrong with the settings is as wrong at the tenth try.
+        listed = obstore.list(_store(found, environment, retries=1), prefix=f"{found.key}/" if found.key else None)
+        next(iter(listed), None)
+    except (obstore.exceptions.BaseError, OSError) as error:
+        raise KeyfoldError(_told(found, error, environment)) from None
+
+
+def check_conditions(home: object) -> None:
+    """See that a bucket's store keeps the condition of a write: where it did not, two runs could hold one lease.
+
+    Raises:
+        KeyfoldError: it writes whether a condition holds or not, or cannot be written to.
+    """
+    place = to_place(home) if isinstance(home, str | ObjectPath) else None
+    if not isinstance(place, ObjectPath) or str(place) in _KEPT:
+        return
+    probe = place / f".conditions-{uuid.uuid4().hex}"
+    try:
+        tag = probe.create(b"one")
+        for attempt in (
+            lambda: probe.create(b"two"),
+            lambda: probe.write_if_unchanged(b"two", f'"{uuid.uuid4().hex}"'),
+        ):
+            try:
+                attempt()
+            except FileExistsError:
+                continue
+            raise KeyfoldError(
+                f"the store of {place} takes writes whose condition does not hold (If-None-Match, If-Match), so that nothing "
+                "would keep two runs apart; use a store that keeps them: Amazon S3 does, and so do MinIO, Ceph and others in "
+                "newer versions"
+            )
+        probe.write_if_unchanged(b"three", tag)
+    except OSError as error:
+        raise KeyfoldError(f"{place} cannot be written: {error}") from None
+    finally:
+        probe.unlink(missing_ok=True)
+    _KEPT.add(str(place))
+
+
+_KEPT: set[str] = set()
+"""Places whose store was seen to keep conditions."""
+
+
+def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S3Store:
+    plain = environment.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    return S3Store(
+        place.bucket,
+        client_options={"allow_http": plain, "connect_timeout": _WITHIN, "timeout": _WITHIN},
+        retry_config={"max_retries": retries, "retry_timeout": 2 * _WITHIN},
+    )
+
+
+def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> str:
+    said = " ".join(str(error).split("\n\nDebug source:")[0].split())
+    where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
+    if "NoSuchBucket" in said:
+        return f"{place}: {where} has no bucket {place.bucket}; make it, or name another"
+    if not any(environment.get(name) for name in _CREDENTIALS):
+        return (
+            f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
+            "of its own; set them (docs/operations.md, Homes in a bucket)"
+        )
+    if any(sign in said for sign in ("403", "401", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")):
+        return f"{place}: {where} refuses these credentials; they must allow to list, read, write and delete there"
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
+        if secret := environment.get(name):
+            said = said.replace(secret, "(hidden)")
+    return f"{place}: {where} does not answer ({said[:200]}); check AWS_ENDPOINT_URL, AWS_REGION and the network"
