@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.scale.model import CHECKPOINT, FILES, MEASURED, PROCESSOR, Model, Settings, fit, read_cells
 from benchmarks.scale.skew import fullest_partition
+from spark_jobs.keyed.read import SPLITS
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Cluster:
         executors, cores: how many, and the cores of each.
         store_bytes_a_second: what an executor writes to the object store.
         retained: batches whose state is kept.
+        seconds_a_blob: of a processor, for each blob of events that a key group gets after its first: 0.05 ms were measured
+            in Python (`benchmarks.scale.workers`), the rest is assumed for Java and the network.
     """
 
     keys: int = 1_000_000_000
@@ -41,6 +44,12 @@ class Cluster:
     cores: int = 4
     store_bytes_a_second: float = 200e6
     retained: int = 100
+    seconds_a_blob: float = 1e-4
+
+    @property
+    def readers(self) -> int:
+        """Tasks that read events: a batch's reading is split into so many shares at most."""
+        return min(SPLITS, self.executors * self.cores)
 
     @property
     def cell(self) -> Settings:
@@ -107,16 +116,17 @@ def prices(cells: Sequence[Settings]) -> Prices:
 def size(cluster: Cluster, by: Prices) -> Sized:
     """Size a cluster by prices."""
     cell = cluster.cell
-    processor, written = by.processor.foretell(cell), by.checkpoint.foretell(cell)
+    # Of a machine of two cores, where one task or two read: every further reader has a blob for each key group.
+    blobs = (cluster.readers - 1) * cluster.key_groups * cluster.seconds_a_blob
+    processor, written = by.processor.foretell(cell) + blobs, by.checkpoint.foretell(cell)
     # An object store takes a file in one request; a batch's state is told by a listing and a read of each partition too.
     files = by.files.foretell(cell)
     # The batch waits for its fullest partition.
     slower = fullest_partition(cluster.key_groups, cluster.partitions)
     work = processor / min(cluster.partitions, cluster.executors * cluster.cores) * slower
     store = written / cluster.executors / cluster.store_bytes_a_second * slower
-    shares = by.processor.shares(cell)
+    shares = by.processor.shares(cell) | {"blobs of events": blobs}
     most = max(shares, key=lambda name: shares[name])
-    readers = min(64, cluster.executors * cluster.cores)
     return Sized(
         processor=processor,
         work=work,
@@ -127,7 +137,7 @@ def size(cluster: Cluster, by: Prices) -> Sized:
         requests=(files + 2 * cluster.partitions) / cluster.seconds_a_batch,
         kept_bytes=written * cluster.retained,
         blob_bytes=cell["blob_bytes"],
-        events_a_blob=cell["events"] / cluster.key_groups / readers,
+        events_a_blob=cell["events"] / cluster.key_groups / cluster.readers,
         needs=(most, shares[most] / processor),
     )
 
@@ -137,6 +147,11 @@ def main() -> None:
     parser.add_argument("cells", type=Path, nargs="*", default=[MEASURED])
     by = prices([cell for cell in read_cells(parser.parse_args().cells) if not cell["executors"]])
     base = Cluster()
+    print(
+        "| keys | bytes a key | events/s | a batch, s | key groups | partitions | processor s | work, s | store, s | busy | "
+        "checkpoint, GB | files | requests/s | kept, TB | most of it |"
+    )
+    print("|" + "---:|" * 14 + "---|")
     for cluster in (
         replace(base, events_a_second=100_000),
         base,
@@ -148,16 +163,29 @@ def main() -> None:
         replace(base, bytes_a_key=280, rows_a_key=10),
         replace(base, keys=100_000_000, executors=10, partitions=40, key_groups=3_200, events_a_second=100_000),
     ):
-        sized = size(cluster, by)
-        print(
-            f"{cluster.keys / 1e6:,.0f} M keys of {cluster.bytes_a_key:.0f} B, {cluster.events_a_second:,.0f} events/s, a batch a "
-            f"{cluster.seconds_a_batch:.0f} s, {cluster.key_groups:,} groups, {cluster.partitions:,} partitions, "
-            f"{cluster.executors} executors of {cluster.cores}: {sized.processor:,.0f} processor s, work {sized.work:.1f} s, "
-            f"store {sized.store:.1f} s, busy {sized.busy:.0%}; checkpoint {sized.checkpoint_bytes / 1e9:,.1f} GB in "
-            f"{sized.checkpoint_files:,.0f} files, {sized.requests:,.0f} requests/s, {sized.kept_bytes / 1e12:,.1f} TB kept; "
-            f"blob {sized.blob_bytes / 1e6:.2f} MB, {sized.events_a_blob:,.0f} events a blob of events; most: "
-            f"{sized.needs[0]} ({sized.needs[1]:.0%})"
-        )
+        print(row(cluster, size(cluster, by)))
+
+
+def row(cluster: Cluster, sized: Sized) -> str:
+    """A line of the table of docs/scale.md."""
+    told = (
+        f"{cluster.keys / 1e6:,.0f} M",
+        f"{cluster.bytes_a_key:.0f}",
+        f"{cluster.events_a_second:,.0f}",
+        f"{cluster.seconds_a_batch:.0f}",
+        f"{cluster.key_groups:,}",
+        f"{cluster.partitions:,}",
+        f"{sized.processor:,.0f}",
+        f"{sized.work:.1f}",
+        f"{sized.store:.1f}",
+        f"**{sized.busy:.0%}**",
+        f"{sized.checkpoint_bytes / 1e9:,.0f}",
+        f"{sized.checkpoint_files:,.0f}",
+        f"{sized.requests:,.0f}",
+        f"{sized.kept_bytes / 1e12:,.1f}",
+        f"{sized.needs[0].removesuffix(', s')} ({sized.needs[1]:.0%})",
+    )
+    return f"| {' | '.join(told)} |"
 
 
 if __name__ == "__main__":

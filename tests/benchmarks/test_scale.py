@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.scale.balances import START, accounts, balances, bookings, first_state
-from benchmarks.scale.model import CHECKPOINT, PROCESSOR, fit, relative_errors, rewritten_rows, touched_groups
+from benchmarks.scale.model import (
+    CHECKPOINT,
+    FILES,
+    PROCESSOR,
+    Model,
+    fit,
+    relative_errors,
+    rewritten_rows,
+    touched_groups,
+)
+from benchmarks.scale.paper import Cluster, Prices, size
 from benchmarks.scale.skew import fullest_partition, spark_hash
 from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.keyed.hashing import key_hash
@@ -118,3 +128,27 @@ def test_partitions_are_chosen_as_spark_chooses_them():
 def test_the_fullest_of_few_groups_partitions_is_far_above_the_mean_and_of_many_groups_near_it():
     assert fullest_partition(64, 64) > 3
     assert 1 < fullest_partition(32_768, 16) < 1.1
+
+
+def test_a_cluster_is_sized_as_one_does_it_by_hand():
+    by = Prices(
+        Model(PROCESSOR, dict.fromkeys(PROCESSOR, 0.0) | {"a million rows of state rewritten, s": 0.5}),
+        Model(CHECKPOINT, dict.fromkeys(CHECKPOINT, 0.0) | {"a byte of state rewritten, B": 2.0}),
+        Model(FILES, dict.fromkeys(FILES, 0.0) | {"a partition of state": 6.0}),
+    )
+    cluster = Cluster(
+        keys=100_000_000, bytes_a_key=20, events_a_second=1e5, seconds_a_batch=50, key_groups=1_000, partitions=20,
+        executors=5, cores=4, store_bytes_a_second=100e6, retained=10, seconds_a_blob=1e-3,
+    )  # fmt: skip
+    sized = size(cluster, by)
+    slower = fullest_partition(1_000, 20)
+    # 100 M rows at half a second a million; 20 readers, of which 19 have a thousand blobs more each.
+    assert sized.processor == pytest.approx(50 + 19)
+    assert sized.work == pytest.approx((50 + 19) / 20 * slower)
+    assert sized.checkpoint_bytes == pytest.approx(4e9)
+    assert sized.store == pytest.approx(4e9 / 5 / 100e6 * slower)
+    assert sized.busy == pytest.approx((sized.work + sized.store) / 50)
+    assert sized.checkpoint_files == pytest.approx(120)
+    assert sized.requests == pytest.approx((120 + 40) / 50)
+    assert sized.kept_bytes == pytest.approx(4e10)
+    assert sized.needs == ("a million rows of state rewritten, s", pytest.approx(50 / 69))
