@@ -227,6 +227,5 @@ def _launched(launch: Launch, session: dg.PipesSession) -> Iterator[_Child]:
 
 def _import_path() -> str:
     """What this process imports from besides its installation: a code location's folder, say."""
-    installed = (sys.prefix, sys.base_prefix)
-    own = [os.path.abspath(path) for path in sys.path if not path.startswith(installed)]
-    return os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = [os.path.abspath(path) for path in sys.path if not path.startswith((sys.prefix, sys.base_prefix))]
+    return os.pathsep.join(own)
