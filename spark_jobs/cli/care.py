@@ -20,7 +20,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, is_table
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import maintain
-from spark_jobs.maintenance.log import trim_log
+from spark_jobs.maintenance.log import KEPT_VERSIONS, trim_log
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
@@ -60,6 +60,7 @@ class TableCare:
         tables: gives them; whoever calls is the one who writes them, and holds the lock that goes with it.
         every: batches from one time to the next.
         retention: for how long replaced files are kept.
+        versions: how many of the newest versions' log entries are kept.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class TableCare:
         tables: Callable[[], Sequence[Tended]],
         every: int = EVERY,
         retention: timedelta = RETENTION,
+        versions: int = KEPT_VERSIONS,
     ) -> None:
-        self._lakehouse, self._tables, self._every, self._retention = lakehouse, tables, every, retention
+        self._lakehouse, self._tables, self._every = lakehouse, tables, every
+        self._retention, self._versions = retention, versions
         self._batches = 0
         self._beside: threading.Thread | None = None
 
@@ -109,7 +112,7 @@ class TableCare:
                         time=table.time,
                         written=table.written,
                     )
-                    trim_log(self._lakehouse, table.name, table.path)
+                    trim_log(self._lakehouse, table.name, table.path, self._versions)
             except (KeyfoldError, DeltaError, OSError) as error:
                 warn([f"small files of {table.name} were not joined: {error}"])
 
