@@ -3,7 +3,7 @@
 from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.weather import plot_averages
 from assets.streams import stream_assets, stream_check
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
 
 GROUP = "weather"

@@ -12,7 +12,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.harness import TestHarness
 

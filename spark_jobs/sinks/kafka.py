@@ -12,12 +12,11 @@ journal says how far it went; that is written after the commit, so that one batc
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import polars as pl
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
@@ -25,23 +24,17 @@ from spark_jobs.ingest.sources.kafka.settings import KafkaSettings, check_topic
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.keyed.records import KeyedDone
-from spark_jobs.lakehouse import Lakehouse, is_table, read_json, write_json
+from spark_jobs.lakehouse import Lakehouse, is_table
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.session.settings import parse_conf
+from spark_jobs.sinks.sender import NOTE, Sender
 from spark_jobs.times import ISO_FORMAT
 
 SINKS_VARIABLE = "KEYFOLD_KAFKA_SINKS"
 
-TIMEOUT = 60.0
-"""Seconds until a broker must have taken a transaction."""
-
-_Answer = TypeVar("_Answer")
-
 _LEFT_ALONE = 60.0
-_NOTE = "published.json"
 _ROWS_AT_ONCE = 10_000
-_MAX_TRANSACTION_MS = 900_000
-"""As long as brokers allow by default: a batch of a full refresh may be large."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +145,7 @@ def _publish(
     settings: KafkaSettings, job: KeyedJob, generation: Generation, table: OutputTable, topic: str
 ) -> Published:
     try:
-        with _Sender(settings, generation, table.name, topic) as sender:
+        with Sender(settings, generation, table.name, topic) as sender:
             return _send_new(sender, job, generation, table, topic)
     except KafkaException as error:
         raise KeyfoldError(
@@ -161,7 +154,7 @@ def _publish(
         ) from None
 
 
-def _send_new(sender: "_Sender", job: KeyedJob, generation: Generation, table: OutputTable, topic: str) -> Published:
+def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: OutputTable, topic: str) -> Published:
     first = sender.next_batch()
     last = generation.journal.last_done()
     warnings: list[str] = []
@@ -197,11 +190,11 @@ def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) 
     """Key and value of each row of a data file."""
     file = generation.table(table.name) / path
     try:
-        frame = pl.read_parquet(file)
+        frame = read_parquet(file)
     except FileNotFoundError:
         raise KeyfoldError(
             f"{file} is gone (maintenance deletes what no reader needs after days), and its rows were not sent yet; the table "
-            f"{table.name} has them. To leave them out, set its batch in {generation.folder / _NOTE} to the newest one"
+            f"{table.name} has them. To leave them out, set its batch in {generation.folder / NOTE} to the newest one"
         ) from None
     times = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
     frame = frame.with_columns(pl.col(name).dt.strftime(ISO_FORMAT) for name in times)
@@ -218,96 +211,3 @@ def _keys(part: pl.DataFrame, keys: list[str]) -> Iterator[bytes | None]:
     if len(keys) == 1 and part.schema[keys[0]] == pl.String:
         return (value.encode() for value in part[keys[0]])
     return iter(part.select(keys).write_ndjson().encode().splitlines())
-
-
-class _Sender:
-    """A producer whose transactions nobody else can go on with; a context manager."""
-
-    def __init__(self, settings: KafkaSettings, generation: Generation, table: str, topic: str) -> None:
-        name = f"keyfold-{generation.identity}-{table}-{topic}"
-        self._topic, self._place = topic, TopicPartition(topic, 0)
-        self._identity, self._key = generation.identity, f"{table} to {topic}"
-        self._note = generation.folder / _NOTE
-        self._group = Consumer(
-            settings.client(**{"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"})
-        )
-        self._producer = Producer(
-            settings.client(
-                **{
-                    "transactional.id": name,
-                    "transaction.timeout.ms": _MAX_TRANSACTION_MS,
-                    "linger.ms": 20,
-                }
-            )
-        )
-
-    def __enter__(self) -> "_Sender":
-        # Whoever had this name before is shut out from here on, and what it left open is aborted.
-        _patiently(lambda: self._producer.init_transactions(TIMEOUT))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._group.close()
-        self._producer.purge()
-
-    def next_batch(self) -> int:
-        """The first batch that was not sent."""
-        found = _patiently(self._committed)
-        noted = read_json(self._note).get(self._key, 0) if self._note.exists() else 0
-        # None of either: a topic that is new to this table.
-        return found if found >= 0 else noted
-
-    def send(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
-        """Send a batch's rows, all of them or none; gives how many."""
-        self._producer.begin_transaction()
-        try:
-            count = self._produce(batch, rows)
-            sent = TopicPartition(self._topic, 0, batch + 1)
-            group = self._group.consumer_group_metadata()
-            _patiently(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
-            reached("sink: sent")
-            _patiently(lambda: self._producer.commit_transaction(TIMEOUT))
-        except (KafkaException, KeyfoldError) as error:
-            # Left open it would hold up every reader of the topic, until the next run or the broker ends it.
-            if isinstance(error, KeyfoldError) or error.args[0].txn_requires_abort():
-                self._producer.abort_transaction(TIMEOUT)
-            raise
-        reached("sink: committed")
-        notes = read_json(self._note) if self._note.exists() else {}
-        write_json(self._note, notes | {self._key: batch + 1})
-        return count
-
-    def _committed(self) -> int:
-        [found] = self._group.committed([self._place], timeout=TIMEOUT)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found.offset
-
-    def _produce(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
-        count = 0
-        for key, value in rows:
-            headers: list[tuple[str, Any]] = [
-                ("keyfold-generation", self._identity),
-                ("keyfold-batch", str(batch)),
-                ("keyfold-row", str(count)),
-            ]
-            while True:
-                try:
-                    self._producer.produce(self._topic, value, key, headers=headers)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-            count += 1
-        return count
-
-
-def _patiently(ask: Callable[[], _Answer]) -> _Answer:
-    """Ask again where a broker says that it is not ready: it moves a partition, or still ends the transaction before."""
-    until = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > until:
-                raise
-        time.sleep(0.1)

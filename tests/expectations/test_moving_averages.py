@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from expectations import latest_moving_averages, moving_averages, station_sessions
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES, STATION_SESSION
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.tables import STATION_SESSION
 from spark_jobs.jobs.parameters import build_job
 from tests.expectations.failed_checks import failed_checks
 

@@ -31,7 +31,8 @@ from pydantic import Field
 
 from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.jobs.vehicle_trips.stretches import STRETCH, Limits, cut
+from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
+from spark_jobs.jobs.vehicle_trips.stretches import STRETCH
 from spark_jobs.keyed.codec import empty, polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.keyed.timeouts import TimeKind, Timeout

@@ -5,19 +5,12 @@ stand. Stretches of one vehicle add up to a longer one, with the legs between th
 not matter in which parts they were made.
 """
 
-from datetime import datetime, timedelta
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.vehicle_trips.told import COMBINED_BY, POINTS_AS_STRETCHES, told_of
+from spark_jobs.jobs.vehicle_trips.told import POINTS_AS_STRETCHES
 from spark_jobs.streams import TIMESTAMP
-from spark_jobs.times import ISO_FORMAT, micros, to_micros, to_times
 
 STRETCH = pa.schema(
     [
@@ -54,244 +47,7 @@ first and the last that was read. `is_moving` of an open trip (which ends with a
 `braking` and `accelerating` count its hard points, `heat` is the highest engine temperature; `start_…` of the first point.
 """
 
-_NEVER = 2**62
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
-class Limits(NamedTuple):
-    """What ends a trip, and how far time has come.
-
-    Attributes:
-        stop_after: standing still for so long.
-        silence: without a point for so long; None: in processing time, which is told by `is_over`.
-        watermark: event time that has passed.
-        is_over: whether the vehicles have fallen silent in processing time, with their last points here.
-    """
-
-    stop_after: timedelta
-    silence: timedelta | None
-    watermark: datetime
-    is_over: bool = False
-
-
-class Cut(NamedTuple):
-    """Trips that have ended (`VEHICLE_TRIP`), stops that have (`VEHICLE_STOP`), and the stretches that go on."""
-
-    trips: pl.DataFrame
-    stops: pl.DataFrame
-    still_open: pl.DataFrame
-
-
-def cut(stretches: pl.DataFrame, limits: Limits) -> Cut:
-    """Join stretches, all of which the watermark has passed, to trips and stops, and part those that have ended."""
-    # Two kept stretches of a vehicle never tie: the second begins after the first, in time or in what breaks ties.
-    of_first = ("start_fuel", "start_braking", "start_accelerating", "start_heat")
-    ties = ("start_latitude", "start_longitude", "top_speed", *of_first)
-    ordered = in_order(stretches, ("vehicle_id",), "start_time", ties)
-    journeys = _Journeys(ordered.events.with_columns(_POINT_AS_STRETCH), ordered.begins_key, limits)
-    return Cut(journeys.trips(), journeys.stops(), journeys.still_open())
-
-
-class _Journeys:
-    """Rows (stretches in time order) grouped to journeys, each a trip or a stop.
-
-    `first` and `last` are a journey's rows; `arrival` the row at which a trip arrives: the first of the stop after it.
-    """
-
-    def __init__(self, rows: pl.DataFrame, begins_vehicle: Flags, limits: Limits) -> None:
-        self._rows = rows
-        self._start, self._end = to_micros(rows["start_time"]), to_micros(rows["end_time"])
-        self._moves = rows["is_moving"].to_numpy()
-        stop_after, watermark = micros(limits.stop_after), micros(limits.watermark)
-        silence = None if limits.silence is None else micros(limits.silence)
-
-        after_silence = begins_vehicle.copy()
-        if silence is not None:
-            after_silence[1:] |= self._start[1:] - self._end[:-1] > silence
-        self._first, arrives = _group(self._start, self._moves, after_silence, stop_after)
-        self._last = np.append(self._first[1:] - 1, rows.height - 1)
-        self._is_trip = self._moves[self._first]
-        self._arrives = arrives & self._is_trip
-        self._arrival = np.minimum(self._last + 1, rows.height - 1)
-
-        # A journey has ended when another row of its vehicle follows, other than a trip's arrival, or when it is due.
-        is_followed = np.append(~begins_vehicle[self._first[1:]], False)
-        if silence is not None:
-            falls_silent_at = self._end[self._last] + silence
-        elif limits.is_over:
-            # Only with its last journey: the others were not silent, more came.
-            falls_silent_at = np.where(is_followed, _NEVER, self._end[self._last])
-        else:
-            falls_silent_at = np.full(len(self._last), _NEVER)
-        stop = np.minimum(np.arange(1, len(self._first) + 1), len(self._first) - 1)
-        stands_at = self._start[self._arrival] + stop_after
-        self._stopped = self._arrives & (stands_at <= falls_silent_at[stop])
-        due_at = np.where(self._arrives, np.minimum(stands_at, falls_silent_at[stop]), falls_silent_at)
-        is_over = np.where(self._arrives, is_followed[stop], is_followed)
-        self._has_ended = is_over | (due_at <= watermark) | limits.is_over
-        self._moves_on = ~self._is_trip & np.append(~after_silence[self._first[1:]], False)
-        self._deadline = due_at
-        self._goes_on = np.ones(rows.height, dtype=bool)
-        self._goes_on[self._first] = False
-        self._n_points = np.add.reduceat(rows["n_points"].to_numpy(), self._first)
-        self._top_speed = np.maximum.reduceat(rows["top_speed"].to_numpy(), self._first)
-        self._sum_legs()
-        self._sum_fuel()
-        told = {name: told_of(rows, name, self._first, self._arrival, self._arrives) for name in COMBINED_BY}
-        self._told = pl.DataFrame({name: one.by_points for name, one in told.items()})
-        self._told_with_arrival = pl.DataFrame({name: one.with_arrival for name, one in told.items()})
-
-    def _sum_legs(self) -> None:
-        """Distance and time of each journey, and apart those of the leg to its arrival."""
-        rows, there = self._rows, self._arrival
-        leg = rows.select(_LEG).to_series().to_numpy()
-        took = np.append(0, self._start[1:] - self._end[:-1])
-        from_moving = np.append(False, self._moves[:-1])
-        self._distance = self._total("distance", leg)
-        self._moving = self._total("moving", np.where(from_moving, took, 0))
-        self._idle = self._total("idle", np.where(from_moving, 0, took))
-        self._arrival_distance = np.where(self._arrives, leg[there], 0)
-        self._arrival_moving = np.where(self._arrives, took[there], 0)
-
-    def _sum_fuel(self) -> None:
-        """Fuel that each journey used, and apart what a reading at its arrival adds."""
-        rows, first, there = self._rows, self._first, self._arrival
-        journey = np.cumsum(~self._goes_on) - 1
-        last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
-        last_read = np.append(-1, np.maximum.accumulate(last_read)[:-1])
-        before = rows["last_fuel"].fill_null(0).to_numpy()[last_read]
-
-        is_read = rows["first_fuel"].is_not_null().to_numpy()
-        burnt = np.maximum(before - rows["first_fuel"].fill_null(0).to_numpy(), 0)
-        self._fuel_used = self._total("fuel_used", np.where(is_read & (last_read >= first[journey]), burnt, 0))
-        self._first_fuel, self._last_fuel = _first_and_last(rows, journey)
-
-        read_there = rows["start_fuel"].gather(there)
-        is_read_there = self._arrives & read_there.is_not_null().to_numpy()
-        burnt_there = np.maximum(before[there] - read_there.fill_null(0).to_numpy(), 0)
-        self._arrival_fuel = np.where(is_read_there & (last_read[there] >= first), burnt_there, 0)
-        self._has_fuel = np.logical_or.reduceat(is_read, first) | is_read_there
-
-    def _total(self, column: str, between: Numbers) -> Numbers:
-        """Sum by journey of what its rows know and of what lies between them."""
-        return np.add.reduceat(self._rows[column].to_numpy() + np.where(self._goes_on, between, 0), self._first)
-
-    def trips(self) -> pl.DataFrame:
-        ended = np.flatnonzero(self._has_ended & self._is_trip)
-        first, arrives = self._first[ended], self._arrives[ended]
-        there, last = self._arrival[ended], self._last[ended]
-        start, end = self._start[first], np.where(arrives, self._start[there], self._end[last])
-        distance = (self._distance + self._arrival_distance)[ended]
-        moving, idle = (self._moving + self._arrival_moving)[ended], self._idle[ended]
-        fuel_used = pl.Series((self._fuel_used + self._arrival_fuel)[ended] / 1e6)
-        is_instant = pl.Series(end == start)
-        is_unused = pl.Series(~self._has_fuel[ended] | (distance == 0))
-        told = self._told_with_arrival[ended]
-        return pl.DataFrame(
-            {
-                "vehicle_id": self._rows["vehicle_id"].gather(first),
-                "start_time": to_times(start),
-                "end_time": to_times(end),
-                "start_latitude": self._rows["start_latitude"].gather(first),
-                "start_longitude": self._rows["start_longitude"].gather(first),
-                "end_latitude": self._end_position("latitude", arrives, there, last),
-                "end_longitude": self._end_position("longitude", arrives, there, last),
-                # By numpy: Polars multiplies by 1e-6 in place of dividing.
-                "distance_in_metres": distance / 1e6,
-                "moving_seconds": moving / 1e6,
-                "idle_seconds": idle / 1e6,
-                "average_speed": pl.Series(distance / np.maximum(end - start, 1) * 3.6).set(is_instant, None),
-                "top_speed": self._top_speed[ended],
-                "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
-                # Microlitres over micrometres are litres over metres.
-                "litres_per_100_km": pl.Series(
-                    (self._fuel_used + self._arrival_fuel)[ended] / np.maximum(distance, 1) * 1e5
-                ).set(is_unused, None),
-                "harsh_braking": told["braking"],
-                "harsh_acceleration": told["accelerating"],
-                "highest_engine_temperature": told["heat"],
-                "n_points": self._n_points[ended],
-                "reason": _text(self._stopped[ended], "STOPPED", "FELL_SILENT"),
-            }
-        ).with_columns(trip_id=pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime(ISO_FORMAT)))
-
-    def stops(self) -> pl.DataFrame:
-        ended = np.flatnonzero(self._has_ended & ~self._is_trip)
-        first, moves_on = self._first[ended], self._moves_on[ended]
-        departure = np.minimum(self._last[ended] + 1, self._rows.height - 1)
-        return pl.DataFrame(
-            {
-                "vehicle_id": self._rows["vehicle_id"].gather(first),
-                "start_time": to_times(self._start[first]),
-                "end_time": to_times(np.where(moves_on, self._start[departure], self._end[self._last[ended]])),
-                "latitude": self._rows["start_latitude"].gather(first),
-                "longitude": self._rows["start_longitude"].gather(first),
-                "n_points": self._n_points[ended],
-                "reason": _text(moves_on, "MOVED_ON", "FELL_SILENT"),
-            }
-        )
-
-    def still_open(self) -> pl.DataFrame:
-        """One stretch a journey that has not ended."""
-        kept = np.flatnonzero(~self._has_ended)
-        first, last = self._rows[self._first[kept]], self._rows[self._last[kept]]
-        return first.with_columns(
-            last["end_time"],
-            last["end_latitude"],
-            last["end_longitude"],
-            self._first_fuel.gather(kept),
-            self._last_fuel.gather(kept),
-            top_speed=pl.Series(self._top_speed[kept]),
-            distance=pl.Series(self._distance[kept]),
-            moving=pl.Series(self._moving[kept]),
-            idle=pl.Series(self._idle[kept]),
-            fuel_used=pl.Series(self._fuel_used[kept]),
-            **self._told[kept].to_dict(),
-            n_points=pl.Series(self._n_points[kept]),
-            deadline=to_times(self._deadline[kept]).set(pl.Series(self._deadline[kept] == _NEVER), None),
-        )
-
-    def _end_position(self, axis: str, arrives: Flags, there: Numbers, last: Numbers) -> npt.NDArray[np.float64]:
-        start, end = self._rows[f"start_{axis}"].to_numpy(), self._rows[f"end_{axis}"].to_numpy()
-        return np.where(arrives, start[there], end[last])
-
-
-def _group(start: Numbers, moves: Flags, after_silence: Flags, stop_after: int) -> tuple[Numbers, Flags]:
-    """Group rows to journeys: each one's first row, and whether the next journey follows it without a silence.
-
-    Rows that all move or all stand make a run. A run that stands between two that move is a pause of one trip if it is
-    shorter than `stop_after`, from its first point to the next that moves.
-    """
-    begins_run = after_silence.copy()
-    begins_run[1:] |= moves[1:] != moves[:-1]
-    run = np.flatnonzero(begins_run)
-    is_joined = ~after_silence[run]
-    is_followed = np.append(is_joined[1:], False)
-    until_next = np.append(start[run[1:]] - start[run[:-1]], 0)
-    is_pause = ~moves[run] & is_joined & is_followed & (until_next < stop_after)
-    goes_on = is_pause.copy()
-    goes_on[1:] |= is_pause[:-1]
-    first = run[~goes_on]
-    return first, np.append(~after_silence[first[1:]], False)
-
-
-def _first_and_last(rows: pl.DataFrame, journey: Numbers) -> tuple[pl.Series, pl.Series]:
-    """The first and the last fuel that was read in each journey."""
-    n_journeys = int(journey[-1]) + 1
-    read = rows.select("first_fuel", "last_fuel", journey=journey).drop_nulls("first_fuel")
-    known = read.group_by("journey").agg(pl.col("first_fuel").first(), pl.col("last_fuel").last())
-    every = pl.DataFrame({"journey": np.arange(n_journeys)})
-    joined = every.join(known, on="journey", how="left", maintain_order="left")
-    return joined["first_fuel"], joined["last_fuel"]
-
-
-def _text(condition: Flags, yes: str, no: str) -> pl.Series:
-    return pl.select(pl.when(pl.Series(condition)).then(pl.lit(yes)).otherwise(pl.lit(no))).to_series()
-
-
-_POINT_AS_STRETCH = (
+POINT_AS_STRETCH = (
     pl.col("end_time").fill_null(pl.col("start_time")),
     pl.col("end_latitude").fill_null(pl.col("start_latitude")),
     pl.col("end_longitude").fill_null(pl.col("start_longitude")),
@@ -300,8 +56,9 @@ _POINT_AS_STRETCH = (
     pl.col("distance", "moving", "idle", "fuel_used").fill_null(0),
     *POINTS_AS_STRETCHES,
 )
+"""Columns that make a point a stretch, and leave a stretch as it is."""
 
-_LEG = (
+LEG = (
     (
         great_circle_metres(
             pl.col("end_latitude").shift(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.keyed.codec import polars_schema

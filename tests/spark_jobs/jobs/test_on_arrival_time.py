@@ -15,7 +15,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import IngestCounts, ingest, ingest_journal, ingest_totals
 from spark_jobs.jobs.configured import configured_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS

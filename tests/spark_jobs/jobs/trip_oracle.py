@@ -154,7 +154,8 @@ def _trip(points: list[Point], arrival: list[Point], moving_speed: float, reason
         "average_speed": distance / seconds * 3.6 if seconds else None,
         "top_speed": max(point["speed"] for point in points),
         "fuel_used": used,
-        "litres_per_100_km": used / (distance / 100_000) if used is not None and distance > 0 else None,
+        # Legs are told in whole micrometres: what rounds to none was no way.
+        "litres_per_100_km": used / (distance / 100_000) if used is not None and round(distance, 6) > 0 else None,
         "harsh_braking": sum(one <= -HARSH_BRAKING for one in told) if told else None,
         "harsh_acceleration": sum(one >= HARSH_ACCELERATION for one in told) if told else None,
         "highest_engine_temperature": max(heat, default=None),

@@ -1,0 +1,1 @@
+"""Moving averages: the job, its tables, and how readings take their place in windows."""

@@ -1,0 +1,72 @@
+"""What the tables and the state of moving averages hold."""
+
+import pyarrow as pa
+
+from spark_jobs.columns import column, unit_of
+from spark_jobs.streams import TIMESTAMP, WEATHER
+
+KEY = ("station_id",)
+
+STATION_SESSION = pa.schema(
+    [
+        column("station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False),
+        column("start_time", TIMESTAMP, "Event time of the first reading (UTC)", made_of=("time",), nullable=False),
+        column("end_time", TIMESTAMP, "Event time of the last reading (UTC)", made_of=("time",), nullable=False),
+        column("n_readings", pa.int64(), "Readings in all", made_of=("time",), nullable=False),
+        column("reason", pa.string(), "TIMEOUT: the station fell silent", made_of=("time",), nullable=False),
+    ]
+)
+
+
+def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """A row of averages of those columns."""
+    return pa.schema(
+        [
+            column(
+                "station_id", pa.string(), "Station that took the readings", made_of=("station_id",), nullable=False
+            ),
+            column(
+                "start_time",
+                TIMESTAMP,
+                "Event time of the window's first reading (UTC)",
+                made_of=("time",),
+                nullable=False,
+            ),
+            column(
+                "end_time",
+                TIMESTAMP,
+                "Event time of its last reading, which the row came with (UTC)",
+                made_of=("time",),
+                nullable=False,
+            ),
+            *(_average_of(WEATHER.schema.field(name)) for name in columns),
+            column("n_readings", pa.int64(), "Readings in the window", made_of=("time",), nullable=False),
+            column(
+                "reason",
+                pa.string(),
+                "WINDOW_FULL with N readings, WINDOW_FILLING before, TIMEOUT where the station fell silent before its first row",
+                made_of=("time",),
+                nullable=False,
+            ),
+        ]
+    )
+
+
+def _average_of(value: pa.Field) -> pa.Field:
+    meaning = f"Mean `{value.name}` of the window's readings that have one; NULL where none has"
+    return column(f"{value.name}_avg", pa.float64(), meaning, unit=unit_of(value), made_of=(value.name, "time"))
+
+
+def state_schema(reading: pa.Schema) -> pa.Schema:
+    """A passed reading of an open session (with the session's start), or one that waits (without).
+
+    `n_events` is how many readings a row stands for: 1 where it waits, all of its session's at the session's last.
+    """
+    return pa.schema(
+        [
+            *reading,
+            pa.field("session_start", TIMESTAMP),
+            pa.field("n_events", pa.int64(), nullable=False),
+            pa.field("deadline", TIMESTAMP),
+        ]
+    )

@@ -1,0 +1,117 @@
+"""Sends a table's batches to a topic: each in a transaction of Kafka, in which the number of the next one is committed too."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
+from spark_jobs.keyed.generations import Generation
+from spark_jobs.lakehouse import read_json, write_json
+from spark_jobs.lakehouse.fail_points import reached
+
+TIMEOUT = 60.0
+"""Seconds until a broker must have taken a transaction."""
+
+NOTE = "published.json"
+"""File of a generation that says which batch is next, should Kafka have forgotten."""
+
+_MAX_TRANSACTION_MS = 900_000
+"""As long as brokers allow by default: a batch of a full refresh may be large."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Sender:
+    """A producer whose transactions nobody else can go on with; a context manager."""
+
+    def __init__(self, settings: KafkaSettings, generation: Generation, table: str, topic: str) -> None:
+        name = f"keyfold-{generation.identity}-{table}-{topic}"
+        self._topic, self._place = topic, TopicPartition(topic, 0)
+        self._identity, self._key = generation.identity, f"{table} to {topic}"
+        self._note = generation.folder / NOTE
+        self._group = Consumer(
+            settings.client(**{"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"})
+        )
+        self._producer = Producer(
+            settings.client(
+                **{
+                    "transactional.id": name,
+                    "transaction.timeout.ms": _MAX_TRANSACTION_MS,
+                    "linger.ms": 20,
+                }
+            )
+        )
+
+    def __enter__(self) -> Self:
+        # Whoever had this name before is shut out from here on, and what it left open is aborted.
+        _patiently(lambda: self._producer.init_transactions(TIMEOUT))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._group.close()
+        self._producer.purge()
+
+    def next_batch(self) -> int:
+        """The first batch that was not sent."""
+        found = _patiently(self._committed)
+        noted = read_json(self._note).get(self._key, 0) if self._note.exists() else 0
+        # None of either: a topic that is new to this table.
+        return found if found >= 0 else noted
+
+    def send(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
+        """Send a batch's rows, all of them or none; gives how many."""
+        self._producer.begin_transaction()
+        try:
+            count = self._produce(batch, rows)
+            sent = TopicPartition(self._topic, 0, batch + 1)
+            group = self._group.consumer_group_metadata()
+            _patiently(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
+            reached("sink: sent")
+            _patiently(lambda: self._producer.commit_transaction(TIMEOUT))
+        except (KafkaException, KeyfoldError) as error:
+            # Left open it would hold up every reader of the topic, until the next run or the broker ends it.
+            if isinstance(error, KeyfoldError) or error.args[0].txn_requires_abort():
+                self._producer.abort_transaction(TIMEOUT)
+            raise
+        reached("sink: committed")
+        notes = read_json(self._note) if self._note.exists() else {}
+        write_json(self._note, notes | {self._key: batch + 1})
+        return count
+
+    def _committed(self) -> int:
+        [found] = self._group.committed([self._place], timeout=TIMEOUT)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset
+
+    def _produce(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
+        count = 0
+        for key, value in rows:
+            headers: list[tuple[str, Any]] = [
+                ("keyfold-generation", self._identity),
+                ("keyfold-batch", str(batch)),
+                ("keyfold-row", str(count)),
+            ]
+            while True:
+                try:
+                    self._producer.produce(self._topic, value, key, headers=headers)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            count += 1
+        return count
+
+
+def _patiently(ask: Callable[[], _Answer]) -> _Answer:
+    """Ask again where a broker says that it is not ready: it moves a partition, or still ends the transaction before."""
+    until = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
