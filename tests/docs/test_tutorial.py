@@ -1,35 +1,90 @@
-"""docs/tutorial.md is run as it stands, in a copy of the project: every command, every edit, every output."""
+"""docs/tutorial.md is run as it stands, in a copy of the project: every command, every edit, every output.
+
+What its commands leave behind is looked at too: few tests run so many, each in a process of its own.
+"""
 
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from spark_jobs.keyed.generations import live_generation
+from spark_jobs.lakehouse import Lakehouse
 from tests.project_copy import ROOT, copy_project, environment_of
+
+pytestmark = pytest.mark.long
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OVER = "==== over: "
 
 
-@pytest.mark.long
-def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path):
-    project = copy_project(tmp_path / "keyfold")
-    script, expected = as_script(tmp_path)
-    environment = environment_of(project, TMPDIR=str(tmp_path), KEYFOLD_SPARK_MASTER="local[2]")
+class Played(NamedTuple):
+    """What came of the page's commands: what each block should print, what all printed, and their lakehouse."""
+
+    expected: list[str]
+    done: subprocess.CompletedProcess[str]
+    project: Path
+    home: Path
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("tutorial")
+    project = copy_project(folder / "keyfold")
+    script, expected = as_script(folder)
+    environment = environment_of(project, TMPDIR=str(folder), KEYFOLD_SPARK_MASTER="local[2]")
     done = subprocess.run(
-        ["bash"], input=script, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=1200
+        ["bash"],
+        input=script,
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+        umask=0o022,
     )
+    (home,) = folder.glob("tmp.*")
+    return Played(expected, done, project, home)
+
+
+def test_every_command_of_the_tutorial_does_what_the_page_says(played):
+    expected, done = played.expected, played.done
     printed = done.stdout.split(OVER)
     found = [comparable(text.partition("\n")[2] if number else text) for number, text in enumerate(printed)]
     codes = [text.partition("\n")[0] for text in printed[1:]]
     for number, text in enumerate(expected):
         assert found[number] == comparable(text), f"block {number}:\n{printed[number]}\n{done.stderr[-5000:]}"
     assert codes == [*["0"] * (len(expected) - 1), "1"], done.stderr[-5000:]  # grep found no job, as it should
-    assert not list(project.rglob("road_*.py"))
+    assert not list(played.project.rglob("road_*.py"))
+
+
+def test_tables_journals_state_and_checkpoints_of_commands_are_their_user_s_alone(played):
+    """Hadoop sets the modes of checkpoints by itself, and Spark's workers write the tables."""
+    # The page's shell, which has a wide umask, lands the files and makes Dagster's folder.
+    by_the_shell = (played.home / "landing", played.home / "dagster")
+    written = [
+        path for path in played.home.rglob("*") if not any(path.is_relative_to(folder) for folder in by_the_shell)
+    ]
+    names = {path.name for path in written}
+    assert {"offsets", "state", "journal", "current.json", "_delta_log"} <= names
+    assert any(path.suffix == ".parquet" for path in written)
+    assert [str(path.relative_to(played.home)) for path in written if path.stat().st_mode & 0o077] == []
+
+
+def test_events_are_counted_in_a_process_in_which_no_query_of_spark_has_run(played):
+    """A run that finds nothing new makes no batch, and so starts no query; its events balance all the same."""
+    assert "Asset check 'no_event_is_lost' on 'road_hours' passed" in played.done.stdout
+    generation = live_generation(Lakehouse(played.home), "road_hours")
+    assert generation is not None
+    done = generation.journal.last_done()
+    assert done is not None
+    assert done.batch == 1, "a batch of each `keyfold run`, and none of the run in Dagster"
 
 
 def as_script(folder: Path) -> tuple[str, list[str]]:

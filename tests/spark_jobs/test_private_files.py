@@ -58,28 +58,3 @@ def test_loading_the_definitions_makes_a_process_private():
         env={name: value for name, value in os.environ.items() if not name.startswith("KEYFOLD_")},
     )
     assert int(told.stdout.split()[-1]) == 0o077
-
-
-@pytest.mark.long
-def test_tables_journals_state_and_checkpoints_of_a_run_are_private(tmp_path):
-    """Hadoop sets the modes of checkpoints by itself, and Spark's workers write the tables."""
-    keyfold, home = str(Path(sys.executable).with_name("keyfold")), tmp_path / "home"
-    for arguments in (
-        ["simulate", "--to", str(home / "landing" / "ride_points"), "--size", "20"],
-        ["ingest", "ride_points", "--home", str(home), "--settle", "0"],
-        ["run", "ride_summaries", "--home", str(home)],
-    ):
-        subprocess.run(
-            [keyfold, *arguments],
-            cwd=ROOT,
-            umask=0o022,
-            env={**os.environ, "KEYFOLD_SPARK_MASTER": "local[2]"},
-            check=True,
-            timeout=400,
-            capture_output=True,
-        )
-    written = [home, *home.rglob("*")]
-    names = {path.name for path in written}
-    assert {"offsets", "state", "journal", "current.json", "_delta_log"} <= names
-    assert any(path.suffix == ".parquet" for path in written)
-    assert [str(path.relative_to(home)) for path in written if path.stat().st_mode & 0o077] == []

@@ -24,7 +24,7 @@ from spark_jobs.streams import STREAMS
 def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(spark, lakehouse, name, size):
     job = build_job(JOBS[name], {"key_groups": 8})
     stream = STREAMS[job.stream]
-    made = simulate(stream.name, lakehouse.landing(stream.name), size=size, seed=5, files=12)
+    made = simulate(stream.name, lakehouse.landing(stream.name), size=size, seed=5, files=6)
     ingest(spark, lakehouse, stream, max_bytes_per_batch=1)
     events = lakehouse.events(stream.name)
     small_batches = RunOptions(max_bytes_per_batch=DeltaTable(str(events)).get_add_actions()["size_bytes"][0].as_py())
