@@ -139,14 +139,14 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         stack.callback(processes.end)
         home = ("--home", str(lakehouse.home))
         processes.start("ingest", "ingest", work.stream, "--continuous", "--from", f"kafka://{topic}", *home)
-        processes.wait(lambda: any(commits(lakehouse.events(work.stream))))
+        processes.wait(lambda: any(commits(Path(str(lakehouse.events(work.stream))))))
         # So that the last of all do not wait for more: event time goes on once nothing comes.
         given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}
         parameters = [
             text for name, value in {**given, **work.given}.items() for text in ("--param", f"{name}={value}")
         ]
         processes.start("job", "run", work.job, "--continuous", *parameters, *home)
-        processes.wait(lambda: work.job in lakehouse.tables() and any(commits(lakehouse.table(work.job))))
+        processes.wait(lambda: work.job in lakehouse.tables() and any(commits(Path(str(lakehouse.table(work.job))))))
         time.sleep(arguments.warm_up)
         pids = {**processes.pids, "broker": broker.process.pid, "producer": producer.pid}
         used = {name: processor_seconds(pid) for name, pid in pids.items()}
@@ -255,7 +255,7 @@ def tell(
         work.job: (lakehouse.table(work.job), pl.col("end_time") + work.due_after),
     }
     for name, (table, due) in hops.items():
-        took, times = delays(table, due, since, until)
+        took, times = delays(Path(str(table)), due, since, until)
         half, most = np.quantile(took, [0.5, 0.99]) if len(took) else (np.nan, np.nan)
         print(
             f"{name}: {len(took):,} rows, {len(times)} commits; due to committed: p50 {half:.2f} s, p99 {most:.2f} s, from "

@@ -30,8 +30,10 @@ from spark_jobs.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed import runner
+from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.runner import RunOptions, run_continuously
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import WEATHER
 from tests.kafka_broker import running_broker, why_not
 from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches
@@ -126,12 +128,12 @@ def land(lakehouse: Lakehouse, number: int) -> None:
         {"station_id": f"S{(number * 5 + at) % _KEYS}", "time": datetime.now(UTC), "temp": 51.5, "pressure": 1013.25}
         for at in range(5)
     ]
-    schema = pl.Schema(pl.from_arrow(WEATHER.event_schema.empty_table()).schema)
+    schema = polars_schema(WEATHER.event_schema)
     frame = pl.DataFrame(rows, schema={name: kind for name, kind in schema.items() if name in rows[0]})
     frame = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in schema.items() if name not in rows[0])
     table = lakehouse.events("weather")
     table.parent.mkdir(parents=True, exist_ok=True)
-    frame.select(schema.names()).write_delta(str(table), mode="append")
+    frame.select(list(schema)).write_delta(str(table), mode="append")
 
 
 def marks(batches: int) -> Iterator[int]:
@@ -140,7 +142,7 @@ def marks(batches: int) -> Iterator[int]:
     yield batches
 
 
-def batches_done(folder: Path) -> int:
+def batches_done(folder: Place) -> int:
     """How many batches a journal has done, by the names of its records."""
     numbers = [int(path.name[:9]) for path in (folder / "journal").glob("*.done.json")]
     return max(numbers, default=-1) + 1
@@ -169,11 +171,11 @@ def of_files(lakehouse: Lakehouse) -> Mapping[str, float]:
     """Files by folder; of tables those that they consist of, those on disk, and those of the log."""
     found: dict[str, float] = {}
     ingest, generations = lakehouse.ingest("weather"), sorted(lakehouse.job(JOB).glob("generation-*"))
-    folders: list[tuple[str, Path]] = [("ingest journal", ingest / "journal"), ("ids", ingest / "ids")]
+    folders: list[tuple[str, Place]] = [("ingest journal", ingest / "journal"), ("ids", ingest / "ids")]
     for generation in generations[-1:]:
         folders += [("job journal", generation / "journal"), ("checkpoint", generation / "checkpoint")]
     found |= {name: count(folder) for name, folder in folders if folder.is_dir()}
-    tables: dict[str, Path] = {"events": lakehouse.events("weather")}
+    tables: dict[str, Place] = {"events": lakehouse.events("weather")}
     tables |= {
         name: path for name, path in lakehouse.tables().items() if name in (JOB, f"latest_{JOB}", "station_sessions")
     }
@@ -190,9 +192,9 @@ def of_files(lakehouse: Lakehouse) -> Mapping[str, float]:
     return found
 
 
-def count(folder: Path) -> int:
+def count(folder: Place) -> int:
     """Files below a folder."""
-    return sum(len(names) for _, _, names in os.walk(folder))
+    return sum(len(names) for _, _, names in os.walk(str(folder)))
 
 
 def told(counts: Mapping[str, float]) -> str:

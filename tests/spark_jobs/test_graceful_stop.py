@@ -39,6 +39,7 @@ def test_a_job_finishes_its_batch(lakehouse, stop):
     summary = run_continuously(SPARK, lakehouse, windows(), stop=stop)
     generation = live_generation(lakehouse, "windows")
     assert stop.is_set()
+    assert generation is not None
     assert (len(summary.batch_seconds), generation.journal.pending()) == (1, [])
     assert pl.read_delta(str(lakehouse.table("windows")))["user"].to_list() == ["ann"]
 

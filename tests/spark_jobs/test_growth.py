@@ -24,7 +24,6 @@ __all__ = ["without_spark"]
 
 BATCHES = 60
 EVERY, VERSIONS, KEPT = 5, 10, 5
-CARE = {"every": EVERY, "versions": VERSIONS}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +35,7 @@ def test_of_ingest(lakehouse, tmp_path):
     landing, before = tmp_path / "landing", 0
     landing.mkdir()
     with (
-        TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), **CARE) as care,
+        TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=EVERY, versions=VERSIONS) as care,
         running(
             ingest_continuously,
             SPARK_OF_INGEST,
@@ -65,7 +64,7 @@ def test_of_a_job(lakehouse, monkeypatch):
     job, before = totals(), 0
     put(lakehouse, 0)
     with (
-        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), **CARE) as care,
+        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), every=EVERY, versions=VERSIONS) as care,
         running(
             run_continuously,
             SPARK,
@@ -82,6 +81,7 @@ def test_of_a_job(lakehouse, monkeypatch):
                 put(lakehouse, number + 1)
         assert open_files() <= before + 5
     generation = live_generation(lakehouse, job.name)
+    assert generation is not None
     for table in job.tables:
         check_table(generation.table(table.name))
     assert count(generation.journal.folder) <= 2 * 2 * KEPT + 2

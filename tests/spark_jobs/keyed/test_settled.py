@@ -13,7 +13,7 @@ from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.keyed.runner import run_continuously, run_job
-from spark_jobs.keyed.settled import settled
+from spark_jobs.keyed.settled import Settled, settled
 from spark_jobs.lakehouse import exclusive
 from tests.made_generations import plan_of, put_done, put_generation
 from tests.spark_jobs.keyed.toy_jobs import clicks, windows
@@ -37,8 +37,14 @@ def done(lakehouse, without_spark):
     return live_generation(lakehouse, JOB.name)
 
 
+def found_in(lakehouse, generation) -> Settled:
+    found = settled(lakehouse, JOB, generation)
+    assert found is not None
+    return found
+
+
 def test_after_a_run_it_is_its_last_batch(lakehouse, done):
-    found = settled(lakehouse, JOB, done)
+    found = found_in(lakehouse, done)
     assert found.done.batch == 0
     assert found.versions == {table.name: DeltaTable(str(done.table(table.name))).version() for table in JOB.tables}
 
@@ -56,7 +62,7 @@ def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
 def test_a_batch_that_is_being_worked_on_has_changed_nothing_yet(lakehouse, done):
     done.journal.write_plans([plan_of(1, "events.clicks", 1)])
     with exclusive(lakehouse.job(JOB.name), "a run"):
-        assert settled(lakehouse, JOB, done).done.batch == 0
+        assert found_in(lakehouse, done).done.batch == 0
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
@@ -85,7 +91,7 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
             batch = 0
             while batch < number:
                 assert running.is_alive()
-                found = settled(lakehouse, JOB, done)
+                found = found_in(lakehouse, done)
                 batch, looks = found.done.batch, looks + 1
                 rows = {
                     name: DeltaTable(str(done.table(name)), version=version).count()

@@ -103,29 +103,30 @@ def topic_id(topic: KafkaTopic) -> str:
 
 
 class UnreachableError(KeyfoldError):
-    """No broker answers."""
+    """No broker answers, or none that could say."""
 
 
 class _NoSuchTopicError(KeyfoldError):
     pass
 
 
-_AWAY = frozenset(
+_FINAL = frozenset(
     {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._RESOLVE,
-        KafkaError._WAIT_COORD,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError._INVALID_ARG,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.TOPIC_EXCEPTION,
     }
 )
-"""What brokers that start, stop or change places are told by."""
+"""What no waiting mends. Brokers that start, stop or change places are told by any of a dozen others."""
 
 
 class _Cluster:
@@ -160,7 +161,7 @@ class _Cluster:
             raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
         why = "; ".join(filter(None, (self._settings.told(fault.str()), self._trouble)))
         # A login that is refused looks like a broker that does not answer, but for what the client says of it.
-        kind = UnreachableError if fault.code() in _AWAY and not self._is_refused else KeyfoldError
+        kind = KeyfoldError if fault.code() in _FINAL or self._is_refused else UnreachableError
         raise kind(
             f"topic {topic}: {where} does not tell what it holds: {why}. See that it runs, and that {BOOTSTRAP_VARIABLE} "
             f"and {CONF_VARIABLE} fit it"
