@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -80,8 +81,9 @@ def go_without_spark() -> None:
     rewriting.map_blobs = map_blobs
     moving.find_batch = lambda generation: None
     # One file a batch, and as many batches as files: many moments at which something can happen.
-    ingest_command.ingest_files = partial(ingest_command.ingest_files, max_bytes_per_batch=1)
-    run_command.RunOptions = partial(run_command.RunOptions, max_bytes_per_batch=1)  # type: ignore[misc]
+    ingest_files, options = ingest_command.ingest_files, run_command.RunOptions
+    ingest_command.ingest_files = lambda *given, **named: ingest_files(*given, **named | {"max_bytes_per_batch": 1})
+    run_command.RunOptions = lambda *given: replace(options(*given), max_bytes_per_batch=1)  # type: ignore[misc]
     # Journals that let go of their records after some batches, as real ones do after hundreds.
     journal.KEPT, known.BATCHES_BETWEEN = 2, 1
     STREAMS["clicks"] = CLICKS
