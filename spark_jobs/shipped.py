@@ -17,6 +17,7 @@ NEEDED_BY_WORKERS = (
     "httpcore",
     "httpx",
     "numpy",
+    "obstore",
     "pandas",
     "polars",
     "polars-hash",
