@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.progress import Progress, seconds_left
+from spark_jobs.keyed.checkpoint import clear_what_was_begun
 from spark_jobs.keyed.commit import commit, forget
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.damage import BatchFailedError
@@ -76,6 +77,7 @@ class Batches:
     def _start(self) -> StreamingQuery:
         job, generation = self._job, self._generation
         check_shared(self._spark, self._lakehouse.home)
+        clear_what_was_begun(self._spark, generation.checkpoint)
         # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
         spark = self._spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])

@@ -5,10 +5,14 @@ the journal or one batch behind; what it began and the journal does not know cou
 """
 
 import re
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.lakehouse.files import files_below, remove_tree, write_durably
+from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
 
 _SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
@@ -47,6 +51,20 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
     _follow_move(checkpoint)
+
+
+def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
+    """Take away what stands in a bucket for the folders of a checkpoint in which Spark has finished no batch.
+
+    Spark begins its first batch only where there is no folder of state. In a bucket Hadoop makes empty objects for folders,
+    by names that end in a slash, which nobody but Hadoop can name.
+    """
+    if "://" not in str(checkpoint) or finished_batch(checkpoint) is not None:
+        return
+    check_held()
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(str(checkpoint))
+    path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def _follow_move(checkpoint: Place) -> None:
