@@ -88,7 +88,7 @@ class FileSource:
         except OSError as error:
             return Decision(
                 cursor,
-                reason=f"the landing folder {self.folder} cannot be read ({error.strerror}); it must be a folder that "
+                reason=f"the landing folder {self.folder} cannot be read ({error.strerror or error}); it must be a folder that "
                 f"{getpass.getuser()}, who runs Dagster, may list and enter",
             )
         return decide(

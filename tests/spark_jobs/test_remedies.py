@@ -111,7 +111,7 @@ class House:
 @pytest.fixture
 def house(tmp_path, monkeypatch, without_spark):
     @contextmanager
-    def session():
+    def session(*_):
         yield SESSION
 
     for command in ("ingest", "run"):

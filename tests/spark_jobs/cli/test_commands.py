@@ -22,7 +22,7 @@ POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_incr
 @pytest.fixture
 def keyfold(tmp_path, monkeypatch, spark):
     for command in ("ingest", "run"):
-        monkeypatch.setattr(f"spark_jobs.cli.{command}.spark_of_environment", lambda: nullcontext(spark))
+        monkeypatch.setattr(f"spark_jobs.cli.{command}.spark_of_environment", lambda *_: nullcontext(spark))
     monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "300")
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -1,0 +1,81 @@
+"""A home in a bucket with a real Spark: from landed files to ride summaries, run by run, against plain Python."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pytest
+
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import data_file_paths, scan_table
+from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.simulation import simulate
+from tests.spark_jobs.jobs import ride_oracle
+
+END = datetime(2026, 12, 31, tzinfo=UTC)
+TIMEOUT, CLOSED_FOR = timedelta(minutes=30), timedelta(days=1)
+
+# In a process of its own: Java takes its packages, and its way to the store, when it starts.
+RUNS = """
+import json, sys
+from datetime import datetime
+from spark_jobs.ingest import ingest
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.keyed.conservation import check_conservation
+from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import to_place
+from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.streams import RIDE_POINTS
+
+home, end, *folders = sys.argv[1:]
+lakehouse = Lakehouse(home)
+job = build_job(RIDE_SUMMARIES, {"close": "complete", "watermark_delay": "30d"})
+settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+spark = build_session(settings.for_home(home))
+told = []
+for at, folder in enumerate(folders):
+    ingest(spark, lakehouse, RIDE_POINTS, to_place(folder))
+    is_last = at + 1 == len(folders)
+    run_job(spark, lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None))
+    found = check_conservation(spark, lakehouse, job)
+    told.append([found.events_read, found.in_outputs, found.open_events, found.late])
+spark.stop()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.one_machine
+def test_rides_of_a_bucket_are_summarised_run_by_run_and_every_point_is_accounted_for(tmp_path, bucket):
+    home = ObjectPath(f"s3a://{bucket}/lake/home")
+    simulate("ride_points", tmp_path / "files", size=20, seed=3, files=6)
+    files = sorted((tmp_path / "files").iterdir())
+    folders = [home.parent / "first", home.parent / "second"]
+    for at, file in enumerate(files):
+        (folders[at % 2] / file.name).write_bytes(file.read_bytes())
+    command = [sys.executable, "-c", RUNS, str(home), END.isoformat(), *map(str, folders)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout.splitlines()[-1])
+    house = Lakehouse(home)
+    points = scan_table(house.events("ride_points")).collect()
+    # Counted by another engine, from the files themselves.
+    contents = [path.read_bytes() for path in data_file_paths(house.events("ride_points"))]
+    for at, content in enumerate(contents):
+        (tmp_path / f"{at}.parquet").write_bytes(content)
+    counted = duckdb.execute("SELECT count(*) FROM read_parquet($1)", [f"{tmp_path}/*.parquet"]).fetchone()
+    assert counted == (points.height,)
+    assert first[0] == sum(first[1:]) > 0
+    assert second[0] == sum(second[1:]) == points.height > first[0]
+    answer = ride_oracle.complete(points.to_dicts(), END, TIMEOUT, CLOSED_FOR)
+    summaries = scan_table(house.table("ride_summaries")).collect().to_dicts()
+    assert len(summaries) == len(answer.summaries) > 0
+    for row in summaries:
+        expected = answer.summaries[row["ride_id"], row["start_time"]]
+        assert row.pop("distance_in_metres") == pytest.approx(expected.pop("distance_in_metres"), rel=1e-7, abs=1e-3)
+        assert row == expected
