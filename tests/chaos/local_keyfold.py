@@ -75,7 +75,7 @@ def go_without_spark() -> None:
         yield session
 
     for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):
-        command.spark_of_environment = spark_of_environment
+        command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
     for module in (runner, seeding):
         module.Batches = LocalBatches  # type: ignore[misc]
     rewriting.map_blobs = map_blobs

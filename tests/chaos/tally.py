@@ -1,10 +1,10 @@
 """What a fault is counted in: how often it was tried, came, was survived, and what was lost and doubled by it."""
 
 from collections import Counter
-from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
-Rows = Counter[Hashable]
+Rows = Counter[tuple[Any, ...]]
 """How often each row is there."""
 
 COLUMNS = ("tried", "came", "survived", "refused", "rows lost", "rows doubled")
