@@ -46,7 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_for_clusters(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("one_machine") is None
+    fixtures = getattr(item, "_fixtureinfo", None)
+    sessions = list(fixtures.name2fixturedefs.get("spark", ())) if fixtures else []
+    # Some modules have another of that name, which does without Spark, unless it is made of this one.
+    shared = any(one.baseid == "tests" for one in sessions) and (
+        sessions[-1].baseid == "tests" or "spark" in sessions[-1].argnames
+    )
+    return shared and item.get_closest_marker("one_machine") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
