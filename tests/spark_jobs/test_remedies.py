@@ -152,6 +152,22 @@ def break_checkpoint(house):
     shutil.rmtree(house.live.checkpoint)
 
 
+def damage(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def damage_pointer(house):
+    damage(house.lakehouse.job("totals") / "current.json")
+
+
+def damage_birth_record(house):
+    damage(house.live.folder / "generation.json")
+
+
+def damage_log(house):
+    damage(max((house.live.table("totals") / "_delta_log").glob("*.json")))
+
+
 def break_plan_record(house):
     max((house.live.folder / "journal").glob("*.done.json")).write_text("{}")
 
@@ -195,6 +211,9 @@ def cleaned_log(house):
         (break_table, r"its table totals is gone", {"ann": 2, "bob": 1}),
         (another_table, r"is not the table it wrote to, but another one", {"ann": 2, "bob": 1}),
         (break_checkpoint, r"is missing although batches were done", {"ann": 2, "bob": 1}),
+        (damage_pointer, r"current\.json is damaged, while generation-0001 stand there", {"ann": 2, "bob": 1}),
+        (damage_birth_record, r"generation\.json is damaged", {"ann": 2, "bob": 1}),
+        (damage_log, r"the log of its table totals in .* is damaged", {"ann": 2, "bob": 1}),
         (break_plan_record, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
         (break_clock, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
         (older_form, r"was made by an earlier form of Keyfold", {"ann": 2, "bob": 1}),
@@ -246,6 +265,14 @@ def another_event_table(house):
     DeltaTable.create(str(house.lakehouse.events("clicks")), schema)
 
 
+def damage_event_log(house):
+    damage(max((house.lakehouse.events("clicks") / "_delta_log").glob("*.json")))
+
+
+def damage_ingest_record(house):
+    damage(house.lakehouse.ingest("clicks") / "ingest.json")
+
+
 def lose_quarantine(house):
     shutil.rmtree(house.lakehouse.quarantine("clicks"))
 
@@ -283,6 +310,8 @@ def other_columns(house):
     ("fault", "told"),
     [
         (lose_events, "its table events is gone"),
+        (damage_event_log, "the log of its table events in"),
+        (damage_ingest_record, "ingest.json is damaged"),
         (another_event_table, "is not the table it wrote to, but another one"),
         (lose_quarantine, "its table quarantine is gone"),
         (lose_journal, "has rows, but which files they came from is not known"),
@@ -324,6 +353,21 @@ def test_a_lost_event_table_comes_back_from_all_of_its_landing_folders_and_its_j
     house.ingest()
     house.run()
     assert house.totals() == {"ann": 2, "bob": 2, "eve": 1}
+
+
+def damage_new_events(house):
+    house.land(("eve", 7))
+    house.ingest()
+    damage(max(house.lakehouse.events("clicks").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns))
+
+
+@pytest.mark.parametrize("fault", [damage_event_log, damage_new_events])
+def test_a_job_whose_events_cannot_be_read_says_so_and_goes_on_once_they_are_made_anew(house, fault):
+    fault(house)
+    message = house.refused("run", "totals")
+    assert "which cannot be read" in message
+    house.do(message)
+    assert house.totals()["ann"] == 2
 
 
 def test_a_job_that_was_not_told_of_a_rebuild_is_told_when_it_runs(house):
