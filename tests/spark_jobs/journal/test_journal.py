@@ -136,16 +136,19 @@ class _Stopped(Exception):
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    left_over=st.integers(1, 4),
     stopped_at=st.integers(0, 4),
     thawed_at=st.integers(0, 5),
 )
 def test_a_planner_that_was_frozen_before_any_of_its_writes_and_thawed_in_any_of_another_s_harms_no_plan(
-    bucket, sizes, stopped_at, thawed_at
+    bucket, sizes, left_over, stopped_at, thawed_at
 ):
-    """One write of the first comes late: at each of the second's, or after all of them."""
+    """One write of the first comes late: at each of the second's, or after all of them; a run before had broken off."""
     folder = ObjectPath(f"s3a://{bucket}/journal-{next(_numbers)}")
     journal = Journal(folder, Plan, Done)
     late = []
+    for plan in plans(0, left_over, NOW - timedelta(seconds=1))[1:]:
+        write_plan(journal, plan)
 
     def freeze(path, content, tag):
         if len(late_writes) == stopped_at:

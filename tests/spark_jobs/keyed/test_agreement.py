@@ -129,7 +129,7 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
     land(("ann", 0))
     run_job(without_spark, lakehouse, windows())
     generation = live(lakehouse, "windows")
-    shutil.rmtree(generation.folder / "journal")
+    shutil.rmtree(str(generation.folder / "journal"))
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
     assert run_job(without_spark, lakehouse, windows()).totals.events == 1
