@@ -11,6 +11,8 @@ _SMALL = 32 << 10
 _PARQUET = b"PAR1"
 """What Parquet begins with, and an Arrow stream cannot: it begins with 0xFFFFFFFF."""
 
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+
 
 def encode(frame: pl.DataFrame) -> bytes:
     """Encode a frame as a blob: Parquet, or an Arrow stream where it is small; both are read for ever."""
@@ -27,10 +29,17 @@ def encode(frame: pl.DataFrame) -> bytes:
 
 
 def decode(payload: bytes | bytearray | memoryview, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Decode what `encode` made, some of its columns alone if they are named."""
+    """Decode what `encode` made, some of its columns alone if they are named.
+
+    Raises:
+        PolarsError, OSError: it is damaged.
+    """
     source, wanted = io.BytesIO(payload), None if columns is None else list(columns)
     if source.getbuffer()[:4] == _PARQUET:
         return pl.read_parquet(source, columns=wanted)
+    # A stream that is cut between two of its parts reads as one of fewer rows.
+    if source.getbuffer()[-len(_END) :] != _END:
+        raise pl.exceptions.ComputeError("the blob is cut short, or none: it lacks an Arrow stream's end")
     return pl.read_ipc_stream(source, columns=wanted)
 
 

@@ -83,8 +83,10 @@ def test_a_small_blob_is_an_arrow_stream_for_other_programs():
     assert pa.ipc.open_stream(encode(rows(3))).read_all().num_rows == 3
 
 
-@pytest.mark.parametrize("count", [3, 20_000])
-def test_half_a_blob_is_an_error(count):
+@pytest.mark.parametrize("count", [3, 2_000])
+def test_a_blob_that_is_cut_short_anywhere_is_an_error(count):
     payload = encode(rows(count))
-    with pytest.raises(pl.exceptions.PolarsError):
-        decode(payload[: len(payload) // 2])
+    # At each place of a small blob, where a stream reads as one of no rows if it is cut behind its schema.
+    for length in {*range(0, len(payload), len(payload) // 1_000 + 1), len(payload) - 1}:
+        with pytest.raises((pl.exceptions.PolarsError, OSError)):
+            decode(payload[:length])
