@@ -12,13 +12,14 @@ from dagster_project.automation.maintenance import maintenance
 from dagster_project.resources import LakehouseResource
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.made_generations import put_generation
 
 JOB, SCHEDULE = maintenance("rides", streams=[RIDE_POINTS, WEATHER], jobs=[RIDE_SUMMARIES])
 
 
-def append(table: Path, times: int) -> None:
+def append(table: Place, times: int) -> None:
     table.parent.mkdir(parents=True, exist_ok=True)
     for number in range(times):
         rows = pl.DataFrame({"number": [number], "timestamp": [datetime(2026, 1, 1, number, tzinfo=UTC)]})
@@ -30,7 +31,7 @@ def files(table: Path) -> int:
 
 
 @pytest.fixture
-def tables(lakehouse: Lakehouse) -> dict[str, Path]:
+def tables(lakehouse: Lakehouse) -> dict[str, Place]:
     generation = put_generation(lakehouse, "ride_summaries")
     found = {
         "events.ride_points": lakehouse.events("ride_points"),

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from deltalake import DeltaTable
@@ -17,12 +18,16 @@ from spark_jobs.ingest import ingest, known_files, split_reader
 from spark_jobs.ingest.admission import Admission, select_files
 from spark_jobs.ingest.known import KnownFile
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import METRICS, SALES
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
 
-def put(path: Path, text: str = "{}\n") -> Path:
+AnyPlace = TypeVar("AnyPlace", bound=Place)
+
+
+def put(path: AnyPlace, text: str = "{}\n") -> AnyPlace:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -226,7 +231,7 @@ def test_a_home_that_moves_reads_nothing_twice(spark: SparkSession, tmp_path: Pa
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
     ingest(spark, before, SALES)
     ingest(spark, before, SALES, outside)
-    after = Lakehouse(before.home.rename(tmp_path / "after"))
+    after = Lakehouse((tmp_path / "before").rename(tmp_path / "after"))
     put(after.landing("sales") / "c.json", sale(6))
     assert ingest(spark, after, SALES).accepted == 1
     assert ingest(spark, after, SALES, outside).files == 0

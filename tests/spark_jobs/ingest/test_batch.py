@@ -23,6 +23,7 @@ from spark_jobs.ingest import batch, ingest, ingest_journal, ingest_totals, is_u
 from spark_jobs.journal import Journal
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.lakehouse.fail_points import POINTS
+from spark_jobs.objects.place import Place
 from tests.examples import examples
 from tests.spark_jobs.ingest.test_run import EVENTS, START, Crash, check_counts, event, land
 
@@ -126,7 +127,7 @@ def crash_at(point: str, count: int) -> Any:
     return act
 
 
-def several(landing: Path) -> None:
+def several(landing: Place) -> None:
     for number in range(6):
         events = [event(f"u{seq % 4}", seq, seq / 10) for seq in range(number * 50, number * 50 + 80)]
         land(landing / f"{number}.json", events[::-1], "rubbish")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -25,8 +25,11 @@ from spark_jobs.ingest import IngestCounts, IngestSummary, ingest, ingest_journa
 from spark_jobs.lakehouse import Lakehouse, exclusive, fail_points
 from spark_jobs.lakehouse.changes import snapshot
 from spark_jobs.lakehouse.fail_points import POINTS
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import INGESTED_AT, RIDE_POINTS, TIMESTAMP, Stream
 from spark_jobs.times import micros
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
 
 START = datetime(2016, 6, 21, 17, tzinfo=UTC)
 EVENTS = Stream(
@@ -49,7 +52,7 @@ def event(user: str = "u", seq: int | None = 1, hours: float = 0, note: str | No
     return {"user": user, "seq": seq, "at": (START + timedelta(hours=hours)).isoformat(), "note": note}
 
 
-def land(path: Path, events: list[dict[str, Any]], *more: str) -> Path:
+def land(path: AnyPlace, events: list[dict[str, Any]], *more: str) -> AnyPlace:
     """Write a file of NDJSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [*(json.dumps(one) for one in events), *more]
@@ -57,7 +60,7 @@ def land(path: Path, events: list[dict[str, Any]], *more: str) -> Path:
     return path
 
 
-def rows(path: Path) -> list[tuple[Any, ...]]:
+def rows(path: Place) -> list[tuple[Any, ...]]:
     """A Delta table's rows but for their arrival, sorted, read without Spark."""
     table = DeltaTable(str(path)).to_pyarrow_table()
     kept = table.select([name for name in table.schema.names if name != INGESTED_AT])
