@@ -56,11 +56,10 @@ CHECKPOINT: dict[str, Term] = {
 """What bytes of the checkpoint a batch are made of."""
 
 FILES: dict[str, Term] = {
-    "a batch": lambda cell: 1.0,
     "a partition of state": lambda cell: cell["partitions"],
     "64 MB of state rewritten": lambda cell: rewritten_bytes(cell) / 2**26,
 }
-"""What files of the checkpoint a batch are made of."""
+"""What files of the checkpoint a batch are made of; the half dozen of a batch itself count as the partitions'."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,12 @@ def fit(cells: Sequence[Settings], quantity: str, terms: Mapping[str, Term]) -> 
 def relative_errors(model: Model, cells: Sequence[Settings], quantity: str) -> np.ndarray:
     """By how much what is foretold differs, as a share of what was measured."""
     return np.array([model.foretell(cell) / cell[quantity] - 1 for cell in cells])
+
+
+def errors_left_out(cells: Sequence[Settings], quantity: str, terms: Mapping[str, Term]) -> np.ndarray:
+    """The same, each cell foretold by a fit to all the others."""
+    fits = (fit([other for other in cells if other is not cell], quantity, terms) for cell in cells)
+    return np.array([relative_errors(model, [cell], quantity)[0] for model, cell in zip(fits, cells, strict=True)])
 
 
 def _not_negative(design: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -181,6 +186,9 @@ def main() -> None:
         for name, price in model.prices.items():
             print(f"  {name}: {price:,.4g}")
         print(f"  errors: median {np.median(np.abs(errors)):.0%}, worst {np.abs(errors).max():.0%}")
+        if len(seen) > len(terms):
+            alone = np.abs(errors_left_out(seen, quantity, terms))
+            print(f"  of each cell by a fit to the others: median {np.median(alone):.0%}, worst {alone.max():.0%}")
         for cell, error in sorted(zip(seen, errors, strict=True), key=lambda pair: -abs(pair[1]))[:4]:
             print(f"    {error:+.0%} {_told(cell)}: {cell[quantity]:,.3g}")
         for cell in held_out:

@@ -14,6 +14,7 @@ from benchmarks.scale.model import (
     FILES,
     PROCESSOR,
     Model,
+    errors_left_out,
     fit,
     relative_errors,
     rewritten_rows,
@@ -66,6 +67,14 @@ def test_with_noise_of_a_tenth_unseen_cells_are_foretold_within_a_tenth_at_the_m
     model = fit(made_cells(noise=0.1), "processor", PROCESSOR)
     unseen = made_cells(count=200, seed=2)
     assert np.median(np.abs(relative_errors(model, unseen, "processor"))) < 0.1
+
+
+def test_a_cell_that_no_price_explains_stands_out_when_it_is_foretold_by_the_others():
+    cells = made_cells()
+    cells[7] = {**cells[7], "processor": 3 * cells[7]["processor"]}
+    errors = np.abs(errors_left_out(cells, "processor", PROCESSOR))
+    assert errors.argmax() == 7
+    assert errors[7] == pytest.approx(2 / 3, abs=0.02)
 
 
 def test_no_price_is_negative_where_measurements_would_have_it_so():
