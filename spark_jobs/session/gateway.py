@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -191,6 +192,7 @@ class _Messages:
         read, self.pipe = os.pipe()
         self._lines: list[str] | None = []
         self._lock = threading.Lock()
+        self._end, self._end_seen = f"keyfold-{uuid.uuid4().hex}", threading.Event()
         self._thread = threading.Thread(target=self._read, args=(read,), name="spark-stderr", daemon=True)
         self._thread.start()
 
@@ -202,12 +204,15 @@ class _Messages:
 
     def forget(self) -> None:
         """Forget the lines so far, of a process that runs."""
-        os.close(self.pipe)
         with self._lock:
             self._lines = []
 
     def pass_on(self) -> list[str]:
         """The lines since; every further one is written to this process's stderr."""
+        # What Java said before it answered is in the pipe by now, but perhaps not yet among the lines.
+        os.write(self.pipe, f"{self._end}\n".encode())
+        os.close(self.pipe)
+        self._end_seen.wait(timeout=10)
         with self._lock:
             lines, self._lines = self._lines or [], None
         return lines
@@ -215,10 +220,16 @@ class _Messages:
     def _read(self, read: int) -> None:
         after_chatter = False
         with open(read, encoding="utf-8", errors="replace") as stream:
-            for line in stream:
+            for said in stream:
+                line = said
+                if self._end in line:
+                    line = line.replace(f"{self._end}\n", "")
                 with self._lock:
                     if self._lines is not None:
-                        self._lines.append(line.rstrip())
+                        if line:
+                            self._lines.append(line.rstrip())
+                        if line is not said:
+                            self._end_seen.set()
                         continue
                 if _DRIVER_WORKER in line:
                     after_chatter = True
