@@ -25,9 +25,11 @@ from spark_jobs.ingest import ingest
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import Incremental
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse import Lakehouse, fail_points
+from spark_jobs.lakehouse.reading import scan_table
 from spark_jobs.objects.place import to_place
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
@@ -38,12 +40,32 @@ job = build_job(RIDE_SUMMARIES, {"close": "complete", "watermark_delay": "30d"})
 settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
 spark = build_session(settings.for_home(home))
 told = []
+
+def break_off(point):
+    if point == "work: after":
+        raise KeyfoldError("broken off in the first batch")
+
+def summaries():
+    return scan_table(lakehouse.table("ride_summaries")).collect().sort("ride_id", "start_time")
+
 for at, folder in enumerate(folders):
     ingest(spark, lakehouse, RIDE_POINTS, to_place(folder))
     is_last = at + 1 == len(folders)
+    if at == 0:
+        fail_points.act = break_off
+        try:
+            run_job(spark, lakehouse, job)
+        except KeyfoldError as error:
+            assert "broken off" in str(error), error
+        else:
+            raise AssertionError("it did not break off")
+        fail_points.act = lambda point: None
     run_job(spark, lakehouse, job, Incremental(advance_to=datetime.fromisoformat(end) if is_last else None))
     found = check_conservation(spark, lakehouse, job)
     told.append([found.events_read, found.in_outputs, found.open_events, found.late])
+before = summaries()
+run_job(spark, lakehouse, job, FullRefresh(advance_to=datetime.fromisoformat(end)))
+assert summaries().equals(before), "a full refresh tells other rides"
 spark.stop()
 print(json.dumps(told))
 """
