@@ -70,7 +70,7 @@ def _job() -> Any:
 
 
 def _rides(spark: SparkSession, lakehouse: Lakehouse) -> dict[str, Any]:
-    simulate("ride_points", lakehouse.landing("ride_points"), size=30, seed=3, files=6)
+    simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=30, seed=3, files=6)
     # However little there is, workers read it, in parts.
     batch._HERE_BYTES, batch._SPLIT_BYTES = 0, 4_000
     ingested = ingest(spark, lakehouse, RIDE_POINTS)

@@ -58,7 +58,7 @@ def main() -> int:
     spark = build_session(SparkSettings(master="local[2]"))
     with tempfile.TemporaryDirectory() as folder:
         lakehouse = Lakehouse(Path(folder))
-        simulate("ride_points", lakehouse.landing("ride_points"), size=5, seed=1, files=4)
+        simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=5, seed=1, files=4)
         ingest(spark, lakehouse, RIDE_POINTS)
         job = build_job(JOBS["ride_summaries"])
         run_job(spark, lakehouse, job)

@@ -1,12 +1,12 @@
 """Generations of jobs as runs leave them, for tests of those who read them."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from spark_jobs.journal.clock import Reading
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
 from spark_jobs.lakehouse import Lakehouse, read_json, write_json
+from spark_jobs.objects.place import Place
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ def put_done(generation: Generation, batch: int, *, finished: bool = True, **fie
     return done
 
 
-def finish(checkpoint: Path, batch: int) -> None:
+def finish(checkpoint: Place, batch: int) -> None:
     """Spark has finished a batch."""
     (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
     (checkpoint / "commits" / str(batch)).write_text("v1\n{}")

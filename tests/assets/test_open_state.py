@@ -1,5 +1,6 @@
 """What is open in a job, as an asset: read from its state, held against its journal and its tables."""
 
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -26,7 +27,7 @@ from spark_jobs.streams import RIDE_POINTS
 def ran(spark: SparkSession, tmp_path_factory) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
     lakehouse = Lakehouse(tmp_path_factory.mktemp("open") / "home")
-    simulate("ride_points", lakehouse.landing("ride_points"), size=40, seed=3, files=4)
+    simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=40, seed=3, files=4)
     ingest(spark, lakehouse, RIDE_POINTS)
     run_job(spark, lakehouse, build_job(RIDE_SUMMARIES))
     live = live_generation(lakehouse, RIDE_SUMMARIES.name)

@@ -1,5 +1,7 @@
 """The payments through Dagster, on Spark: planted fraud is found and drawn, every payment accounted for, no card shown."""
 
+from pathlib import Path
+
 import dagster as dg
 import polars as pl
 
@@ -17,7 +19,7 @@ TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(spark, tmp_path):
     lakehouse = Lakehouse(tmp_path / "home")
-    made = simulate("payments", lakehouse.landing("payments"), size=100, seed=1, files=4)
+    made = simulate("payments", Path(str(lakehouse.landing("payments"))), size=100, seed=1, files=4)
     assert isinstance(made, PaymentsSimulation)
     frauds = {fraud.payment_id for fraud in made.frauds}
     write_json(lakehouse.home / LABELS, {"frauds": sorted(frauds)})

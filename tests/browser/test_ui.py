@@ -27,7 +27,7 @@ TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "rid
 @pytest.fixture(scope="module")
 def rides(pages: Pages) -> Path:
     """The landing folder, with files in it."""
-    landing = pages.lakehouse.landing("ride_points")
+    landing = Path(str(pages.lakehouse.landing("ride_points")))
     simulate("ride_points", landing, size=20, files=4)
     return landing
 
@@ -78,7 +78,7 @@ def test_the_page_of_an_asset_shows_its_checks_as_passed(pages: Pages, page: Pag
 
 
 def test_a_check_executed_from_its_page_fails_where_a_row_is_gone(pages: Pages, page: Page):
-    with one_row_gone(pages.lakehouse.quarantine("ride_points")):
+    with one_row_gone(Path(str(pages.lakehouse.quarantine("ride_points")))):
         page.goto(f"{pages.url}/assets/ride_points_events?view=checks")
         page.get_by_text("every_row_is_accounted_for").first.click()
         expect(page.get_by_text("Passed", exact=True)).to_be_visible()
@@ -153,7 +153,7 @@ def drop_a_ride(lakehouse: Lakehouse) -> None:
         }
         for index, status in enumerate(("pickup", "enroute", "dropoff"))
     ]
-    landing = lakehouse.landing("ride_points")
+    landing = Path(str(lakehouse.landing("ride_points")))
     part = landing / ".dropped.ndjson"
     part.write_text("".join(f"{json.dumps(point)}\n" for point in points), encoding="utf-8")
     part.rename(landing / "dropped.ndjson")

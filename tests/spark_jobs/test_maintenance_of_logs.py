@@ -29,7 +29,7 @@ def table(lakehouse: Lakehouse):
     for minute in range(2, 41):
         append(folder, minute)
     for entry in (folder / "_delta_log").iterdir():
-        os.utime(entry, (time.time() - 3600,) * 2)
+        os.utime(str(entry), (time.time() - 3600, time.time() - 3600))
     return folder
 
 
