@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from spark_jobs.errors import KeyfoldError
+from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.progress import Progress
 from spark_jobs.objects.object_path import StoreError
 from spark_jobs.times import to_iso
@@ -44,6 +44,13 @@ def failures() -> Iterator[None]:
         if error.errno not in _OF_THE_DISK:
             raise  # a fault of ours, whose traceback is wanted
         told = f"{error.filename or 'the disk'}: {error.strerror}"
+    except Exception as error:
+        # Here: `keyfold --help` loads no Delta.
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+        if not isinstance(error, DeltaError):
+            raise
+        told = f"a table could not be read or written: {first_line(error)}; mend that and run it again"
     else:
         return
     Console(stderr=True).print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import typer
+from deltalake.exceptions import DeltaError
 
 from spark_jobs.cli import branches, state_bootstrap, state_edit, state_move
 from spark_jobs.cli import ingest as ingest_command
@@ -176,6 +177,9 @@ def _keyfold(command: list[str], home: str) -> int:
             maintain_all(Path(home))
         except KeyfoldError as error:  # as the nightly job does
             print(f"warning: {error}")
+        except (DeltaError, OSError) as error:  # and as Dagster shows the failure of a run
+            print(f"error: {error}")
+            return 1
         _system_calls().shift_clock(ctypes.c_long(0))
         return 0
     try:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tests.chaos.tally import COLUMNS
 
-WIDTH = 58
+WIDTH = 66
 
 
 def lines_of(told: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[str]:

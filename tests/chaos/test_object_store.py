@@ -39,7 +39,7 @@ def from_folder(landed: Path) -> tuple[Command, ...]:
 def test_requests_that_fail_lose_and_double_nothing(
     launcher: Launcher, homes: Homes, tally, object_store: ObjectStore, bucket: str, behind, fault: Fault, tries: int
 ):
-    told = tally(f"S3: {fault.name}: {fault.value}")
+    told = tally(f"S3: {fault.value}")
     behind.delay = 0.3
     for number in range(tries):
         home, work = f"s3a://{bucket}/home-{number}", from_folder(homes.fresh)
