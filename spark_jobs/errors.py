@@ -8,6 +8,6 @@ class KeyfoldError(Exception):
     """
 
 
-def first_line(error: BaseException, characters: int = 200) -> str:
+def first_line(error: BaseException, characters: int = 600) -> str:
     """What a library's error says first; some go on with its stack, or with all that it knew."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:characters]
