@@ -9,5 +9,7 @@ class KeyfoldError(Exception):
 
 
 def first_line(error: BaseException, characters: int = 600) -> str:
-    """What a library's error says first; some go on with its stack, or with all that it knew."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:characters]
+    """What a library's error says first, and the system's reason in it; some go on with all that they knew."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    reason = next((line for line in lines[1:] if "(os error " in line), "")
+    return f"{lines[0]}: {reason}"[:characters] if reason else lines[0][:characters]
