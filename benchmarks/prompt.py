@@ -24,6 +24,7 @@ import polars as pl
 
 from benchmarks.memory import memory, processor_seconds
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place
 from spark_jobs.times import to_iso, to_micros
 
 _KEYFOLD = Path(sys.executable).parent / "keyfold"
@@ -147,7 +148,7 @@ class Watcher:
         commits: how many there were.
     """
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Place) -> None:
         self._table, self._version, self._rows = table, -1, 0
         self.seen: dict[int, float] = {}
 

@@ -118,14 +118,15 @@ def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
     """Seconds of the job and of the query on so many events, the best of some runs of each by turns."""
     job = build_job(JOBS[name])
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
-        lakehouse = Lakehouse(Path(folder) / "home")
+        home = Path(folder) / "home"
+        lakehouse = Lakehouse(home)
         table = lakehouse.events(job.stream)
         table.parent.mkdir(parents=True)
         MADE[job.stream](rows).write_delta(str(table))
         spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
 
         def ours() -> None:
-            shutil.rmtree(lakehouse.job(name), ignore_errors=True)
+            shutil.rmtree(home / "jobs", ignore_errors=True)
             run_job(spark, lakehouse, job)
 
         def native() -> None:

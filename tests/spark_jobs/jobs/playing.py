@@ -27,12 +27,12 @@ def play(
 
     A run is one batch, or as many slices of event time as `cuts` make of it. The state is written and read between
     batches; the job's combiner joins each batch in `parts` of it. `times` are the runs' processing times: all slices of
-    a run have one.
+    a run have one. As by `keyed.slices.cut`, what lies behind the watermark that a run begins with is in one slice.
     """
     harness, read = TestHarness(job), 0
     for number, run in enumerate(runs):
         now = EPOCH if times is None else times[number]
-        for events, until in slices(job, run, cuts):
+        for events, until in slices(job, run, [cut for cut in cuts if cut > harness.watermark]):
             reached = None if until is None else until - MILLISECOND - job.watermark_delay
             copies = in_copies(job, events)
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
