@@ -90,7 +90,7 @@ def test_rides_of_a_bucket_are_summarised_run_by_run_and_every_point_is_accounte
     contents = [path.read_bytes() for path in data_file_paths(house.events("ride_points"))]
     for at, content in enumerate(contents):
         (tmp_path / f"{at}.parquet").write_bytes(content)
-    counted = duckdb.execute("SELECT count(*) FROM read_parquet($1)", [f"{tmp_path}/*.parquet"]).fetchone()
+    counted = duckdb.connect().execute("SELECT count(*) FROM read_parquet($1)", [f"{tmp_path}/*.parquet"]).fetchone()
     assert counted == (points.height,)
     assert first[0] == sum(first[1:]) > 0
     assert second[0] == sum(second[1:]) == points.height > first[0]

@@ -1,12 +1,15 @@
 """The Spark of a command: started for it, stopped with it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.session import SparkSettings, build_session
+from spark_jobs.session.gateway import java_has_ended
 
 
 @contextmanager
@@ -18,7 +21,7 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
             seconds go into starting it.
 
     Raises:
-        KeyfoldError: a setting is wrong, a bucket is not reached, or Spark does not start.
+        KeyfoldError: a setting is wrong, a bucket is not reached, Spark does not start, or its Java ends meanwhile.
     """
     settings = SparkSettings.from_environment()
     for place in places:
@@ -27,5 +30,14 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
     spark = build_session(settings)
     try:
         yield spark
+    except (Py4JError, OSError):
+        if not java_has_ended():
+            raise
+        raise KeyfoldError(
+            "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. What is committed stays, "
+            "and nothing is lost: run it again"
+        ) from None
     finally:
-        spark.stop()
+        # Of a Java that has ended there is nothing to stop.
+        with suppress(Py4JError, OSError):
+            spark.stop()

@@ -19,6 +19,7 @@ from rich.progress import Progress as Bar
 from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.progress import Progress
 from spark_jobs.objects.object_path import StoreError
+from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.times import to_iso
 
 _OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
@@ -38,8 +39,10 @@ def failures() -> Iterator[None]:
     """Show what a person can put right as one message, without a traceback; the exit code is 1."""
     try:
         yield
-    except (KeyfoldError, StoreError) as error:
+    except KeyfoldError as error:
         told = str(error)
+    except StoreError as error:
+        told = _of_the_store(error)
     except OSError as error:
         # Of Polars' and Delta's own, which have the number in their text alone.
         of_a_library = error.errno is None and "(os error " in str(error)
@@ -101,6 +104,15 @@ def stop_on_signal() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def _of_the_store(error: StoreError) -> str:
+    """What is wrong with the settings, where the store still does not answer; or else what it said."""
+    try:
+        check_reachable(error.place)
+    except KeyfoldError as found:
+        return str(found)
+    return str(error)
 
 
 def _as_json(value: Any) -> str:

@@ -40,7 +40,7 @@ def file_type(path: Place | PurePath) -> FileType:
     """What a file's name says of it, whether upper or lower case.
 
     Example:
-        >>> file_type(Path("web/cpu.v2.CSV.gz"))
+        >>> file_type(PurePath("web/cpu.v2.CSV.gz"))
         FileType(format='csv', is_compressed=True, stem='cpu.v2')
     """
     is_compressed = path.suffix.lower() == _COMPRESSED

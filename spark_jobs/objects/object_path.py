@@ -30,7 +30,13 @@ _READ_AHEAD = 64 << 10
 
 
 class StoreError(OSError):
-    """The store has failed, is not reached, or refuses: no fault of the object's."""
+    """The store has failed, is not reached, or refuses: no fault of the object's.
+
+    Attributes:
+        place: what `check_reachable` may look at, to say what is wrong with the settings.
+    """
+
+    place: str = ""
 
 
 class ObjectStat(NamedTuple):
@@ -358,7 +364,9 @@ def _told(path: ObjectPath) -> Iterator[None]:
             ) from None
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(f"{path} is not there") from None
-        raise StoreError(_line(path, error)) from None
+        failed = StoreError(_line(path, error))
+        failed.place = str(path)
+        raise failed from None
 
 
 def _line(path: ObjectPath, error: Exception) -> str:

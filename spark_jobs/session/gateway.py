@@ -75,7 +75,10 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
     with _submitted(quietly_logged(conf)):
         try:
             # Java says of some troubles on stdout what they are; and ours may be read by a program.
-            gateway: Any = launch_gateway(None, {"stdout": messages.pipe, "stderr": messages.pipe})
+            # In a session of its own: what is told to stop with all of its group (a shell's job, `timeout`) needs Java to
+            # finish its batch. It ends with this process, however that one ends.
+            settings = {"stdout": messages.pipe, "stderr": messages.pipe, "start_new_session": True}
+            gateway: Any = launch_gateway(None, settings)
         except PySparkRuntimeError:
             raise KeyfoldError(without_secrets(explained(messages.until_the_end()), conf)) from None
     messages.forget()
@@ -106,6 +109,13 @@ def _plain_errors(conf: Mapping[str, str]) -> Iterator[None]:
         raise KeyfoldError(f"Spark did not start: {without_secrets(_reason(error), conf)}") from None
     finally:
         root.removeFilter(_not_of_py4j)
+
+
+def java_has_ended() -> bool:
+    """Whether the Java process that this process has started is there no more."""
+    # Where spark-submit has started this process, Java is the parent of it.
+    java = getattr(SparkContext._gateway, "proc", None)
+    return java is not None and java.poll() is not None
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

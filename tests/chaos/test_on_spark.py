@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -144,23 +144,31 @@ def signal_to(child: Child, process: str, number: signal.Signals, seconds: float
 
 
 def processes_of(child: Child, process: str) -> list[int]:
-    """Processes of a run's session; of workers those that Spark's Python daemon has forked."""
+    """Processes that a run has started; of workers those that Spark's Python daemon has forked."""
     if process == "the driver":
         return [child.pid]
+    there = {pid: (parent, command) for pid, parent, command in processes()}
     found = {
         pid: parent
-        for pid, parent, session, command in processes()
-        if session == child.pid and PROCESSES[process] in command
+        for pid, (parent, command) in there.items()
+        if PROCESSES[process] in command and descends(pid, child.pid, there)
     }
     # The daemon of Python workers is Java's child, the workers are the daemon's.
     return [pid for pid, parent in found.items() if process == "Java" or parent in found]
+
+
+def descends(pid: int, ancestor: int, there: Mapping[int, tuple[int, str]]) -> bool:
+    """Whether a process was started by another, or by one that it started. Java has a session of its own."""
+    while pid in there and pid != ancestor:
+        pid, _ = there[pid]
+    return pid == ancestor
 
 
 def kill_an_executor(child: Child, workers: set[int], seconds: float) -> bool:
     """Kill an executor that one of a cluster's workers has started, once it is there for so long."""
     until = time.monotonic() + seconds
     while child.poll() is None:
-        executors = [pid for pid, parent, _, _ in processes() if parent in workers]
+        executors = [pid for pid, parent, _ in processes() if parent in workers]
         if time.monotonic() > until and executors:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(executors[0], signal.SIGKILL)
@@ -169,14 +177,9 @@ def kill_an_executor(child: Child, workers: set[int], seconds: float) -> bool:
     return False
 
 
-def processes() -> Iterator[tuple[int, int, int, str]]:
-    """Every process of the machine: its number, its parent's, its session's, and its command."""
+def processes() -> Iterator[tuple[int, int, str]]:
+    """Every process of the machine: its number, its parent's, and its command."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            _, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-            yield (
-                int(entry.name),
-                int(parent),
-                int(session),
-                (entry / "cmdline").read_bytes().decode("utf-8", "replace"),
-            )
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            yield int(entry.name), int(parent), (entry / "cmdline").read_bytes().decode("utf-8", "replace")

@@ -29,6 +29,7 @@ def keyfold(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "KEYFOLD_SPARK_MASTER": "local[1]"},
+            start_new_session=True,
         )
         started.append(process)
         return process
@@ -61,7 +62,8 @@ def test_a_process_predicts_what_lands_and_on_sigterm_ends_after_its_batch_with_
     wait_for(lambda: predicted() == parts[0].height, running)
     put(lakehouse, "metrics", parts[1])
     wait_for(lambda: predicted() == parts[0].height + parts[1].height, running)
-    running.send_signal(signal.SIGTERM)
+    # All of its group, as a shell's job and `timeout` are told: Java must not end before the batch does.
+    os.killpg(running.pid, signal.SIGTERM)
     told, errors = running.communicate(timeout=_PATIENCE)
     assert running.returncode == 0, errors
     summary = json.loads(told)

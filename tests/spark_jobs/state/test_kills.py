@@ -103,6 +103,7 @@ def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_c
             run_job(spark, also, windows(), to_the_end)
             assert tables(also) == tables(old), f"goes on after {point} {count}"
             write(spark, killed)
-            assert live(killed).name == name
+            # Perhaps of a later number: that of a dead one is not given again.
+            assert live(killed).name >= name
         run_job(spark, killed, job, to_the_end)
         assert tables(killed) == tables(uncut), f"called again after {point} {count}"
