@@ -77,7 +77,7 @@ def maintain(
     deleted, kept_for, obstacle = 0, None, None
     try:
         kept, kept_for, versions = _kept(lakehouse, name, table, retention)
-        deleted = _delete(table, kept, versions, _paths(written[-1:]))
+        deleted = _delete(table, kept, versions, written)
         # A vacuum passes over folders that begin with _.
         deleted += _delete_staged(table, retention, _paths(written))
         retention = max(retention, kept)
@@ -110,16 +110,30 @@ def _kept(
     return (needed, first.name, whole) if needed > retention else (retention, None, whole)
 
 
-def _delete(table: Place, kept: timedelta, versions: list[int], named: set[str]) -> int:
-    """Delete what no version that is kept consists of, unless a done record names it: the table may yet take that."""
-    found = DeltaTable(str(table)).vacuum(
-        retention_hours=math.ceil(kept / timedelta(hours=1)),
-        dry_run=True,  # that is to say: say which; the two commits of a VACUUM are of use to nobody
-        full=True,  # else files whose removal an old checkpoint has forgotten would stay for ever
-        keep_versions=versions or None,
-        enforce_retention_duration=kept >= RETENTION,
-    )
-    gone = [path for path in found if path not in named]
+def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequence[Sequence[WrittenFile]]) -> int:
+    """Delete what no version that is kept consists of, unless the table may yet take it.
+
+    That is what the newest done record names, and what is newer: a batch may be at work that is not done. The machine's
+    clock tells as well how old a file is, but a clock may be wrong.
+    """
+
+    def found(*, full: bool) -> list[str]:
+        return DeltaTable(str(table)).vacuum(
+            retention_hours=math.ceil(kept / timedelta(hours=1)),
+            dry_run=True,  # that is to say: say which; the two commits of a VACUUM are of use to nobody
+            full=full,
+            keep_versions=versions or None,
+            enforce_retention_duration=kept >= RETENTION,
+        )
+
+    named = _paths(written[-1:])
+    # All of them: files whose removal an old checkpoint has forgotten would stay for ever else.
+    gone = [path for path in found(full=True) if path not in named]
+    newest = [file.path for file in next((files for files in reversed(written) if files), ())]
+    if gone and newest:
+        replaced = set(found(full=False))
+        since = min((changed_at for path in newest if (changed_at := _changed_at(table / path)) is not None), default=0)
+        gone = [path for path in gone if path in replaced or (_changed_at(table / path) or since) < since]
     for path in gone:
         (table / path).unlink(missing_ok=True)
     if gone:
@@ -138,6 +152,13 @@ def _delete_staged(table: Place, retention: timedelta, named: set[str]) -> int:
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
+
+
+def _changed_at(file: Place) -> int | None:
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _paths(written: Sequence[Sequence[WrittenFile]]) -> set[str]:

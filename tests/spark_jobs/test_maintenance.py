@@ -18,7 +18,7 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.changes import changes_since, snapshot
 from spark_jobs.lakehouse.commits import replace_files
-from spark_jobs.lakehouse.data_files import STAGED, write_data_file
+from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from spark_jobs.lakehouse.tables import create_table, table_id
 from spark_jobs.maintenance import Maintained, maintain
 from spark_jobs.maintenance.readers import Reader, readers
@@ -170,6 +170,22 @@ def test_files_of_a_killed_write_are_deleted_when_they_are_old_and_not_before(la
     assert care(lakehouse, table).deleted == 0
     touch(orphan, time.time() - 8 * DAY)
     assert care(lakehouse, table).deleted == 1
+
+
+def test_files_newer_than_the_last_batch_may_be_of_one_at_work_and_are_kept_however_old_a_wrong_clock_says(
+    lakehouse, table
+):
+    append(table, 1)
+    (last,) = table.glob("*.parquet")
+    for name, days in (("part-at-work.parquet", 70), ("part-killed.parquet", 90)):
+        (table / name).write_bytes(b"half")
+        touch(table / name, time.time() - days * DAY)
+    touch(last, time.time() - 80 * DAY)
+    done = WrittenFile(path=last.name, rows=1, bytes=last.stat().st_size)
+    assert care(lakehouse, table, written=[[done], []]).deleted == 1
+    assert (table / "part-at-work.parquet").exists()
+    last.unlink()
+    assert care(lakehouse, table, written=[[done], []]).deleted == 0
 
 
 def test_files_of_a_done_record_that_the_table_has_yet_to_take_are_kept_however_old(lakehouse, table):
