@@ -1,7 +1,7 @@
 """`python -m benchmarks.soak [--batches 10000]`: what grows over many batches of continuous runs, and what does not.
 
 Real processes: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
-moving_averages --continuous`, as fast as they go, until ingest has done so many batches. `--without-spark` drives the job
+moving_averages --continuous`, as fast as they go, until both have done so many batches. `--without-spark` drives the job
 alone in this process, the engine's own code with a loop in Spark's place (`tests.spark_jobs.keyed.without_spark`): ten
 times as many batches in the time.
 
@@ -46,7 +46,7 @@ _GIVEN = {"min_readings": "1", "timeout": "10s", "watermark_delay": "0.1s", "idl
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--batches", type=int, default=10_000, help="of ingest; of the job without Spark")
+    parser.add_argument("--batches", type=int, default=10_000, help="of each process; of the job without Spark")
     parser.add_argument("--rate", type=float, default=200, help="readings a second")
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
@@ -84,7 +84,10 @@ def as_shipped(folder: Path, batches: int, rate: float) -> None:
         processes.start("job", "run", JOB, "--continuous", *parameters, *home)
         processes.wait(lambda: job_batches(lakehouse) > 0)
         for mark in marks(batches):
-            processes.wait(lambda mark=mark: batches_done(lakehouse.ingest("weather")) >= mark, patience=1e9)
+            processes.wait(
+                lambda mark=mark: min(batches_done(lakehouse.ingest("weather")), job_batches(lakehouse)) >= mark,
+                patience=1e9,
+            )
             print(
                 f"ingest at {batches_done(lakehouse.ingest('weather')):,} batches, {JOB} at {job_batches(lakehouse):,}"
             )
