@@ -1,6 +1,7 @@
 """A continuous run that is told to stop in the middle of a batch finishes it: nothing is left planned, and no more is begun."""
 
 import threading
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -46,7 +47,8 @@ def test_a_job_finishes_its_batch(lakehouse, stop):
 
 def test_ingest_finishes_its_batch(lakehouse, tmp_path, stop):
     land(tmp_path / "landing" / "a.ndjson", [event(seq=1), event(seq=2)])
-    summary = ingest_continuously(SPARK_OF_INGEST, lakehouse, EVENTS, tmp_path / "landing", stop=stop)
+    landing = tmp_path / "landing"
+    summary = ingest_continuously(SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop)
     assert stop.is_set()
     assert (summary.batches, ingest_journal(lakehouse, "clicks").pending()) == (1, [])
     assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["seq"]) == [1, 2]
