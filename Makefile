@@ -4,7 +4,7 @@
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
 # make examples             the tests that make their examples up, with all of them: make test tries a quarter
-# make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder for some of them)
+# make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
 # make docs                 the pages' tables of columns, anew from the code
 # make bench                the benchmarks behind the figures in docs/
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
@@ -68,7 +68,7 @@ examples: setup
 
 cluster-tests: setup
 	@.venv/bin/python -m tests.java_for_tests
-	.venv/bin/python -m pytest --cluster $(ONLY)
+	.venv/bin/python -m pytest --cluster $(if $(filter bucket,$(HOMES)),--bucket) $(ONLY)
 
 docs: setup
 	.venv/bin/python scripts/docs_columns.py

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,11 +22,16 @@ use_fast_starts()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--cluster`: the tests that take the shared session, on a standalone cluster."""
+    """`--cluster`: the tests that take the shared session, on a standalone cluster; `--bucket`: with homes in a bucket."""
     parser.addoption(
         "--cluster",
         action="store_true",
         help="run the tests that use the shared Spark session, on a master and two workers of their own on loopback",
+    )
+    parser.addoption(
+        "--bucket",
+        action="store_true",
+        help="run the tests that use the shared Spark session and a lakehouse, with their homes in a bucket on loopback",
     )
 
 
@@ -38,21 +45,29 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Modules with most long tests first: two workers that take whole modules in turn then end at about one time."""
     if config.getoption("--cluster"):
-        others = [item for item in items if not _is_for_clusters(item)]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if _is_for_clusters(item)]
+        _keep(config, items, lambda item: _takes_session(item) and item.get_closest_marker("one_machine") is None)
+    if config.getoption("--bucket"):
+        _keep(config, items, lambda item: _takes_session(item) and "new_home" in item.fixturenames)
+        for item in items:
+            for marker in item.iter_markers("on_disk"):
+                item.add_marker(pytest.mark.skip(reason=f"of homes on a disk: {marker.args[0]}"))
     long = Counter(item.nodeid.partition("::")[0] for item in items if item.get_closest_marker("long"))
     items.sort(key=lambda item: -long[item.nodeid.partition("::")[0]])
 
 
-def _is_for_clusters(item: pytest.Item) -> bool:
+def _keep(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[Any], bool]) -> None:
+    """Leave only these among the items to run."""
+    config.hook.pytest_deselected(items=[item for item in items if not is_kept(item)])
+    items[:] = [item for item in items if is_kept(item)]
+
+
+def _takes_session(item: pytest.Item) -> bool:
     fixtures = getattr(item, "_fixtureinfo", None)
     sessions = list(fixtures.name2fixturedefs.get("spark", ())) if fixtures else []
     # Some modules have another of that name, which does without Spark, unless it is made of this one.
-    shared = any(one.baseid == "tests" for one in sessions) and (
+    return any(one.baseid == "tests" for one in sessions) and (
         sessions[-1].baseid == "tests" or "spark" in sessions[-1].argnames
     )
-    return shared and item.get_closest_marker("one_machine") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -76,18 +91,41 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     two = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as running:
         settings = SparkSettings(master="local[2]", conf=two)
+        if request.config.getoption("--bucket"):
+            # First: Java, the cluster's too, takes its way to the store from the environment that it starts in.
+            settings = settings.for_home(request.getfixturevalue("bucket_of_homes"))
         if request.config.getoption("--cluster"):
             cluster = running.enter_context(standalone_cluster(tmp_path_factory.mktemp("cluster")))
             # Workers import what tests hand to Spark as they import a user's own package.
-            settings = SparkSettings(master=cluster.master, conf=cluster.conf | two, ship=("tests",))
+            settings = settings.model_copy(
+                update={"master": cluster.master, "conf": cluster.conf | two, "ship": ("tests",)}
+            )
         session = build_session(settings)
         running.callback(session.stop)
         yield session
 
 
+@pytest.fixture(scope="session")
+def new_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lakehouse]:
+    """Make a lakehouse whose home is nobody else's: on a disk, or with `--bucket` in a bucket. Creates nothing."""
+    if not request.config.getoption("--bucket"):
+        return lambda name: Lakehouse(tmp_path_factory.mktemp(name) / "home")
+    bucket, numbers = request.getfixturevalue("bucket_of_homes"), count()
+    return lambda name: Lakehouse(f"{bucket}/{name}-{next(numbers)}/home")
+
+
 @pytest.fixture
-def lakehouse(tmp_path: Path) -> Lakehouse:
-    return Lakehouse(tmp_path / "home")
+def lakehouse(new_home: Callable[[str], Lakehouse], request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    return new_home("lake") if request.config.getoption("--bucket") else Lakehouse(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def bucket_of_homes(object_store: ObjectStore) -> Iterator[str]:
+    """The URL of the bucket that has all homes of a session of tests, which reach it from begin to end."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in object_store.environment().items():
+            patch.setenv(name, value)
+        yield f"s3a://{object_store.new_bucket()}"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What is open in a job, as an asset: read from its state, held against its journal and its tables."""
 
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -19,15 +18,15 @@ from spark_jobs.keyed.records import KeyedDone
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.privacy import MASK
-from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
+from tests.folders import simulate_into
 
 
 @pytest.fixture(scope="module")
-def ran(spark: SparkSession, tmp_path_factory) -> tuple[Lakehouse, KeyedDone]:
+def ran(spark: SparkSession, new_home) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
-    lakehouse = Lakehouse(tmp_path_factory.mktemp("open") / "home")
-    simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=40, seed=3, files=4)
+    lakehouse = new_home("open")
+    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
     ingest(spark, lakehouse, RIDE_POINTS)
     run_job(spark, lakehouse, build_job(RIDE_SUMMARIES))
     live = live_generation(lakehouse, RIDE_SUMMARIES.name)

@@ -1,25 +1,22 @@
 """The payments through Dagster, on Spark: planted fraud is found and drawn, every payment accounted for, no card shown."""
 
-from pathlib import Path
-
 import dagster as dg
 import polars as pl
 
 from assets import payments
 from assets.plots.payments import LABELS
 from dagster_project.suites import SUITES
-from spark_jobs.lakehouse import Lakehouse, write_json
+from spark_jobs.lakehouse import write_json
 from spark_jobs.privacy import MASK
-from spark_jobs.simulation import simulate
 from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.simulation.payments import PaymentsSimulation
+from tests.folders import simulate_into
 
 TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 
-def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(spark, tmp_path):
-    lakehouse = Lakehouse(tmp_path / "home")
-    made = simulate("payments", Path(str(lakehouse.landing("payments"))), size=100, seed=1, files=4)
+def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(spark, lakehouse):
+    made = simulate_into(lakehouse.landing("payments"), "payments", size=100, seed=1, files=4)
     assert isinstance(made, PaymentsSimulation)
     frauds = {fraud.payment_id for fraud in made.frauds}
     write_json(lakehouse.home / LABELS, {"frauds": sorted(frauds)})

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -22,6 +21,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import SimulationSummary, simulate
+from tests.folders import simulate_into
 
 # Without the event index: these tests are of the streams, the rides and the checks, each of which starts Spark's queries.
 ASSETS = [asset for asset in rides.ASSETS if asset not in rides.ASSETS[-1:]]
@@ -75,9 +75,9 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory) -> tuple[Lakehouse, SimulationSummary]:
-    lakehouse = Lakehouse(tmp_path_factory.mktemp("rides") / "home")
-    return lakehouse, simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=40, seed=3, files=4)
+def simulated(new_home) -> tuple[Lakehouse, SimulationSummary]:
+    lakehouse = new_home("rides")
+    return lakehouse, simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=3, files=4)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_a_landing_folder_that_is_not_there_is_named(spark, lakehouse):
 
 
 def test_events_that_vanish_turn_the_check_red_and_hold_the_summaries_back(spark, lakehouse):
-    simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=10, files=4)
+    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=10, files=4)
     assert materialize(
         spark, lakehouse, selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors()
     ).success
@@ -222,7 +222,7 @@ def test_summaries_that_vanish_turn_conservation_red_and_hold_downstream_back(sp
     @dg.asset(deps=["ride_summaries"])
     def revenue() -> None: ...
 
-    simulate("ride_points", Path(str(lakehouse.landing("ride_points"))), size=10, files=4)
+    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=10, files=4)
     assert materialize(spark, lakehouse, more=[revenue]).asset_materializations_for_node("revenue")
     ride = spark.read.format("delta").load(str(lakehouse.table("ride_summaries"))).first()
     assert ride is not None

@@ -1,7 +1,5 @@
 """Whatever the layout of an event table's files, a job that reads it from the beginning makes the same tables."""
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 from deltalake import DeltaTable
@@ -15,8 +13,9 @@ from spark_jobs.keyed.run_mode import FullRefresh, Replay
 from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.maintenance import maintain
-from spark_jobs.simulation import simulate
+from spark_jobs.objects.place import Place
 from spark_jobs.streams import STREAMS
+from tests.folders import simulate_into
 
 
 @pytest.mark.long
@@ -24,7 +23,7 @@ from spark_jobs.streams import STREAMS
 def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(spark, lakehouse, name, size, files):
     job = build_job(JOBS[name], {"key_groups": 8})
     stream = STREAMS[job.stream]
-    made = simulate(stream.name, lakehouse.landing(stream.name), size=size, seed=5, files=files)
+    made = simulate_into(lakehouse.landing(stream.name), stream.name, size=size, seed=5, files=files)
     ingest(spark, lakehouse, stream, max_bytes_per_batch=1)
     events = lakehouse.events(stream.name)
     small_batches = RunOptions(max_bytes_per_batch=DeltaTable(str(events)).get_add_actions()["size_bytes"][0].as_py())
@@ -55,5 +54,5 @@ def contents(lakehouse: Lakehouse, job: KeyedJob, branch: str = "") -> dict[str,
     }
 
 
-def files_size(table: Path) -> int:
+def files_size(table: Place) -> int:
     return sum(DeltaTable(str(table)).get_add_actions()["size_bytes"].to_pylist())

@@ -20,10 +20,10 @@ POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_incr
 
 
 @pytest.fixture
-def keyfold(tmp_path, monkeypatch, spark):
+def keyfold(lakehouse, monkeypatch, spark):
     for command in ("ingest", "run"):
         monkeypatch.setattr(f"spark_jobs.cli.{command}.spark_of_environment", lambda *_: nullcontext(spark))
-    monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KEYFOLD_HOME", str(lakehouse.home))
     monkeypatch.setenv("COLUMNS", "300")
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -106,11 +106,11 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
         (("journal", "tides"), "no job and no stream 'tides'; there are ride_summaries"),
     ],
 )
-def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, tmp_path, arguments, message):
+def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehouse, arguments, message):
     told = keyfold(*arguments)
     assert told.exit_code == 2
     assert message in told.stderr
-    assert not (tmp_path / "home").exists()
+    assert not lakehouse.home.exists()
 
 
 @pytest.mark.parametrize(

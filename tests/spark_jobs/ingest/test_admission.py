@@ -20,6 +20,7 @@ from spark_jobs.ingest.known import KnownFile
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import METRICS, SALES
+from tests.folders import move_folder
 
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
@@ -225,13 +226,13 @@ def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(
     assert not lakehouse.home.exists()
 
 
-def test_a_home_that_moves_reads_nothing_twice(spark: SparkSession, tmp_path: Path):
-    before = Lakehouse(tmp_path / "before")
+def test_a_home_that_moves_reads_nothing_twice(spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path):
+    before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
     put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
     ingest(spark, before, SALES)
     ingest(spark, before, SALES, outside)
-    after = Lakehouse((tmp_path / "before").rename(tmp_path / "after"))
+    move_folder(before.home, after.home)
     put(after.landing("sales") / "c.json", sale(6))
     assert ingest(spark, after, SALES).accepted == 1
     assert ingest(spark, after, SALES, outside).files == 0

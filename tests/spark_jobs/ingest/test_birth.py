@@ -1,9 +1,7 @@
 """What a run of ingest finds must be of one story; where it is not, it says so and how to go on, and that works."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,16 +12,16 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import ingest, ingest_totals, rebuild
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import TIMESTAMP
+from tests.folders import copy_folder, remove_folder
 from tests.spark_jobs.ingest.test_run import EVENTS, check_counts, event, land
 
 Break = Callable[[Lakehouse], None]
 
 
 @pytest.fixture
-def lakehouse(tmp_path: Path) -> Lakehouse:
-    found = Lakehouse(tmp_path / "home")
-    land(found.landing("clicks") / "a.json", [event("u", 1), event("u", 2)])
-    return found
+def lakehouse(lakehouse: Lakehouse) -> Lakehouse:
+    land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 2)])
+    return lakehouse
 
 
 def check_refused(spark: SparkSession, lakehouse: Lakehouse, match: str) -> None:
@@ -39,31 +37,33 @@ def check_refused(spark: SparkSession, lakehouse: Lakehouse, match: str) -> None
     assert (summary.files, summary.duplicates) == (len(files), 1)
 
 
-def test_a_journal_that_is_older_than_its_tables_is_refused(spark, lakehouse, tmp_path):
+def test_a_journal_that_is_older_than_its_tables_is_refused(spark, lakehouse):
+    backup = lakehouse.home.with_name("backup")
     ingest(spark, lakehouse, EVENTS)
-    shutil.copytree(lakehouse.ingest("clicks"), tmp_path / "backup")
+    copy_folder(lakehouse.ingest("clicks"), backup)
     land(lakehouse.landing("clicks") / "b.json", [event("u", 3)])
     ingest(spark, lakehouse, EVENTS)
-    shutil.rmtree(lakehouse.ingest("clicks"))
-    shutil.copytree(tmp_path / "backup", lakehouse.ingest("clicks"))
+    remove_folder(lakehouse.ingest("clicks"))
+    copy_folder(backup, lakehouse.ingest("clicks"))
     check_refused(spark, lakehouse, "the journal is older than the table")
 
 
-def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse, tmp_path):
+def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse):
+    backup = lakehouse.home.with_name("backup")
     ingest(spark, lakehouse, EVENTS)
     for number in (3, 5):
         land(lakehouse.landing("clicks") / f"b{number}.json", [event("u", number)])
         if number == 3:
-            shutil.copytree(lakehouse.events("clicks"), tmp_path / "backup")
+            copy_folder(lakehouse.events("clicks"), backup)
         ingest(spark, lakehouse, EVENTS)
-    shutil.rmtree(lakehouse.events("clicks"))
-    shutil.copytree(tmp_path / "backup", lakehouse.events("clicks"))
+    remove_folder(lakehouse.events("clicks"))
+    copy_folder(backup, lakehouse.events("clicks"))
     check_refused(spark, lakehouse, "the table is older than the journal")
 
 
 def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
-    shutil.rmtree(lakehouse.events("clicks"))
+    remove_folder(lakehouse.events("clicks"))
     with pytest.raises(KeyfoldError, match="its table events is gone"):
         ingest(spark, lakehouse, EVENTS)
     DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
@@ -72,7 +72,7 @@ def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
 
 def test_rows_that_no_journal_knows_are_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
-    shutil.rmtree(lakehouse.ingest("clicks"))
+    remove_folder(lakehouse.ingest("clicks"))
     check_refused(spark, lakehouse, "which files they came from is not known")
 
 

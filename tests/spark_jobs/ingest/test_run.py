@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,7 +85,7 @@ def check_arrivals(lakehouse: Lakehouse, planned: dict[int, datetime]) -> None:
         done = journal.done(batch)
         assert done is not None
         for file in done.tables["events"]:
-            rows = pq.read_table(events / file.path, columns=[INGESTED_AT]).column(0)
+            rows = pq.read_table(BytesIO((events / file.path).read_bytes()), columns=[INGESTED_AT]).column(0)
             assert rows.unique().to_pylist() == [at]
             assert stated.pop(file.path) == (micros(at) // 1000, micros(at) // 1000)
     assert not stated
@@ -172,7 +173,7 @@ def test_copies_are_dropped_in_a_file_across_files_and_across_runs(
     assert (summary.rows_read, summary.accepted, summary.duplicates, summary.quarantined) == (4, 1, 2, 1)
 
 
-def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: SparkSession, tmp_path: Path):
+def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: SparkSession, new_home, tmp_path: Path):
     hours = [0, 20, 25, 45, -24, -24.1, 50, 0]
     kept: list[float] = []
     for hour in hours:
@@ -180,7 +181,7 @@ def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: Sp
             kept.append(hour)
     results = []
     for name, in_batch in (("one batch", 1 << 20), ("a batch a file", 1)):
-        lakehouse, landing = Lakehouse(tmp_path / name / "home"), tmp_path / name / "landing"
+        lakehouse, landing = new_home(name), tmp_path / name / "landing"
         for index, hour in enumerate(hours):
             land(landing / f"{index}.json", [event("u", 1, hour)])
         summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=in_batch)
@@ -249,9 +250,8 @@ def outcome(lakehouse: Lakehouse) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="session")
-def unbroken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
-    folder = tmp_path_factory.mktemp("unbroken")
-    lakehouse = Lakehouse(folder / "home")
+def unbroken(spark: SparkSession, new_home, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    folder, lakehouse = tmp_path_factory.mktemp("unbroken"), new_home("unbroken")
     for part in (0, 1):
         history(folder / "landing", part)
         check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, folder / "landing"))
@@ -325,7 +325,7 @@ def test_a_run_killed_outright_is_made_good_by_the_next(
         "import sys; from pathlib import Path; from spark_jobs.ingest import ingest; "
         "from spark_jobs.lakehouse import Lakehouse; from tests.spark_jobs.ingest.test_batch import no_spark; "
         "from tests.spark_jobs.ingest.test_run import EVENTS; print('ready', flush=True); "
-        "ingest(no_spark(2), Lakehouse(Path(sys.argv[1])), EVENTS, Path(sys.argv[2]), max_bytes_per_batch=1, "
+        "ingest(no_spark(2), Lakehouse(sys.argv[1]), EVENTS, Path(sys.argv[2]), max_bytes_per_batch=1, "
         "on_batch=lambda *_: print('batch', flush=True))"
     )
     root = Path(__file__).resolve().parents[3]

@@ -14,7 +14,6 @@ from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse
 from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import retail, retail_days, sale, sales_frame, with_window
 
@@ -32,9 +31,8 @@ def days(shared_data):
     return [*days[:-1], pl.concat([days[-1], sales_frame(odd).with_columns(time=pl.lit(moment))])]
 
 
-def run_in_parts(spark, home, job, parts, options=None):
+def run_in_parts(spark, lakehouse, job, parts, options=None):
     """Run the job once for each part of the sales, as they come, and at last let event time reach the end."""
-    lakehouse = Lakehouse(home)
     lakehouse.events("sales").parent.mkdir(parents=True)
     for number, part in enumerate(parts, start=1):
         for day in part:
@@ -60,11 +58,11 @@ def run_in_parts(spark, home, job, parts, options=None):
     ids=lambda value: value["window"] if isinstance(value, dict) and "window" in value else getattr(value, "name", ""),
 )
 def test_real_sales_give_one_answer_in_one_batch_in_many_and_over_restarts(
-    spark, tmp_path, days, template, parameters, events
+    spark, new_home, days, template, parameters, events
 ):
     job = build_job(template, {"key_groups": 4, **parameters})
-    at_once = run_in_parts(spark, tmp_path / "at_once", job, [[pl.concat(days)]])
-    in_parts = run_in_parts(spark, tmp_path / "in_parts", job, [days[:1], days[1:]], A_FILE_A_BATCH)
+    at_once = run_in_parts(spark, new_home("at_once"), job, [[pl.concat(days)]])
+    in_parts = run_in_parts(spark, new_home("in_parts"), job, [days[:1], days[1:]], A_FILE_A_BATCH)
     harness = play(job, [events(pl.concat(days))], END)
     for table in job.tables[:-1]:
         rows = merged(harness, job, table.name) if table.key else harness.written[table.name]

@@ -10,6 +10,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
+from tests.folders import move_folder
 from tests.spark_jobs.keyed.toy_jobs import START, totals, windows
 
 
@@ -89,11 +90,11 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(
     assert rows("totals") == [("eve", 1)]
 
 
-def test_a_home_that_was_moved_goes_on(spark, lakehouse, land, tmp_path):
+def test_a_home_that_was_moved_goes_on(spark, lakehouse, land):
     land(("ann", 0), ("ann", 1))
     run_job(spark, lakehouse, windows())
-    moved = Lakehouse(tmp_path / "moved")
-    lakehouse.home.rename(moved.home)
+    moved = Lakehouse(lakehouse.home.parent / "moved")
+    move_folder(lakehouse.home, moved.home)
     summary = run_job(spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
     assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
 

@@ -1,7 +1,6 @@
 """State as Spark's store has it: read, compared, and damaged."""
 
 import json
-import shutil
 from collections import Counter, defaultdict
 
 import polars as pl
@@ -22,6 +21,7 @@ from spark_jobs.state.diff import diff_states, diff_with_table
 from spark_jobs.state.export import write_state
 from spark_jobs.state.reader import read_state
 from spark_jobs.state.statistics import list_state, state_statistics
+from tests.folders import copy_folder, move_folder
 from tests.spark_jobs.keyed.toy_jobs import clicks, windows
 
 BATCHES = [
@@ -33,11 +33,11 @@ JOB = windows()
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory) -> tuple[Lakehouse, list[pl.DataFrame]]:
+def made(spark: SparkSession, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
     """Three runs of a job and a branch, in a home whose name has a blank; and what the harness holds after each run."""
     # On a cluster such a name is refused.
     name = "a home" if str(spark.sparkContext.master).startswith("local") else "home"
-    lakehouse = Lakehouse(tmp_path_factory.mktemp(name) / "home")
+    lakehouse = new_home(name)
     lakehouse.events("clicks").parent.mkdir(parents=True)
     harness, states = TestHarness(JOB), []
     for batch in BATCHES:
@@ -177,25 +177,24 @@ def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
         diff.write(tmp_path / "diff", "delta")
 
 
-def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, made, tmp_path):
+def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, made):
     lakehouse, states = made
-    moved = Lakehouse(tmp_path / "moved")
-    shutil.copytree(str(lakehouse.home), str(moved.home))
-    aside = lakehouse.home.with_name("aside")
-    lakehouse.home.rename(aside)
+    moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
+    copy_folder(lakehouse.home, moved.home)
+    move_folder(lakehouse.home, aside)
     try:
         before = files_of(moved.home)
         assert rows_of(read_state(spark, moved, JOB, batch=1).polars()) == rows_of(states[1])
         assert check_conservation(spark, moved, JOB).balanced
         assert files_of(moved.home) == before
     finally:
-        aside.rename(lakehouse.home)
+        move_folder(aside, lakehouse.home)
 
 
 def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, made, tmp_path):
     lakehouse, _ = made
-    broken = Lakehouse(tmp_path / "broken")
-    shutil.copytree(str(lakehouse.home), str(broken.home))
+    broken = Lakehouse(lakehouse.home.with_name("broken"))
+    copy_folder(lakehouse.home, broken.home)
     live = live_generation(broken, "windows")
     assert live is not None
     for file in live.checkpoint.glob("state/0/*/SSTs/*.sst"):

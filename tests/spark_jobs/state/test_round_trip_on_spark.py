@@ -1,7 +1,6 @@
 """On Spark: state that is read, seeded and moved goes on as if it had never stopped; a damaged store is told, not rewritten."""
 
 import hashlib
-import shutil
 
 import polars as pl
 import pytest
@@ -12,7 +11,6 @@ from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.audit import Author
 from spark_jobs.state.bootstrap import Bootstrap, bootstrap
 from spark_jobs.state.editing import Edit, edit_state
@@ -21,6 +19,7 @@ from spark_jobs.state.export import write_state
 from spark_jobs.state.moving import move
 from spark_jobs.state.reader import read_state
 from spark_jobs.streams import RIDE_POINTS
+from tests.folders import copy_folder
 from tests.spark_jobs.state.job_histories import END, History, put
 
 RIDES = History("ride_summaries", {"close": "complete"})
@@ -34,23 +33,30 @@ def everything(spark, lakehouse, job):
 
 
 @pytest.fixture(scope="module")
-def half_way(spark, tmp_path_factory):
+def half_way(spark, new_home):
     """A lakehouse in which half of the rides' points have come."""
-    lakehouse = Lakehouse(tmp_path_factory.mktemp("half"))
+    lakehouse = new_home("half")
     for part in RIDES.parts()[:2]:
         put(lakehouse, "ride_points", part)
     run_job(spark, lakehouse, RIDES.job())
     return lakehouse
 
 
-def copied(lakehouse, folder):
-    shutil.copytree(lakehouse.home, folder)
-    return Lakehouse(folder)
+@pytest.fixture
+def copied(new_home, half_way):
+    """Makes copies of that lakehouse."""
+
+    def copy(name):
+        made = new_home(name)
+        copy_folder(half_way.home, made.home)
+        return made
+
+    return copy
 
 
-def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(spark, half_way, tmp_path):
+def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(spark, copied, tmp_path):
     job, moved_job = RIDES.job(), RIDES.job(key_groups=9)
-    whole, other = copied(half_way, tmp_path / "whole"), copied(half_way, tmp_path / "other")
+    whole, other = copied("whole"), copied("other")
     before = everything(spark, whole, job)
     write_state(read_state(spark, other, job), str(tmp_path / "state"), "parquet")
     told = bootstrap(spark, other, job, Bootstrap(str(tmp_path / "state")))
@@ -107,8 +113,8 @@ WRITERS = {
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 @pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, half_way, tmp_path, damage, why, write):
-    lakehouse = copied(half_way, tmp_path / "home")
+def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why, write):
+    lakehouse = copied("damaged")
     live = live_generation(lakehouse, "ride_summaries")
     assert live is not None
     damage(live)

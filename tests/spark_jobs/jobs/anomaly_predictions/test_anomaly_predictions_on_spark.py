@@ -9,7 +9,6 @@ from spark_jobs.ingest import ingest
 from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import METRICS
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
@@ -22,7 +21,7 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
 )
 
 
-def test_real_series_over_restarts_give_what_the_definition_says(spark, tmp_path, shared_data):
+def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home, tmp_path, shared_data):
     readings = real_series(shared_data, SERIES[:2])
     end = max(reading["timestamp"] for reading in readings) + timedelta(days=31)
     definition = Settings(learn="every_interval", period=timedelta(hours=6), min_events=30)
@@ -30,7 +29,7 @@ def test_real_series_over_restarts_give_what_the_definition_says(spark, tmp_path
     answer = anomaly_oracle.answer(readings, end, definition)
     half = len(readings) // 2
     for name, parts in {"once": [readings], "restarted": [readings[:half], readings[half:]]}.items():
-        lakehouse = Lakehouse(tmp_path / name)
+        lakehouse = new_home(name)
         for number, part in enumerate(parts):
             land(tmp_path / f"landing-{name}", number, part)
             ingest(spark, lakehouse, METRICS, tmp_path / f"landing-{name}")
