@@ -6,10 +6,9 @@ from contextlib import contextmanager, suppress
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import KeyfoldError
 from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.gateway import java_has_ended
+from spark_jobs.session.gateway import JavaEndedError, java_has_ended
 
 
 @contextmanager
@@ -33,10 +32,7 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
     except (Py4JError, OSError):
         if not java_has_ended():
             raise
-        raise KeyfoldError(
-            "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. What is committed stays, "
-            "and nothing is lost: run it again"
-        ) from None
+        raise JavaEndedError from None
     finally:
         # Of a Java that has ended there is nothing to stop.
         with suppress(Py4JError, OSError):

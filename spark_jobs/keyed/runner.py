@@ -26,6 +26,7 @@ from spark_jobs.keyed.records import Counts, KeyedPlan
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.tables import table_id
+from spark_jobs.session.gateway import check_java
 
 _REMEDY = "start a new generation with --full-refresh"
 _WHAT_IS_NEW = Incremental()
@@ -119,7 +120,7 @@ def run_continuously(
         options: how the run goes about it.
 
     Raises:
-        KeyfoldError: as `run_job`.
+        KeyfoldError: as `run_job`; or Spark's Java process has ended, which is noticed while nothing comes too.
     """
     options = options or RunOptions()
     with _opened(spark, lakehouse, job, _WHAT_IS_NEW, options) as run:
@@ -225,6 +226,8 @@ class _Run:
             nonlocal last
             done = self._journal.last_done()
             while wait_for_news(events, name, done, stop, every, last):
+                # On a silent stream nothing else would be asked of it.
+                check_java()
                 began, planned = time.monotonic(), self._plan(wanted)
                 last = LastPlanned(began, planned.clock.processing_time)
                 if planned.plans:

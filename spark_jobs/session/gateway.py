@@ -28,6 +28,16 @@ FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.exc
 """Settings that a Java process takes at its start; a later session in the same process cannot change them."""
 
 
+class JavaEndedError(KeyfoldError):
+    """The Java process that this process has started is there no more."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. What is committed stays, "
+            "and nothing is lost: run it again"
+        )
+
+
 def java_version() -> int:
     """The major version of the Java that Spark will use: JAVA_HOME's, or else the first on PATH.
 
@@ -116,6 +126,16 @@ def java_has_ended() -> bool:
     # Where spark-submit has started this process, Java is the parent of it.
     java = getattr(SparkContext._gateway, "proc", None)
     return java is not None and java.poll() is not None
+
+
+def check_java() -> None:
+    """See that Java still runs, for what waits long without asking anything of it.
+
+    Raises:
+        JavaEndedError: it does not.
+    """
+    if java_has_ended():
+        raise JavaEndedError
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

@@ -12,6 +12,8 @@ import typer
 from spark_jobs.cli.terminal import failures, progress_of, warn
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import exclusive
+from spark_jobs.objects.place import to_place
+from tests.faulty_store import Fault, faulty_store
 
 
 class Terminal(io.StringIO):
@@ -70,3 +72,29 @@ def test_a_fault_of_the_disk_is_told_in_one_line_and_any_other_keeps_its_traceba
     assert shown.getvalue().startswith(f"error: /data/rides: {told}")
     with pytest.raises(FileNotFoundError), failures():
         raise FileNotFoundError(errno.ENOENT, "gone", "/data/rides")
+
+
+def test_a_store_that_refuses_is_told_with_what_is_wrong_with_the_settings(errors, bucket, object_store, monkeypatch):
+    shown = errors(io.StringIO())
+    place = to_place(f"s3a://{bucket}/home/plan.json")
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda _: Fault.DENIED
+        with pytest.raises(typer.Exit) as raised, failures():
+            place.read_bytes()
+    assert raised.value.exit_code == 1
+    assert shown.getvalue().startswith(f"error: {place}: http://127.0.0.1:")
+    assert "refuses these credentials" in shown.getvalue()
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] not in shown.getvalue()
+
+
+def test_of_a_store_that_answers_again_is_told_what_it_had_said(errors, bucket, object_store, monkeypatch):
+    shown = errors(io.StringIO())
+    place = to_place(f"s3a://{bucket}/home/plan.json")
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: None if "list-type" in request.path else Fault.DENIED
+        with pytest.raises(typer.Exit), failures():
+            place.read_bytes()
+    assert shown.getvalue().startswith(f"error: the object store did not do what was asked of it for {place}")
+    assert len(shown.getvalue().splitlines()) == 1

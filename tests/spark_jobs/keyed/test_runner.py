@@ -1,14 +1,18 @@
 """Runs of the engine: time, late events, modes, failures. Without Spark where Spark adds nothing."""
 
 import re
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from pyspark import SparkContext
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import read_clock
@@ -315,6 +319,40 @@ def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_t
     assert summary.totals.events == 3
     batches = list((lakehouse.job("windows") / "generation-0001" / "journal").glob("*.plan.json"))
     assert len(batches) <= 4
+
+
+def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
+    without_spark, lakehouse, land, rows, monkeypatch
+):
+    land(("ann", 0), ("ann", 30))
+    run_job(without_spark, lakehouse, windows())
+    java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            run_continuously, without_spark, lakehouse, windows(), every=timedelta(hours=1), stop=stop
+        )
+        try:
+            land(("eve", 60))
+            wait_for(lambda: events_read(lakehouse) == 3)
+            assert not running.done()
+            java.kill()
+            with pytest.raises(KeyfoldError, match="Spark's Java process has ended"):
+                running.result(60)
+        finally:
+            stop.set()
+            java.kill()
+            java.communicate()
+    # The job is free again, and nothing is lost.
+    land(("bob", 90))
+    assert run_job(without_spark, lakehouse, windows()).totals.events == 4
+
+
+def events_read(lakehouse):
+    live = runner.live_generation(lakehouse, "windows")
+    done = live.journal.last_done() if live else None
+    return done.totals.events if done else 0
 
 
 def reached(lakehouse):
