@@ -15,10 +15,12 @@ from spark_jobs.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
 from tests.java_for_tests import use_fast_starts
+from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
 from tests.standalone_cluster import standalone_cluster
 
 use_fast_starts()
+use_memory()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,7 +94,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with ExitStack() as running:
         settings = SparkSettings(master="local[2]", conf=two)
         if request.config.getoption("--bucket"):
-            # First: Java, the cluster's too, takes its way to the store from the environment that it starts in.
+            # First: Java takes its way to the store from the environment that it starts in.
             settings = settings.for_home(request.getfixturevalue("bucket_of_homes"))
         if request.config.getoption("--cluster"):
             cluster = running.enter_context(standalone_cluster(tmp_path_factory.mktemp("cluster")))

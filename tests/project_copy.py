@@ -13,6 +13,7 @@ _FILES = (
     "tests/chaos/tally.py",
     "tests/conftest.py",
     "tests/java_for_tests.py",
+    "tests/memory_for_files.py",
     "tests/object_store.py",
     "tests/standalone_cluster.py",
     "tests/spark_jobs/jobs/playing.py",
