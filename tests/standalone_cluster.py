@@ -86,8 +86,9 @@ def _daemon(running: ExitStack, log: Path, properties: Path, kind: str, *argumen
     """Start a daemon that ends when `running` does."""
     name = f"org.apache.spark.deploy.{kind}.{kind.capitalize()}"
     own = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(properties))
-    # Nothing of this process's Spark may leak into the daemons, and they listen on loopback alone.
-    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    # Nothing of this process's Spark may leak into the daemons, and they listen on loopback alone. Nor do they know of a
+    # store: executors reach it by what the driver tells them.
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name and name[:4] != "AWS_"}
     environment |= {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -12,7 +12,7 @@ from assets.metadata import last_materialization
 from dagster_project.quality.checks import SCOPE_TAG
 from spark_jobs.errors import KeyfoldError
 
-COUNTS, LATE = dg.AssetKey("counts"), dg.AssetKey("counts_late")
+EVENTS, COUNTS, LATE = dg.AssetKey("events"), dg.AssetKey("counts"), dg.AssetKey("counts_late")
 
 
 class CountConfig(dg.Config):
@@ -25,8 +25,8 @@ class CountConfig(dg.Config):
 @dg.multi_asset(
     name="count",
     specs=[
-        dg.AssetSpec(COUNTS, skippable=True, group_name="counted"),
-        dg.AssetSpec(LATE, skippable=True, group_name="counted"),
+        dg.AssetSpec(COUNTS, deps=[EVENTS], skippable=True, group_name="counted"),
+        dg.AssetSpec(LATE, deps=[EVENTS], skippable=True, group_name="counted"),
     ],
     pool="job_counts",
 )
@@ -110,7 +110,7 @@ def counts_are_fresh() -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=True, metadata={"process": os.getpid()})
 
 
-ASSETS: list[Any] = [count, after_counts]
+ASSETS: list[Any] = [dg.AssetSpec(EVENTS), count, after_counts]
 CHECKS = [counts_add_up, counts_are_small, counts_are_fresh]
 
 defs = dg.Definitions(

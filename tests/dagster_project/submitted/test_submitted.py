@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from dagster_project.automation.conditions import on_checked_events
 from dagster_project.quality.checks import SCOPE_TAG
 from dagster_project.submitted.launching import PROGRAM, Launch
 from dagster_project.submitted.setting import is_submitted
@@ -17,7 +18,7 @@ from dagster_project.submitted.twins import as_set, submitted
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.session import SparkSettings
 from tests.dagster_project.submitted import counted
-from tests.dagster_project.submitted.counted import COUNTS, LATE
+from tests.dagster_project.submitted.counted import COUNTS, EVENTS, LATE
 
 ROOT = Path(__file__).parents[3]
 SECRET = "planted-in-this-test"  # noqa: S105
@@ -124,6 +125,33 @@ def test_a_blocking_check_that_fails_holds_back_what_is_built_on_the_table_and_t
     assert materializations(got).keys() == {COUNTS, LATE}
     assert evaluations(got)["counts_add_up"].description == "3 ≠ 2"
     assert failure(got)[0] == "DagsterAssetCheckFailedError"
+
+
+def test_new_events_start_a_step_once_with_its_checks_in_its_process(instance):
+    """The automation sensor's ticks, and the run that it would start."""
+    assets, checks = submitted(counted.ASSETS, counted.CHECKS, module=counted.__name__, launcher=launched)
+    automated = [COUNTS, LATE]
+    assets = dg.map_asset_specs(
+        lambda spec: (
+            spec.replace_attributes(automation_condition=on_checked_events()) if spec.key in automated else spec
+        ),
+        assets,
+    )
+    defs, cursor = dg.Definitions(assets=assets, asset_checks=checks), None
+
+    def wanted():
+        nonlocal cursor
+        tick = dg.evaluate_automation_conditions(defs, instance, cursor=cursor)
+        cursor = tick.cursor
+        return [key for key in automated if tick.get_num_requested(key)]
+
+    assert wanted() == []
+    instance.report_runless_asset_event(dg.AssetMaterialization(EVENTS))
+    assert wanted() == automated, "its tables together"
+    got = ran(defs, instance, selection=dg.AssetSelection.assets(*automated))
+    assert materializations(got).keys() == set(automated)
+    assert evaluations(got).keys() >= {"counts_add_up", "counts_are_small"}
+    assert wanted() == []
 
 
 def test_a_replay_s_observation_comes_back_and_no_table_is_said_to_be_written(instance):
