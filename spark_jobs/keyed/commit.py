@@ -5,9 +5,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.records import KeyedDone
-from spark_jobs.lakehouse.commits import append_files, merge_files
+from spark_jobs.lakehouse.commits import append_files
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import remove_tree
+from spark_jobs.lakehouse.merging import merge_files
 
 
 def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:

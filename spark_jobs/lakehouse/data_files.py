@@ -1,13 +1,17 @@
 """Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
 
 import os
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from spark_jobs.lakehouse.files import new_file
@@ -53,10 +57,9 @@ def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder
     Raises:
         OSError: the disk is full or fails.
     """
-    # A new name each time: a second attempt must not write over a file that a done record names.
-    path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
     frame = frame.select(schema.names)
-    with new_file(table / path) as file:
+    path = _new_path(folder)
+    with new_file(table / path) as file, _faults_of_the_disk(table / path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
@@ -74,6 +77,63 @@ def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder
     )
 
 
+def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFile:
+    """Write what a query gives as one Parquet file, as `write_data_file` does, without all of it in memory at once.
+
+    Args:
+        rows: the query.
+        table: the table's folder.
+        schema: the table's columns.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    path = _new_path()
+    with new_file(table / path) as file, _faults_of_the_disk(table / path):
+        rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
+        size = file.seek(0, os.SEEK_END)
+        # From the file's end: the rows themselves have gone by.
+        footer = pq.read_metadata(file)
+    spans = _spans(footer, [field.name for field in schema if pa.types.is_timestamp(field.type)])
+    return WrittenFile(
+        path=path.as_posix(),
+        rows=footer.num_rows,
+        bytes=size,
+        first={name: first for name, (first, _) in spans.items()},
+        last={name: last for name, (_, last) in spans.items()},
+    )
+
+
 def read_data_files(table: Place, files: Sequence[WrittenFile]) -> pl.DataFrame:
     """The rows of written files, whether a commit names them or not."""
     return pl.concat([read_parquet(table / file.path) for file in files], rechunk=False)
+
+
+@contextmanager
+def _faults_of_the_disk(path: Place) -> Iterator[None]:
+    """Polars tells of a full disk as of a file that is none; let it be told as what it is."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
+        raise
+
+
+def _new_path(folder: str = "") -> PurePosixPath:
+    # A new name each time: a second attempt must not write over a file that a done record names.
+    return PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
+
+
+def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The least and the greatest of a file's columns of times, as ISO 8601 in UTC; a column of none is left out."""
+    found: dict[str, list[datetime]] = {}
+    for group in range(footer.num_row_groups):
+        for column in map(footer.row_group(group).column, range(footer.num_columns)):
+            if column.path_in_schema in times and column.statistics and column.statistics.has_min_max:
+                found.setdefault(column.path_in_schema, []).extend((column.statistics.min, column.statistics.max))
+    return {name: (_as_text(min(ends)), _as_text(max(ends))) for name, ends in found.items()}
+
+
+def _as_text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -22,6 +22,7 @@ POINTS = (
     "done: after",
     "commit: before",
     "commit: one table",
+    "commit: rows merged",
     "commit: after",
     "generation: tables made",
     "generation: born",

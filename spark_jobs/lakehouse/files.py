@@ -174,7 +174,7 @@ def write_whole(path: Place, content: bytes) -> None:
 
 @contextmanager
 def new_file(path: Place) -> Iterator[IO[bytes]]:
-    """Open a new file of a name that nobody looks for yet; it is durable at the end, or gone if that was not reached.
+    """Open a new file of a name that nobody looks for yet, to write and read; it is durable at the end, or gone without it.
 
     Raises:
         OSError: the disk is full or fails.
@@ -188,7 +188,7 @@ def new_file(path: Place) -> Iterator[IO[bytes]]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with open(path, "xb") as file:
+        with open(path, "x+b") as file:
             yield file
             _sync(file)
     except BaseException:

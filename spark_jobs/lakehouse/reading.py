@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
 import polars as pl
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from spark_jobs.lakehouse.parquet import scan_parquet
@@ -31,9 +32,14 @@ def scan_table(path: Place) -> pl.LazyFrame:
 
 def scan_files(path: Place, files: Sequence[Place]) -> pl.LazyFrame:
     """The rows of some of a Delta table's files, in the table's columns."""
+    return scan_in_columns(files, DeltaTable(str(path)).to_pyarrow_dataset().schema)
+
+
+def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
+    """The rows of a Delta table's data files, in the columns that the table has now."""
     # Not Polars' own `scan_delta`: it does not find the files of a table whose path has a blank, or any other character
     # that a URL escapes.
-    empty = pl.from_arrow(DeltaTable(str(path)).to_pyarrow_dataset().schema.empty_table())
+    empty = pl.from_arrow(schema.empty_table())
     assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     if not files:
         return empty.lazy()
