@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests chaos examples cluster-tests lint docs bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -46,7 +46,7 @@ lint: setup
 
 # Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
 test: setup
-	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
@@ -58,16 +58,18 @@ java-for-tests: setup
 kafka-for-tests: setup
 	@.venv/bin/python -m tests.kafka_broker
 
+hdfs-for-tests: setup
+	@.venv/bin/python -m tests.hdfs_cluster
+
 chaos: export TRIES ?= 10
-chaos: setup java-for-tests kafka-for-tests
+chaos: setup java-for-tests kafka-for-tests hdfs-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) -m "chaos or faults"
 
 examples: export EXAMPLES = all
 examples: setup
 	.venv/bin/python -m pytest -n $(WORKERS) -m examples
 
-cluster-tests: setup
-	@.venv/bin/python -m tests.java_for_tests
+cluster-tests: setup java-for-tests kafka-for-tests
 	.venv/bin/python -m pytest --cluster $(if $(filter bucket,$(HOMES)),--bucket) $(ONLY)
 
 docs: setup

@@ -151,7 +151,10 @@ class SparkResource(PySparkResource):
 class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
     """The lakehouse below one folder, of a disk or of a bucket."""
 
-    home: str = Field(default=".keyfold", description="Folder of tables, checkpoints and state, or s3a://BUCKET/FOLDER")
+    home: str = Field(
+        default=".keyfold",
+        description="Folder of tables, checkpoints and state, s3a://BUCKET/FOLDER, or hdfs://HOST:PORT/FOLDER",
+    )
 
     def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:
         return Lakehouse(self.home)

@@ -5,13 +5,9 @@ without a network, tests that need a broker are skipped and say why.
 """
 
 import base64
-import hashlib
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -24,15 +20,17 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.kafka_certificates import Certificates, make_certificates, why_no_certificates
+from tests.maven_jars import MavenJars
+from tests.ports import free_port, wait_for_port
 
 VERSION = "4.1.0"
-JARS = Path(sys.prefix) / f"kafka-{VERSION}"
-LOCK = Path(__file__).with_name("kafka_jars.sha256")
-COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>keyfold</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
-<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-<version>{VERSION}</version></dependency></dependencies></project>"""
+JARS = MavenJars(
+    who="Kafka broker",
+    what=f"Kafka {VERSION} (43 MB when none is cached)",
+    folder=Path(sys.prefix) / f"kafka-{VERSION}",
+    lock=Path(__file__).with_name("kafka_jars.sha256"),
+    dependency=("org.apache.kafka", "kafka_2.13", VERSION),
+)
 
 USER, PASSWORD = "keyfold", "planted-kafka-password"
 """Of the listener that asks for a login."""
@@ -40,49 +38,14 @@ USER, PASSWORD = "keyfold", "planted-kafka-password"
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "LOGIN_TLS": "SASL_SSL"}
 """Its listeners, and how each is spoken to."""
 
-_JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{JARS}/*")
+_JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{JARS.folder}/*")
 _SETTINGS = "server.properties"
 _SECONDS = 60
 
 
 def why_not() -> str:
     """Why there is no broker here; empty where there is one."""
-    if not JARS.is_dir():
-        return f"Kafka's jars are not in {JARS}: `python -m tests.kafka_broker` fetches them, and wants Maven"
-    return ""
-
-
-def main() -> int:
-    """Fetch the jars, unless they are there; what cannot be had is said, and is no failure."""
-    if JARS.is_dir():
-        return 0
-    maven = shutil.which("mvn")
-    if not maven:
-        print("tests: no Maven, so no Kafka broker: tests that need one are skipped", flush=True)
-        return 0
-    print(f"tests: fetching Kafka {VERSION} (43 MB when none is cached)", flush=True)
-    with tempfile.TemporaryDirectory(prefix="keyfold-", dir=JARS.parent) as folder:
-        pom, part = Path(folder) / "pom.xml", Path(folder) / "jars"
-        pom.write_text(POM, encoding="utf-8")
-        run = subprocess.run(
-            [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(pom), COPY, f"-DoutputDirectory={part}"],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        if run.returncode:
-            told = (run.stdout + run.stderr).strip().splitlines()[:1]
-            print(f"tests: Maven could not fetch Kafka ({told}): tests that need a broker are skipped", flush=True)
-            return 0
-        wanted = {name: sha256 for sha256, name in map(str.split, LOCK.read_text(encoding="ascii").splitlines())}
-        found = {jar.name: _digest(jar) for jar in part.glob("*.jar")}
-        if wanted != found:
-            differing = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-            print(f"tests: these jars are not those that {LOCK.name} names: {', '.join(differing)}", file=sys.stderr)
-            return 1
-        part.rename(JARS)
-    return 0
+    return JARS.why_not("python -m tests.kafka_broker")
 
 
 @dataclass
@@ -123,7 +86,7 @@ class Broker:
         """Start it again, at the same addresses."""
         self.process = _start(self.folder)
         for listener in self.ports:
-            _wait_for(self.ports[listener], self.process, self.folder / "broker.log")
+            wait_for_port(self.ports[listener], self.process, self.folder / "broker.log", _SECONDS)
         # The port is open before the broker knows its topics; a client that was cut off says so for a while.
         until = time.monotonic() + _SECONDS
         while not self._answers():
@@ -173,8 +136,8 @@ def running_broker(folder: Path) -> Iterator[Broker]:
     """Start a broker below a folder, and stop it."""
     certificates = None if why_no_certificates() else make_certificates(folder / "certificates")
     listeners = {name: kind for name, kind in LISTENERS.items() if certificates or "TLS" not in name}
-    ports = {name: _free_port() for name in listeners}
-    (folder / _SETTINGS).write_text(_settings(folder, listeners, ports, _free_port(), certificates))
+    ports = {name: free_port() for name in listeners}
+    (folder / _SETTINGS).write_text(_settings(folder, listeners, ports, free_port(), certificates))
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     with (folder / "broker.log").open("wb") as log:
         tool = [*_JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(folder / _SETTINGS)]
@@ -182,7 +145,7 @@ def running_broker(folder: Path) -> Iterator[Broker]:
     broker = Broker(folder, ports, certificates, _start(folder))
     try:
         for port in ports.values():
-            _wait_for(port, broker.process, folder / "broker.log")
+            wait_for_port(port, broker.process, folder / "broker.log", _SECONDS)
         yield broker
         # While Python is whole: see `sources.kafka.topic`.
         broker._clients.clear()
@@ -243,26 +206,5 @@ def _settings(
     )
 
 
-def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    until = time.monotonic() + _SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise RuntimeError(f"the broker did not start: {log.read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def _digest(jar: Path) -> str:
-    with jar.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JARS.fetch())

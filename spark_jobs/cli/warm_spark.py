@@ -39,5 +39,7 @@ def warm_spark(
 def _beside(home: str) -> Path:
     place = to_place(home)
     if not isinstance(place, Path):
-        raise KeyfoldError(f"a warm Spark serves this machine alone, and {place} is in a bucket: give --address FILE")
+        raise KeyfoldError(
+            f"a warm Spark serves this machine alone, and {place} is none of its folders: give --address FILE"
+        )
     return place / "warm-spark.json"

@@ -1,4 +1,4 @@
-"""Files of numbers that are written once and looked at in places; those of a bucket are kept on this machine's disk too.
+"""Files of numbers that are written once and looked at in places; those of a store are kept on this machine's disk too.
 
 What is looked at is mapped into memory, which takes a file. A copy goes by the object's own name, which is never used
 twice, so that it is never old. The oldest copies go when all together take more than KEYFOLD_CACHE_BYTES, 4 GiB by default.
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import new_file
-from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 _BYTES = 4 << 30
 _TRIES = 3
@@ -40,7 +40,7 @@ def open_array(path: Place) -> Array:
     Raises:
         OSError: it cannot be read.
     """
-    if not isinstance(path, ObjectPath):
+    if not isinstance(path, RemotePath):
         return np.load(path, mmap_mode="r")
     for _ in range(_TRIES):
         # Another process may remove the copy before it is opened; from then on it stays while it is used.
@@ -49,7 +49,7 @@ def open_array(path: Place) -> Array:
     return np.load(path.open_reader(), allow_pickle=False)
 
 
-def _copy_of(path: ObjectPath) -> Path:
+def _copy_of(path: RemotePath) -> Path:
     copy = _folder() / f"{sha256(str(path.parent).encode()).hexdigest()[:16]}-{path.name}"
     try:
         os.utime(copy)

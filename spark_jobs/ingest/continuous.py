@@ -1,5 +1,6 @@
 """Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder or topic shows that one is worth it."""
 
+import math
 import os
 import threading
 import time
@@ -21,7 +22,8 @@ from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.clock import LOOK_EVERY
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.object_path import ObjectPath
+from spark_jobs.objects.remote_path import RemotePath
+from spark_jobs.session.gateway import check_java
 from spark_jobs.streams import Stream
 
 _FULL_LOOK = 10.0
@@ -83,6 +85,7 @@ def ingest_continuously(
                 away.begin(error)
             if stop.wait(PAUSE if away.goes_on else every.total_seconds()):
                 break
+            check_java()
     assert summed is not None  # noqa: S101 - the loop ends after its first run, or by an error
     return summed
 
@@ -100,7 +103,7 @@ class _Look(Protocol):
 def _look_at(source: Landing) -> _Look:
     if isinstance(source, KafkaTopic):
         return _TopicLook(source)
-    return _BucketLook(source) if isinstance(source, ObjectPath) else _FolderLook(source)
+    return _ListingLook(source) if isinstance(source, RemotePath) else _FolderLook(source)
 
 
 class _FolderLook:
@@ -135,23 +138,28 @@ class _FolderLook:
         return False
 
 
-class _BucketLook:
-    """Whether anything in a bucket's folder has come, by what it lists: an object that is written over has another tag."""
+class _ListingLook:
+    """Whether anything in a store's folder has come, by what it lists: a file that is written over has another tag, or time."""
 
-    def __init__(self, landing: ObjectPath) -> None:
+    def __init__(self, landing: RemotePath) -> None:
         self._landing = landing
+        self._until = math.inf
         self._seen: Listing | None = None
         self._found: Listing | None = None
 
     def remember(self) -> None:
         """Take the folder as it was at the last look for seen."""
-        self._seen = self._found
+        self._seen, self._until = self._found, math.inf
 
     def remember_until(self, settle: timedelta) -> None:
-        """What waits in a bucket waits for its marker, which is listed as well."""
+        """What waits in a bucket waits for its marker, which is listed as well; elsewhere it may wait to be whole."""
+        if not self._landing.is_there_once_whole:
+            self._until = time.monotonic() + max(settle.total_seconds(), 1.0)
 
     def shows_news(self) -> bool:
         """Whether a run may find something."""
+        if time.monotonic() >= self._until:
+            return True
         self._found = list_files(self._landing)
         return self._found != self._seen
 

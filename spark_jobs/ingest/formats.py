@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Literal
 
-from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 Format = Literal["json", "csv", "parquet"]
 
@@ -57,7 +57,7 @@ def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
     Raises:
         OSError: it cannot be read.
     """
-    if isinstance(path, ObjectPath):
+    if isinstance(path, RemotePath):
         opened = path.open_reader(_READ_AHEAD)
         return gzip.GzipFile(fileobj=opened) if file_type(path).is_compressed else opened
     if file_type(path).is_compressed:

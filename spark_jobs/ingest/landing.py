@@ -23,7 +23,7 @@ def find_landing(
 
     Args:
         stream: its name.
-        given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`; without it, the topic that KEYFOLD_KAFKA_TOPICS names for the stream.
+        given: a folder, `s3a://BUCKET/FOLDER`, `hdfs://HOST:PORT/FOLDER`, or `kafka://TOPIC`; without it, the topic that KEYFOLD_KAFKA_TOPICS names for the stream.
         start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
         environment: where settings come from.
 

@@ -15,7 +15,7 @@ from spark_jobs.lakehouse.files import files_below, remove_tree, write_durably
 from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
 
-_SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
+_SCHEMA_FILE = re.compile(r'"(?:file|s3a|hdfs):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
 
 def finished_batch(checkpoint: Place) -> int | None:
@@ -54,7 +54,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
 
 
 def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
-    """Take away what stands in a bucket for the folders of a checkpoint in which Spark has finished no batch.
+    """Take away what stands in a store for the folders of a checkpoint in which Spark has finished no batch.
 
     Spark begins its first batch only where there is no folder of state. In a bucket Hadoop makes empty objects for folders,
     by names that end in a slash, which nobody but Hadoop can name.

@@ -22,7 +22,7 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.hashing import PartOf, key_hash
 from spark_jobs.keyed.records import KeyedPlan, PlannedFile
 from spark_jobs.keyed.worker import spare_what_is_loaded
-from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.lakehouse.parquet import scan_rows
 from spark_jobs.objects.place import Place
 from spark_jobs.privacy import errors_without_values
 from spark_jobs.times import micros
@@ -155,7 +155,7 @@ def _seeds(job: KeyedJob, files: list[tuple[Place, PlannedFile]], splits: set[in
     # In large units: each costs a blob a key group, and a blob of few rows costs as much as one of many.
     for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % SPLITS in splits:
-            rows = scan_parquet(unit.path).slice(unit.offset, unit.rows).collect().rechunk()
+            rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
             yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
 
 
@@ -179,14 +179,14 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
     never_null = list(dict.fromkeys([*job.key, job.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
-        scan = scan_parquet(unit.path)
+        scan = scan_rows(unit.path, unit.offset, unit.rows)
         if job.time_from:
             # Before all else: slices, windows and keys are cut by the time that the job goes by.
             scan = scan.with_columns(pl.col(job.time_from).alias(job.event_time))
         there = scan.collect_schema()
         # A column that came to the table after the file was written.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
-        rows = scan.slice(unit.offset, unit.rows).select(name for name in names if name in there)
+        rows = scan.select(name for name in names if name in there)
         frame = rows.collect().with_columns(lacking)
         # The log has times in whole milliseconds: at the ends of a slice rows are looked at one by one.
         if not unit.whole:

@@ -1,23 +1,24 @@
-"""Files that are whole or not there, on a disk and in an object store: the one place that knows the difference.
+"""Files that are whole or not there, on a disk and in a store: the one place that knows the difference.
 
-On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. An object is whole
-and durable by itself; what there is to see to is that no run writes that has lost its lease, and, since such a run may
-stop for long right before a write, that what counts is written once, or in the place of what was read.
+On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. What is in a store, a
+bucket or HDFS, is written whole by what knows the store (`RemotePath`); what there is to see to is that no run writes that has
+lost its lease, and, since such a run may stop for long right before a write, that what counts is written once, or in the place
+of what was read.
 """
 
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.objects.lease import check_held
-from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 _ASIDE = ".aside-"
 
@@ -29,7 +30,7 @@ class FoundFile(NamedTuple):
         path: where it is.
         bytes: its size.
         changed_at: nanoseconds since 1970.
-        is_shared: whether it has a second name; in an object store none has.
+        is_shared: whether it has a second name; in a store none has.
     """
 
     path: Place
@@ -69,7 +70,7 @@ def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
     """
     tag = ""
     try:
-        if isinstance(path, ObjectPath):
+        if isinstance(path, RemotePath):
             content, tag = path.read_with_tag()
             return _as_object(path, content.decode(errors="replace")), tag
         return read_json(path), tag
@@ -94,7 +95,7 @@ def replace_json(path: Place, content: dict[str, Any], tag: str) -> None:
     """Write a small JSON object in the place of the one that has a tag, or of none.
 
     Raises:
-        KeyfoldError: in an object store, another run has written it since; it is left as it is.
+        KeyfoldError: in a store, another run has written it since; it is left as it is.
     """
     replace(path, _of_object(content), tag)
 
@@ -106,7 +107,7 @@ def write_durably(path: Place, content: bytes) -> None:
         OSError: the disk is full or fails; the old file is as it was, and nothing is left beside it.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(path, ObjectPath):
+    if isinstance(path, RemotePath):
         check_held()
         path.write_bytes(content)
         return
@@ -119,9 +120,12 @@ def write_once(path: Place, content: bytes) -> None:
 
     Raises:
         OSError: as `write_durably`.
-        KeyfoldError: in an object store, another run has written it otherwise; it is left as it is.
+        KeyfoldError: in a store, another run has written it otherwise; it is left as it is.
     """
-    replace(path, content, "")
+    if isinstance(path, RemotePath):
+        _write_conditionally(path, content, path.create)
+    else:
+        write_durably(path, content)
 
 
 def replace(path: Place, content: bytes, tag: str) -> None:
@@ -134,25 +138,19 @@ def replace(path: Place, content: bytes, tag: str) -> None:
 
     Raises:
         OSError: as `write_durably`.
-        KeyfoldError: in an object store, another run has written it since; it is left as it is.
+        KeyfoldError: in a store, another run has written it since; it is left as it is.
     """
-    if not isinstance(path, ObjectPath):
+    if not isinstance(path, RemotePath):
         write_durably(path, content)
-        return
-    check_held()
-    try:
-        path.write_if_unchanged(content, tag) if tag else path.create(content)
-    except FileExistsError:
-        if _content(path) != content:
-            raise KeyfoldError(
-                f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
-                "was committed. Run it again: it goes on from there"
-            ) from None
+    elif tag:
+        _write_conditionally(path, content, lambda content: path.write_if_unchanged(content, tag))
+    else:
+        _write_conditionally(path, content, path.create_replaceable)
 
 
 def tag_of(path: Place) -> str:
     """The tag of a file as it is now, by which `replace` takes its place; none of one that is not there."""
-    if not isinstance(path, ObjectPath):
+    if not isinstance(path, RemotePath):
         return ""
     try:
         return path.stat().e_tag or ""
@@ -166,7 +164,7 @@ def write_whole(path: Place, content: bytes) -> None:
     Raises:
         OSError: as `write_durably`.
     """
-    if isinstance(path, ObjectPath):
+    if isinstance(path, RemotePath):
         path.write_bytes(content)
     else:
         _write(path, content, durably=False)
@@ -179,7 +177,7 @@ def new_file(path: Place) -> Iterator[IO[bytes]]:
     Raises:
         OSError: the disk is full or fails.
     """
-    if isinstance(path, ObjectPath):
+    if isinstance(path, RemotePath):
         # On this machine's disk first: a worker holds its rows in memory as it is.
         with tempfile.TemporaryFile() as file:
             yield file
@@ -198,17 +196,17 @@ def new_file(path: Place) -> Iterator[IO[bytes]]:
 
 def open_for_reading(path: Place) -> IO[bytes]:
     """Open a file, of which is fetched what is read."""
-    return path.open_reader() if isinstance(path, ObjectPath) else open(path, "rb")
+    return path.open_reader() if isinstance(path, RemotePath) else open(path, "rb")
 
 
 def second_name(path: Place, other: Place) -> None:
-    """Have a file under a second name too, which lives on when the first is removed; in an object store it is a copy.
+    """Have a file under a second name too, which lives on when the first is removed; in a store it is a copy.
 
     Raises:
         OSError: it cannot be made; the two are on different disks.
-        KeyfoldError: one is in an object store and the other is not, or in another bucket.
+        KeyfoldError: one is in a store and the other is not, or in another one.
     """
-    if isinstance(path, ObjectPath) and isinstance(other, ObjectPath) and path.bucket == other.bucket:
+    if isinstance(path, RemotePath) and isinstance(other, RemotePath) and path.shares_store_with(other):
         path.copy_to(other)
     elif isinstance(path, Path) and isinstance(other, Path):
         other.parent.mkdir(parents=True, exist_ok=True)
@@ -220,37 +218,30 @@ def second_name(path: Place, other: Place) -> None:
 def move_tree(folder: Place, to: Place, last: str) -> None:
     """Move a folder to a place where nothing is yet.
 
-    On a disk in one step. In an object store file by file, by the store itself: the one called `last` comes last there,
-    and goes first here, so that who looks for it finds either folder whole, or both.
+    On a disk in one step. In HDFS too; in a bucket file by file, by the store itself: the one called `last` comes
+    last there, and goes first here, so that who looks for it finds either folder whole, or both.
 
     Raises:
         OSError: the disk fails.
         KeyfoldError: this run has lost its lease.
     """
-    if not (isinstance(folder, ObjectPath) and isinstance(to, ObjectPath)):
-        os.rename(str(folder), str(to))
-        sync_folder(to.parent)
+    if isinstance(folder, RemotePath) and isinstance(to, RemotePath):
+        folder.move_tree_to(to, last, check_held)
         return
-    files = sorted((path for path, _ in folder.below()), key=lambda path: path == folder / last)
-    for path in files:
-        check_held()
-        path.copy_to(to / path.relative_to(folder))
-    for path in reversed(files):
-        check_held()
-        path.unlink(missing_ok=True)
+    os.rename(str(folder), str(to))
+    sync_folder(to.parent)
 
 
 def move_file(path: Place, to: Place) -> None:
-    """Move a file to a place where nothing is yet; in an object store it is for a moment in both.
+    """Move a file to a place where nothing is yet; in a bucket it is for a moment in both.
 
     Raises:
         OSError: the disk fails.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(path, ObjectPath) and isinstance(to, ObjectPath):
+    if isinstance(path, RemotePath) and isinstance(to, RemotePath):
         check_held()
-        path.copy_to(to)
-        path.unlink(missing_ok=True)
+        path.move_file_to(to)
         return
     os.rename(str(path), str(to))
     sync_folder(to.parent)
@@ -267,7 +258,7 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
         OSError: it cannot be removed.
         KeyfoldError: this run has lost its lease.
     """
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         check_held()
         folder.remove_tree()
     else:
@@ -276,7 +267,7 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
 
 def files_below(folder: Place) -> Iterator[FoundFile]:
     """Every file at any depth below a folder; what goes while it is listed may be left out. Links are not followed."""
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         for path, found in folder.below():
             yield FoundFile(path, found.st_size, found.st_mtime_ns)
         return
@@ -292,7 +283,7 @@ def files_below(folder: Place) -> Iterator[FoundFile]:
 
 def sync_file(path: Place) -> None:
     """Make durable what another program has written."""
-    if isinstance(path, ObjectPath):
+    if isinstance(path, RemotePath):
         return
     # For writing: of a file that is open for reading alone, some systems sync nothing.
     with open(path, "rb+") as file:
@@ -301,7 +292,7 @@ def sync_file(path: Place) -> None:
 
 def sync_folder(folder: Place) -> None:
     """Make a rename or a new name in a folder durable."""
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -312,7 +303,8 @@ def sync_folder(folder: Place) -> None:
 
 def sweep(folder: Place) -> None:
     """Remove what a killed process had written aside; call it only under the lock of whoever writes there."""
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
+        folder.sweep()
         return
     for aside in folder.glob(f"{_ASIDE}*"):
         aside.unlink(missing_ok=True)
@@ -333,7 +325,19 @@ def _of_object(content: dict[str, Any]) -> bytes:
     return json.dumps(content, indent=1, sort_keys=True).encode()
 
 
-def _content(path: ObjectPath) -> bytes | None:
+def _write_conditionally(path: RemotePath, content: bytes, write: Callable[[bytes], str]) -> None:
+    check_held()
+    try:
+        write(content)
+    except FileExistsError:
+        if _content(path) != content:
+            raise KeyfoldError(
+                f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
+                "was committed. Run it again: it goes on from there"
+            ) from None
+
+
+def _content(path: RemotePath) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:

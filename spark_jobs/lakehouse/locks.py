@@ -1,6 +1,6 @@
 """One run at a time: the lock of a folder that runs write to, which a killed process gives up with its life.
 
-On a disk it is the kernel's, in an object store a lease (`objects.lease`).
+On a disk it is the kernel's, in a store a lease (`objects.lease`).
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from typing import Any, TextIO
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.locks import A_LOOK, is_locked, take
 from spark_jobs.objects.lease import is_leased, leased
-from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 
 def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -> AbstractContextManager[Any]:
@@ -27,14 +27,14 @@ def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -
     Raises:
         KeyfoldError: another run holds it, or nothing can be written there.
     """
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         return leased(folder, what, patience=patience)
     return _locked(folder, what, patience)
 
 
 def is_held(folder: Place) -> bool:
     """Whether some run holds a folder's lock now."""
-    return is_leased(folder) if isinstance(folder, ObjectPath) else is_locked(folder / ".lock")
+    return is_leased(folder) if isinstance(folder, RemotePath) else is_locked(folder / ".lock")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Where everything of the lakehouse lies: one folder that holds landing files, Delta tables, journals and state.
 
-HOME is a folder of a file system, or of an object store: s3a://BUCKET/FOLDER.
+HOME is a folder of a file system, of an object store: s3a://BUCKET/FOLDER, or of HDFS: hdfs://HOST:PORT/FOLDER.
 
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
@@ -22,7 +22,10 @@ from pathlib import Path
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import read_json
 from spark_jobs.lakehouse.tables import is_table
+from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.place import Place, to_place
+
+_PLAIN = re.compile(r"[A-Za-z0-9._+=/-]+")
 
 # A Path folds the slashes of a URL: s3a:/bucket.
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
@@ -40,17 +43,22 @@ class Lakehouse:
     home: Place
 
     def __init__(self, home: Place | str) -> None:
-        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER`.
+        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER` or `hdfs://HOST:PORT/FOLDER`.
 
         Raises:
-            KeyfoldError: it is a URL of something else.
+            KeyfoldError: it is a URL of something else, or of a folder that Delta's library does not find.
         """
         place = to_place(home)
+        if isinstance(place, HdfsPath) and not _PLAIN.fullmatch(place.key):
+            raise KeyfoldError(
+                f"the lakehouse home {home}: in HDFS its path must be of letters, digits and . _ - + = alone, since Delta's own "
+                "library looks for others under other names; and it must be a folder below the root"
+            )
         if isinstance(place, Path):
             if _URL.match(str(place)):
                 raise KeyfoldError(
-                    f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, or a folder, "
-                    "on a shared mount for a cluster"
+                    f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, "
+                    "hdfs://HOST:PORT/FOLDER, or a folder, on a shared mount for a cluster"
                 )
             # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one
             # begins at.

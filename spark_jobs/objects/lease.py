@@ -1,4 +1,4 @@
-"""A lease: the right to write to a folder of an object store, which its holder renews and a dead one loses by itself.
+"""A lease: the right to write to a folder of a bucket or of HDFS, which its holder renews and a dead one loses by itself.
 
 An object says who holds it, and is written by compare-and-swap, so that of two who want it one gets it. How old it is
 tells the store's own clock on both sides (that of the last renewal, and that of an object written now): no machine's clock
@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import Any
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects.object_path import ObjectPath, ObjectStat
+from spark_jobs.objects.remote_path import ObjectStat, RemotePath
 
 LASTS = timedelta(seconds=30)
 
@@ -44,7 +44,7 @@ class LeaseLostError(KeyfoldError):
 class Lease:
     """A folder's lease, while it is held."""
 
-    def __init__(self, folder: ObjectPath, what: str, lasts: timedelta) -> None:
+    def __init__(self, folder: RemotePath, what: str, lasts: timedelta) -> None:
         self._folder, self._object, self._what = folder, folder / _NAME, what
         self._lasts = lasts.total_seconds()
         self._holder = uuid.uuid4().hex
@@ -75,7 +75,7 @@ class Lease:
         """
         began = _seconds()
         try:
-            self._tag = self._object.create(self._content())
+            self._tag = self._object.create_replaceable(self._content())
         except FileExistsError:
             self._take_over()
         self._sure_until = began + self._lasts
@@ -133,7 +133,7 @@ class Lease:
         """Write it as ours in the place of what has this tag; gives the new one."""
         try:
             content = self._content()
-            return self._object.write_if_unchanged(content, tag) if tag else self._object.create(content)
+            return self._object.write_if_unchanged(content, tag) if tag else self._object.create_replaceable(content)
         except FileExistsError:
             # A write whose answer was lost has changed the tag: it is ours if it says so.
             held, there, _ = _read(self._object)
@@ -156,7 +156,7 @@ class Lease:
 
 @contextmanager
 def leased(
-    folder: ObjectPath, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
+    folder: RemotePath, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
 ) -> Iterator[Lease]:
     """Hold a folder's lease.
 
@@ -182,10 +182,7 @@ def leased(
             time.sleep(_LOOK_EVERY_SECONDS)
         except OSError as error:
             # The first thing that a run writes: a store that is not there, or refuses this user, is noticed here.
-            raise KeyfoldError(
-                f"{folder} cannot be written: {error}. The AWS_... variables of the environment (AWS_ENDPOINT_URL, AWS_REGION, "
-                "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) must name a store that runs, and a user that may write there"
-            ) from None
+            raise KeyfoldError(f"{folder} cannot be written: {error}. {folder.what_reaches_it}") from None
     _HELD.add(lease)
     try:
         yield lease
@@ -210,7 +207,7 @@ def check_held() -> None:
         lease.check()
 
 
-def is_leased(folder: ObjectPath) -> bool:
+def is_leased(folder: RemotePath) -> bool:
     """Whether some run holds a folder's lease now."""
     held, _, written = _read(folder / _NAME)
     if written is None or held.get("holder") is None:
@@ -219,7 +216,7 @@ def is_leased(folder: ObjectPath) -> bool:
     return time.time() - written.st_mtime_ns / 1e9 <= held["lasts"] + _PRECISION_SECONDS
 
 
-def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
+def _read(lease: RemotePath) -> tuple[dict[str, Any], str, ObjectStat | None]:
     try:
         content, tag = lease.read_with_tag()
         return json.loads(content), tag, lease.stat()
@@ -227,7 +224,7 @@ def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
         return {}, "", None
 
 
-def _age(folder: ObjectPath, written: ObjectStat) -> float:
+def _age(folder: RemotePath, written: ObjectStat) -> float:
     """Seconds since something was written, by the store's clock."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     probe.write_bytes(b"")

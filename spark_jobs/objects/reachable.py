@@ -1,4 +1,4 @@
-"""Whether a bucket can be reached, and its store keeps conditions: told at once, and not minutes into a run."""
+"""Whether a store can be reached, and a bucket's keeps conditions: told at once, and not minutes into a run."""
 
 import os
 import uuid
@@ -9,8 +9,11 @@ import obstore
 from obstore.store import S3Store
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.hdfs_path import HdfsPath
+from spark_jobs.objects.name_node import check_name_node
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import to_place
+from spark_jobs.objects.remote_path import RemotePath
 
 _WITHIN = timedelta(seconds=10)
 
@@ -24,12 +27,14 @@ _CREDENTIALS = (
 
 
 def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
-    """See that a place, where it is one of a bucket, can be listed; of any other, nothing.
+    """See that a place, where it is one of a bucket or of HDFS, can be looked at; of any other, nothing.
 
     Raises:
         KeyfoldError: the store does not answer, does not know the bucket, or refuses; says what to set.
     """
-    found = to_place(place) if isinstance(place, str | ObjectPath) else None
+    found = to_place(place) if isinstance(place, str | RemotePath) else None
+    if isinstance(found, HdfsPath):
+        check_name_node(found, environment)
     if not isinstance(found, ObjectPath):
         return
     try:
@@ -43,10 +48,12 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
 def check_conditions(home: object) -> None:
     """See that a bucket's store keeps the condition of a write: where it did not, two runs could hold one lease.
 
+    HDFS has no choice in it.
+
     Raises:
         KeyfoldError: it writes whether a condition holds or not, or cannot be written to.
     """
-    place = to_place(home) if isinstance(home, str | ObjectPath) else None
+    place = to_place(home) if isinstance(home, str | RemotePath) else None
     if not isinstance(place, ObjectPath) or str(place) in _KEPT:
         return
     probe = place / f".conditions-{uuid.uuid4().hex}"

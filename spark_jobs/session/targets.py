@@ -11,8 +11,8 @@ from enum import Enum
 from pathlib import Path
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 WHY_NOT_CONNECT = (
     "Spark Connect cannot hold what Keyfold promises: over it the sink (foreachBatch) is pickled and run by a process of the "
@@ -158,7 +158,7 @@ def _kubernetes(conf: Mapping[str, str], home: Place | None) -> list[str]:
     image = "spark.kubernetes.container.image"
     if image not in conf and "spark.kubernetes.executor.container.image" not in conf:
         missing.append(f"{image}, an image with this Python and the locked packages")
-    if isinstance(home, ObjectPath):
+    if isinstance(home, RemotePath):
         return missing
     mounts = [Path(path) for name, path in conf.items() if _EXECUTOR_MOUNT.fullmatch(name)]
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path"

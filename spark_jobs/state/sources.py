@@ -1,5 +1,6 @@
 """What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse, is_table
 from spark_jobs.lakehouse.parquet import scan_parquet
 from spark_jobs.lakehouse.reading import data_file_paths
+from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place, to_place
 
@@ -81,11 +83,18 @@ def _schema(delta: DeltaTable) -> pl.Schema:
 def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
         return scan_parquet(files)
-    # Of a bucket by their URLs, and by the credentials of the environment, as all else.
-    texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
+    # Of a bucket by their URLs, and by the credentials of the environment, as all else; of HDFS, which Polars does not speak,
+    # by what is in them.
+    texts: Any = [_text(file) for file in files]
     options: Any = {"credential_provider": None}
     if kind == "csv":
         # As text: what is a number, and what only looks like one (007), the columns of the state say.
         return pl.scan_csv(texts, infer_schema=False, **options)
     # By all lines: a column that is empty in the first ten thousand has a type too.
     return pl.scan_ndjson(texts, infer_schema_length=None, **options)
+
+
+def _text(file: Place) -> Any:
+    if isinstance(file, HdfsPath):
+        return io.BytesIO(file.read_bytes())
+    return file.url if isinstance(file, ObjectPath) else file

@@ -10,7 +10,8 @@ Change times are the file server's and are compared with this machine's clock: o
 settling time, or a mount that caches them for longer (NFS: `acregmax`, a minute), wants a longer settling time.
 
 In a bucket an object is there once it is whole, so that none is waited for; and the store's own tag of its content tells
-whether it is what it was.
+whether it is what it was. In HDFS a file is there from its first byte on, as on a disk: the settling time counts from when it was
+last closed, or begun. One that is written to for longer must have another name until it is whole, as `hdfs dfs -put` gives it.
 
 Links that lead out of the folder are not followed: whoever may write there may read no more than what is there.
 """
@@ -22,9 +23,10 @@ from datetime import timedelta
 from hashlib import blake2b
 from pathlib import PurePath
 from stat import S_ISREG
+from typing import IO
 
-from spark_jobs.objects.object_path import ObjectPath, ObjectStat, StoreError
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import ObjectStat, RemotePath, StoreError
 from spark_jobs.times import micros
 
 SETTLE = timedelta(seconds=5)
@@ -91,7 +93,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
     Raises:
         OSError: the folder itself is missing, no folder, or not to be read.
     """
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         return Listing(tuple(_objects(folder, done_marker)))
     top = os.path.realpath(folder)
     files: list[LandedFile] = []
@@ -124,7 +126,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
 
 def refusal(folder: Place, path: str) -> str | None:
     """Why a path below a landing folder must not be read; None where it may."""
-    if isinstance(folder, ObjectPath):
+    if isinstance(folder, RemotePath):
         return None
     place, top = os.path.realpath(folder / path), os.path.realpath(folder)
     return None if _is_below(place, top) else f"the link leads out of the landing folder, to {place}"
@@ -136,18 +138,28 @@ def fingerprint(file: Place) -> str:
     Raises:
         OSError: it cannot be read, or is no regular file any more.
     """
-    if isinstance(file, ObjectPath):
-        return file.stat().e_tag or ""
+    if isinstance(file, RemotePath):
+        return file.stat().e_tag or "" if file.is_there_once_whole else _digest_of(file)
     # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
         found = os.fstat(opened.fileno())
         if not S_ISREG(found.st_mode):
             raise OSError(None, f"{file} is no regular file")
-        digest = blake2b(str(found.st_size).encode(), digest_size=16)
+        return _digest_of_ends(opened, found.st_size)
+
+
+def _digest_of(file: RemotePath) -> str:
+    size = file.stat().st_size
+    with file.open_reader(_ENDS) as opened:
+        return _digest_of_ends(opened, size)
+
+
+def _digest_of_ends(opened: IO[bytes], size: int) -> str:
+    digest = blake2b(str(size).encode(), digest_size=16)
+    digest.update(opened.read(_ENDS))
+    if size > _ENDS:
+        opened.seek(max(_ENDS, size - _ENDS))
         digest.update(opened.read(_ENDS))
-        if found.st_size > _ENDS:
-            opened.seek(max(_ENDS, found.st_size - _ENDS))
-            digest.update(opened.read(_ENDS))
     return digest.hexdigest()
 
 
@@ -188,10 +200,15 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
         digest: its `fingerprint`.
     """
     try:
-        if isinstance(file, ObjectPath):
-            return fingerprint(file) == digest
-        found = os.stat(file)
-        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
+        if isinstance(file, RemotePath):
+            if file.is_there_once_whole:
+                return fingerprint(file) == digest
+            found = file.stat()
+            is_same = (found.st_size, found.st_mtime_ns, found.st_mtime_ns) == (size, *times)
+        else:
+            found = os.stat(file)
+            is_same = (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times)
+        if is_same:
             return True
         # Copied or touched: other times, the same content.
         return found.st_size == size and fingerprint(file) == digest
@@ -203,15 +220,16 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
         return True
 
 
-def _objects(folder: ObjectPath, done_marker: bool) -> Iterator[LandedFile]:
+def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
     found: dict[PurePath, ObjectStat] = {path.relative_to(folder): stat for path, stat in folder.below()}
     for path, stat in sorted(found.items()):
         if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in found for marker in markers) if done_marker else None
-        # A store gives every object a tag; one that gives none has its times in its place.
-        tag = stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}"
+        # A store gives every object a tag; one that gives none has its times in its place. What is there before it is whole
+        # has none: it waits as a file does.
+        tag = (stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}") if folder.is_there_once_whole else ""
         yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
 
 

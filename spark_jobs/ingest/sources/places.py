@@ -1,8 +1,7 @@
 """Landing folders by name, as the journal keeps them."""
 
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.object_path import SCHEMES
-from spark_jobs.objects.place import Place, path_below, to_place
+from spark_jobs.objects.place import Place, is_remote, path_below, to_place
 
 
 def source_name(lakehouse: Lakehouse, landing: Place) -> str:
@@ -13,5 +12,4 @@ def source_name(lakehouse: Lakehouse, landing: Place) -> str:
 
 def source_place(lakehouse: Lakehouse, source: str) -> Place:
     """The landing folder that a `source_name` names."""
-    is_whole = source.startswith("/") or source.partition("://")[0] in SCHEMES
-    return to_place(source) if is_whole else lakehouse.home / source
+    return to_place(source) if source.startswith("/") or is_remote(source) else lakehouse.home / source
