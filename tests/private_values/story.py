@@ -1,7 +1,7 @@
 """A process of its own that does all that shows rows: ingest, a job, its checks and pages, a failing step, an alert.
 
-`python -m tests.private_values.story FOLDER yes|no`: whether the stream's person is private. In every row the person's
-name holds `NAME`; rows that are wrong, and values of other columns that are wrong, hold it too.
+`python -m tests.private_values.story FOLDER`: of two streams, alike but that the person of one is private. In every row the
+person's name holds the stream's word of `NAMES`; rows that are wrong, and values of other columns that are wrong, hold it too.
 """
 
 import json
@@ -28,7 +28,8 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.streams import STREAMS, TIMESTAMP, Rule, Stream
 
-NAME = "Quetzalcoatlus"
+PRIVATE, OPEN = "private_visits", "open_visits"
+NAMES = {PRIVATE: "Quetzalcoatlus", OPEN: "Hatzegopteryx"}
 UNLUCKY = 666.0
 """Of this amount the step makes an error that quotes the person."""
 
@@ -83,65 +84,81 @@ def add_up(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
     return Step(state=sums, output=sums.select("person", "total", greeting="Dear " + pl.col("person")))
 
 
-def build(parameters: JobParameters) -> KeyedJob:
-    """The job."""
-    return KeyedJob(
-        name="visit_sums",
-        stream="visits",
-        key=("person",),
-        event_time="at",
-        watermark_delay=timedelta(minutes=1),
-        events=SCHEMA,
-        state=STATE,
-        output=SUMS,
-        step=add_up,
-        output_mode="upsert",
-        output_key=("person",),
-        key_groups=2,
-        output_events=pl.lit(0),
-        state_events=pl.col("visits").sum(),
-        parameters=parameters.model_dump(mode="json"),
-    )
+def sums_of(stream: str) -> str:
+    """The job of a stream."""
+    return f"{stream}_sums"
 
 
-def visit(number: int, amount: Any) -> str:
+def template_of(stream: str) -> JobTemplate:
+    """What makes that job."""
+
+    def build(parameters: JobParameters) -> KeyedJob:
+        """The job."""
+        return KeyedJob(
+            name=sums_of(stream),
+            stream=stream,
+            key=("person",),
+            event_time="at",
+            watermark_delay=timedelta(minutes=1),
+            events=SCHEMA,
+            state=STATE,
+            output=SUMS,
+            step=add_up,
+            output_mode="upsert",
+            output_key=("person",),
+            key_groups=2,
+            output_events=pl.lit(0),
+            state_events=pl.col("visits").sum(),
+            parameters=parameters.model_dump(mode="json"),
+        )
+
+    return JobTemplate(sums_of(stream), "What each person paid.", JobParameters, build)
+
+
+def visit(name: str, number: int, amount: Any) -> str:
     """A line of a landing file."""
-    return json.dumps({"person": f"{NAME} {number}", "at": "2026-01-01T00:00:00Z", "amount": amount}) + "\n"
+    return json.dumps({"person": f"{name} {number}", "at": "2026-01-01T00:00:00Z", "amount": amount}) + "\n"
 
 
-def main() -> None:
-    folder, private = Path(sys.argv[1]), sys.argv[2] == "yes"
-    visits = Stream(
-        name="visits",
+def land(lakehouse: Lakehouse, stream: str) -> None:
+    """Good rows, bad rows, what is no row at all, and a file without the columns' names."""
+    landing, name = lakehouse.landing(stream), NAMES[stream]
+    landing.mkdir(parents=True)
+    (landing / "good.ndjson").write_text("".join(visit(name, number, 1.5) for number in range(20)))
+    (landing / "bad.ndjson").write_text(f'{visit(name, 50, -1)}{visit(name, 51, name)}not json, {name}\n"{name}"\n')
+    (landing / f"{stream}_headless.csv").write_text(f"{name} 60,2026-01-01T00:00:00Z,3\n")
+
+
+def assets_of(name: str) -> list[Any]:
+    """The assets and checks of a stream and its job, which are put where files in their folders would have put them."""
+    stream = STREAMS[name] = Stream(
+        name=name,
         schema=SCHEMA,
         event_time="at",
         event_id=("person", "at"),
-        rules=(Rule("amount is negative", pl.col("amount") < 0),),
-        private=("person",) if private else (),
+        rules=(Rule(f"amount of {name} is negative", pl.col("amount") < 0),),
+        private=("person",) if name == PRIVATE else (),
     )
-    # As files in their folders would, and without a file in the project's.
-    STREAMS["visits"] = visits
-    template = JobTemplate("visit_sums", "What each person paid.", JobParameters, build)
-    JOBS["visit_sums"] = template
-
-    lakehouse = Lakehouse(folder / "home")
-    landing = lakehouse.landing("visits")
-    landing.mkdir(parents=True)
-    (landing / "good.ndjson").write_text("".join(visit(number, 1.5) for number in range(20)))
-    (landing / "bad.ndjson").write_text(f'{visit(50, -1)}{visit(51, NAME)}not json, {NAME}\n"{NAME}"\n')
-    (landing / "headless.csv").write_text(f"{NAME} 60,2026-01-01T00:00:00Z,3\n")
-
-    landing_asset, ingest = stream_assets(visits, group="visits")
+    template = JOBS[sums_of(name)] = template_of(name)
+    landing_asset, ingest = stream_assets(stream, group=name)
     (table, _) = build_job(template).tables
-    project: list[Any] = [
+    return [
         landing_asset,
         ingest,
-        keyed_assets(template, group="visits"),
-        stream_check(visits),
-        drift_check(visits),
+        keyed_assets(template, group=name),
+        stream_check(stream),
+        drift_check(stream),
         conservation_check(template),
-        suite_checks("visit_sums", table, SUITE),
+        suite_checks(sums_of(name), table, SUITE),
     ]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    lakehouse = Lakehouse(folder / "home")
+    project = [part for stream in NAMES for part in assets_of(stream)]
+    for stream in NAMES:
+        land(lakehouse, stream)
     spark = build_session(SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
     (folder / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
@@ -151,19 +168,23 @@ def main() -> None:
                 project,
                 instance=instance,
                 resources={"spark": spark, "lakehouse": lakehouse},
-                run_config={"ops": {"ingest_visits": {"config": {"settle_seconds": 0.0}}}},
+                run_config={"ops": {f"ingest_{stream}": {"config": {"settle_seconds": 0.0}} for stream in NAMES}},
                 raise_on_error=False,
             )
 
         begun = failed_checks(dg.build_sensor_context(instance=instance, cursor=None))
         assert isinstance(begun, dg.SensorResult)
-        evaluated = {one.check_name: one.passed for one in materialize().get_asset_check_evaluations()}
-        (landing / "unlucky.ndjson").write_text(visit(70, UNLUCKY))
+        evaluated = {
+            f"{one.asset_key.to_user_string()}: {one.check_name}": one.passed
+            for one in materialize().get_asset_check_evaluations()
+        }
+        for stream, name in NAMES.items():
+            (lakehouse.landing(stream) / "unlucky.ndjson").write_text(visit(name, 70, UNLUCKY))
         failed = materialize()
         failed_checks(dg.build_sensor_context(instance=instance, cursor=begun.cursor))
     spark.stop()
-    step = next(event for event in failed.all_node_events if event.is_step_failure)
-    told = {"checks": evaluated, "failed_step": step.step_key}
+    steps = [event.step_key for event in failed.all_node_events if event.is_step_failure]
+    told = {"checks": evaluated, "failed_steps": steps}
     (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
 
 

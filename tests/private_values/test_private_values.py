@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.private_values.story import NAME, SUITE
+from tests.private_values.story import NAMES, OPEN, PRIVATE, SUITE, sums_of
 
 pytestmark = pytest.mark.long
 
@@ -39,14 +39,9 @@ class Story:
         return {place for place, texts in self.texts.items() if any(word.encode() in text for text in texts)}
 
 
-@pytest.fixture(scope="module", params=["private", "open"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.fixture(scope="module")
-def story(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    folder = tmp_path_factory.mktemp(kind)
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("story")
     bodies: list[bytes] = []
 
     class Webhook(BaseHTTPRequestHandler):
@@ -60,18 +55,18 @@ def story(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield _told(folder, kind, server.server_port, bodies)
+        yield _told(folder, server.server_port, bodies)
         server.shutdown()
 
 
-def _told(folder: Path, kind: str, port: int, bodies: list[bytes]) -> Story:
+def _told(folder: Path, port: int, bodies: list[bytes]) -> Story:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "KEYFOLD_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/{WEBHOOK_SECRET}",
         "KEYFOLD_ENRICHMENT_TOKEN": TOKEN,
         "DAGSTER_DISABLE_TELEMETRY": "yes",
     }
-    command = [sys.executable, "-m", "tests.private_values.story", str(folder), "yes" if kind == "private" else "no"]
+    command = [sys.executable, "-m", "tests.private_values.story", str(folder)]
     output, commands = folder / "output.txt", set[bytes]()
     with output.open("wb") as written:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=written, stderr=subprocess.STDOUT)
@@ -105,25 +100,29 @@ def _commands() -> set[bytes]:
     return {line for line in lines if b"java" in line or b"tests.private_values.story" in line}
 
 
-def test_the_story_took_place(story: Story):
-    checks = story.told["checks"]
+@pytest.mark.parametrize("stream", NAMES)
+def test_the_story_took_place(story: Story, stream: str):
+    checks, failed = story.told["checks"], story.told["failed_steps"]
     assert isinstance(checks, dict)
-    assert {name for name, passed in checks.items() if not passed} >= set(SUITE)
-    assert checks["every_row_is_accounted_for"]
-    assert checks["no_event_is_lost"]
-    assert not checks["landing_files_have_the_stream_s_columns"]
-    assert story.told["failed_step"] == "visit_sums"
+    assert isinstance(failed, list)
+    of_table = {name.rpartition(": ")[2] for name in checks if name.startswith(f"{sums_of(stream)}: ")}
+    assert of_table >= {*SUITE, "no_event_is_lost"}
+    assert not any(checks[f"{sums_of(stream)}: {name}"] for name in SUITE)
+    assert checks[f"{sums_of(stream)}: no_event_is_lost"]
+    assert checks[f"{stream}_events: every_row_is_accounted_for"]
+    assert not checks[f"{stream}_events: landing_files_have_the_stream_s_columns"]
+    assert sums_of(stream) in failed
     assert len(story.texts["alerts"]) == 1
     assert len(story.texts["data_docs"]) >= 1
     assert any(b"java" in line for line in story.texts["processes"])
     # What is looked for would be seen: the names of checks are where values would be.
     assert story.places_of("persons_are_known") >= {"output", "dagster", "alerts"}
-    assert story.places_of("step failed: job visit_sums") >= {"output", "dagster"}
+    assert story.places_of(f"step failed: job {sums_of(stream)}") >= {"output", "dagster"}
 
 
-def test_private_values_are_found_nowhere_and_open_ones_wherever_rows_are_shown(story: Story, kind: str):
-    expected = set() if kind == "private" else {"output", "dagster", "data_docs", "alerts"}
-    assert story.places_of(NAME) == expected
+def test_private_values_are_found_nowhere_and_open_ones_wherever_rows_are_shown(story: Story):
+    assert story.places_of(NAMES[PRIVATE]) == set()
+    assert story.places_of(NAMES[OPEN]) == {"output", "dagster", "data_docs", "alerts"}
 
 
 def test_secrets_are_found_nowhere(story: Story):
@@ -132,5 +131,5 @@ def test_secrets_are_found_nowhere(story: Story):
 
 
 def test_what_is_not_private_is_shown_of_a_private_row_too(story: Story):
-    assert story.places_of("amount is negative") >= {"dagster"}
-    assert story.places_of("headless.csv") >= {"dagster"}
+    assert story.places_of(f"amount of {PRIVATE} is negative") >= {"dagster"}
+    assert story.places_of(f"{PRIVATE}_headless.csv") >= {"dagster"}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,21 @@ def test_a_killed_driver_s_spark_leaves_nothing_that_the_next_one_does_not_sweep
     assert done.returncode == -signal.SIGKILL
     left = [path.name for path in temporary.iterdir() if path.name.startswith("keyfold-scratch-")]
     assert len(left) == 1
-    time.sleep(5)  # Java sees that its driver is gone, and ends
+    # Java sees that its driver is gone, and ends.
+    end = time.monotonic() + 60
+    while names_of_processes(left[0]):
+        assert time.monotonic() < end, names_of_processes(left[0])
+        time.sleep(0.1)
     sweep_scratch()
     others = [path.name for path in temporary.iterdir() if not path.name.startswith("hsperfdata")]
     assert others == []
+
+
+def names_of_processes(word: str) -> list[str]:
+    """The programs that were started with a word in what they were told."""
+    names = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (folder / "cmdline").read_bytes():
+                names.append((folder / "comm").read_text().strip())
+    return names
