@@ -14,13 +14,14 @@ from dagster_project.automation.definitions import (
 )
 from dagster_project.automation.open_state import open_state_assets
 from dagster_project.automation.run_liveness import watched_in_process_executor
-from dagster_project.resources import resources_from, spark_settings
+from dagster_project.resources import check_home, lakehouse_home, resources_from, spark_settings
 from dagster_project.submitted.twins import as_set
 from dagster_project.suites import SUITES
 from spark_jobs.private_files import keep_files_private
 
 # Loaded by the code server and in every run's process, before either has written anything.
 keep_files_private()
+check_home(lakehouse_home())
 
 assets, checks = as_set(
     [*(asset for room in ROOMS for asset in ASSETS[room.group]), *open_state_assets(ROOMS), *health.ASSETS],

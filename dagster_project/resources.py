@@ -10,6 +10,7 @@ KEYFOLD_WARM_SPARK  address file of a warm Spark, to attach to where it serves; 
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any, Self
@@ -23,6 +24,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.reachable import check_reachable
+from spark_jobs.objects.remote_path import NotAnsweringError, RemotePath
 from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.session.interrupts import work_ends_on_interrupt
 from spark_jobs.session.settings import parse_conf
@@ -197,6 +200,38 @@ def spark_settings() -> SparkSettings:
     """
     spark: Any = resources_from()["spark"]
     return spark.settings
+
+
+def check_home(home: Place, *, within: timedelta = timedelta(seconds=3)) -> None:
+    """See, as definitions load, that a home in a store is there; of one on a disk, nothing.
+
+    What a store says itself, that it has no such bucket or that it refuses, is a wrong setting: no run would get further, and
+    the page of the code location is where somebody looks. No answer may be an outage: then the location loads, so that pages
+    and sensors are there when the store is back, and runs tell by themselves.
+
+    Raises:
+        KeyfoldError: the store knows no such bucket, or refuses; says what to set.
+    """
+    if not isinstance(home, RemotePath):
+        return
+    refused: list[KeyfoldError] = []
+
+    def look() -> None:
+        try:
+            check_reachable(home)
+        except KeyfoldError as error:
+            refused.append(error)
+
+    # Beside: some clients ask for minutes before they give up.
+    looking = Thread(target=look, name="look at the home", daemon=True)
+    looking.start()
+    looking.join(within.total_seconds())
+    if looking.is_alive():
+        refused.append(NotAnsweringError(f"{home}: no answer within {within.total_seconds():g} s"))
+    for error in refused:
+        if not isinstance(error, NotAnsweringError):
+            raise error
+        dg.get_dagster_logger().warning(f"{error}. Definitions are loaded all the same; runs fail until it does")
 
 
 def lakehouse_home(environment: Mapping[str, str] = os.environ) -> Place:

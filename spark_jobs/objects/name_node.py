@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.objects.hdfs_path import HdfsPath
-from spark_jobs.objects.remote_path import StoreError
+from spark_jobs.objects.remote_path import NotAnsweringError, StoreError
 
 _WITHIN_SECONDS = 10.0
 _UNREAD = "dfs.namenode.file.close.num-committed-allowed"
@@ -32,11 +32,11 @@ def check_name_node(place: HdfsPath, environment: Mapping[str, str] = os.environ
     addresses = _addresses(place, settings)
     failed = [why for address in addresses if (why := _unreachable(address))]
     if len(failed) == len(addresses):
-        raise KeyfoldError(f"{place}: no NameNode answers: {'; '.join(failed)}; start it, or name another")
+        raise NotAnsweringError(f"{place}: no NameNode answers: {'; '.join(failed)}; start it, or name another")
     try:
         place.exists()
     except StoreError as error:
-        raise KeyfoldError(f"{error}. {place.what_reaches_it}") from None
+        raise NotAnsweringError(f"{error}. {place.what_reaches_it}") from None
 
 
 def _addresses(place: HdfsPath, settings: Mapping[str, str]) -> list[str]:

@@ -13,9 +13,11 @@ from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.name_node import check_name_node
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import to_place
-from spark_jobs.objects.remote_path import RemotePath
+from spark_jobs.objects.remote_path import NotAnsweringError, RemotePath
 
 _WITHIN = timedelta(seconds=10)
+
+_ROLES = "169.254.169.254"
 
 # Each is a way to credentials that Delta's library, Polars and this code know.
 _CREDENTIALS = (
@@ -30,7 +32,8 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
     """See that a place, where it is one of a bucket or of HDFS, can be looked at; of any other, nothing.
 
     Raises:
-        KeyfoldError: the store does not answer, does not know the bucket, or refuses; says what to set.
+        NotAnsweringError: the store does not answer.
+        KeyfoldError: it does not know the bucket, or refuses; says what to set.
     """
     found = to_place(place) if isinstance(place, str | RemotePath) else None
     if isinstance(found, HdfsPath):
@@ -42,7 +45,7 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
         listed = obstore.list(_store(found, environment, retries=1), prefix=f"{found.key}/" if found.key else None)
         next(iter(listed), None)
     except (obstore.exceptions.BaseError, OSError) as error:
-        raise KeyfoldError(_told(found, error, environment)) from None
+        raise _told(found, error, environment) from None
 
 
 def check_conditions(home: object) -> None:
@@ -93,19 +96,27 @@ def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S
     )
 
 
-def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> str:
+def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> KeyfoldError:
     said = " ".join(str(error).split("\n\nDebug source:")[0].split())
     where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
     if "NoSuchBucket" in said:
-        return f"{place}: {where} has no bucket {place.bucket}; make it, or name another"
-    if not any(environment.get(name) for name in _CREDENTIALS):
-        return (
+        return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; make it, or name another")
+    is_refused = any(
+        sign in said for sign in ("403", "401", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")
+    )
+    # With no key set a machine's role is asked for, at this address; that one answers, and the store does not, is another matter.
+    if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):
+        return KeyfoldError(
             f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
             "of its own; set them (docs/operations.md, Homes in a bucket)"
         )
-    if any(sign in said for sign in ("403", "401", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")):
-        return f"{place}: {where} refuses these credentials; they must allow to list, read, write and delete there"
+    if is_refused:
+        return KeyfoldError(
+            f"{place}: {where} refuses these credentials; they must allow to list, read, write and delete there"
+        )
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
         if secret := environment.get(name):
             said = said.replace(secret, "(hidden)")
-    return f"{place}: {where} does not answer ({said[:200]}); check AWS_ENDPOINT_URL, AWS_REGION and the network"
+    return NotAnsweringError(
+        f"{place}: {where} does not answer ({said[:200]}); check AWS_ENDPOINT_URL, AWS_REGION and the network"
+    )

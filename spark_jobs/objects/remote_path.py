@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
+from spark_jobs.errors import KeyfoldError
+
 READ_AHEAD = 64 << 10
 
 Check = Callable[[], None]
@@ -27,6 +29,10 @@ class StoreError(OSError):
     """
 
     place: str = ""
+
+
+class NotAnsweringError(KeyfoldError):
+    """A store was asked, and gave no answer of its own: it may do so by the next time."""
 
 
 class ObjectStat(NamedTuple):
