@@ -382,6 +382,9 @@ def _told(path: HdfsPath) -> Iterator[None]:
     except (StoreError, KeyfoldError):
         raise
     except (OSError, RuntimeError, ValueError) as error:
+        # Something above it is a file.
+        if "(is not a directory)" in str(error):
+            raise FileNotFoundError(f"{path} is not there") from None
         failed = StoreError(f"HDFS did not do what was asked of it for {path}: {line_of(error)}")
         failed.place = str(path)
         raise failed from None

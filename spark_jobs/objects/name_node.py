@@ -36,7 +36,7 @@ def check_name_node(place: HdfsPath, environment: Mapping[str, str] = os.environ
     try:
         place.exists()
     except StoreError as error:
-        raise NotAnsweringError(f"{error}. {place.what_reaches_it}") from None
+        raise KeyfoldError(f"{error}. {place.what_reaches_it}") from None
 
 
 def _addresses(place: HdfsPath, settings: Mapping[str, str]) -> list[str]:

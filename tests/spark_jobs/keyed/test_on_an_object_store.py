@@ -1,4 +1,4 @@
-"""Keyed jobs on a home in an object store: two drivers, dead ones and frozen ones lose nothing and double nothing."""
+"""Keyed jobs on a home in a store, a bucket or HDFS: two drivers, dead ones and frozen ones lose nothing and double nothing."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ from spark_jobs.objects.place import path_below
 from tests.spark_jobs.keyed.forked_runs import FILE_BY_FILE, REFUSED
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows
 
-PROMISE = "A driver on an object store that is killed, or frozen and thawed, at any write"
+PROMISE = "A driver on S3 or HDFS that is killed, or frozen and thawed, at any write"
 REPOSITORY = Path(__file__).parents[3]
 POINTS = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "generation"))]
 
@@ -32,9 +32,17 @@ MODES = {"incremental": Incremental(), "full_refresh": FullRefresh()}
 PATIENCE = timedelta(seconds=120)
 
 
+# A file of HDFS takes half a second, and a run writes some thirty.
+@pytest.fixture(params=["S3", pytest.param("HDFS", marks=pytest.mark.chaos)])
+def store(request):
+    return request.param
+
+
 @pytest.fixture
-def lakehouse(bucket):
-    return Lakehouse(f"s3a://{bucket}/home")
+def lakehouse(store, request):
+    if store == "S3":
+        return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
+    return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home")
 
 
 @pytest.fixture
@@ -56,7 +64,7 @@ def homes(without_spark, lakehouse):
 
 
 @pytest.fixture
-def forked(bucket):
+def forked(lakehouse):
     """Has a run done in a process of its own; see `forked_runs`."""
     command = [sys.executable, "-m", "tests.spark_jobs.keyed.forked_runs"]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -132,8 +140,10 @@ def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakeho
     assert rows(lakehouse, "totals") == [("ann", 1)]
 
 
-def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(without_spark, homes, forked, tally):
-    told = tally("S3: killed at each named point")
+def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
+    without_spark, homes, forked, tally, store
+):
+    told = tally(f"{store}: killed at each named point")
     killed, ended = [], {}
     for point in POINTS:
         mode = "full_refresh" if point.startswith("generation") else "incremental"
@@ -150,9 +160,9 @@ def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(w
 
 @pytest.mark.parametrize("mode", ["incremental", pytest.param("full_refresh", marks=pytest.mark.chaos)])
 def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another_harms_nothing(
-    without_spark, homes, forked, tally, mode
+    without_spark, homes, forked, tally, mode, store
 ):
-    told = tally(f"S3: frozen before each write of a run ({mode})")
+    told = tally(f"{store}: frozen before each write of a run ({mode})")
     frozen, answer = [], {}
     for number in itertools.count():
         lakehouse = homes()
@@ -175,7 +185,7 @@ def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another
 
 
 def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_nothing(
-    without_spark, homes, forked, tally
+    without_spark, homes, forked, tally, store
 ):
     """The first is frozen before it writes its last plan; the other comes in between, and both are refused or done."""
     lakehouse = homes()
@@ -190,4 +200,4 @@ def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_noth
         patch.setattr(fail_points, "act", thaw)
         run_when_free(without_spark, lakehouse)
     run_when_free(without_spark, lakehouse)
-    count(tally("S3: thawed amid another run's planning"), lakehouse, "plans of two runs")
+    count(tally(f"{store}: thawed amid another run's planning"), lakehouse, "plans of two runs")

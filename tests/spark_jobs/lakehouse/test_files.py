@@ -1,4 +1,4 @@
-"""Files and folders of a home, by the one seam that knows disks and object stores: both do the same."""
+"""Files and folders of a home, by the one seam that knows disks, buckets and HDFS: all do the same."""
 
 import os
 
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse import Lakehouse, files, read_json, write_json
+from spark_jobs.lakehouse import Lakehouse, files, read_json
 from spark_jobs.lakehouse.files import (
     files_below,
     move_tree,
@@ -26,11 +26,13 @@ from tests.examples import examples
 from tests.faulty_store import Fault, faulty_store
 
 
-@pytest.fixture(params=["disk", "object store"])
+@pytest.fixture(params=["disk", "object store", "hdfs"])
 def home(request, tmp_path):
-    """A home of either kind."""
+    """A home of each kind."""
     if request.param == "disk":
         return Lakehouse(tmp_path / "home").home
+    if request.param == "hdfs":
+        return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home").home
     return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home").home
 
 
@@ -112,12 +114,13 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_s
     assert listed(in_store / "to") == whole
 
 
-def test_what_was_written_once_stays_as_it_was(in_store):
-    write_once(in_store / "done", b"first")
-    write_once(in_store / "done", b"first")
+@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+def test_what_was_written_once_stays_as_it_was(home):
+    write_once(home / "done", b"first")
+    write_once(home / "done", b"first")
     with pytest.raises(KeyfoldError, match=r"done has been written by another run meanwhile.*Run it again"):
-        write_once(in_store / "done", b"second")
-    assert (in_store / "done").read_bytes() == b"first"
+        write_once(home / "done", b"second")
+    assert (home / "done").read_bytes() == b"first"
 
 
 def test_a_pointer_moves_only_from_where_it_was_read(home):
@@ -129,14 +132,15 @@ def test_a_pointer_moves_only_from_where_it_was_read(home):
     assert read_json(home / "current.json") == {"generation": 2}
 
 
-def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(in_store):
-    write_json(in_store / "current.json", {"generation": 1})
-    _, tag = read_json_with_tag(in_store / "current.json")
-    write_json(in_store / "current.json", {"generation": 2})
+@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(home):
+    replace_json(home / "current.json", {"generation": 1}, "")
+    _, tag = read_json_with_tag(home / "current.json")
+    replace_json(home / "current.json", {"generation": 2}, tag)
     for stale in (tag, ""):
         with pytest.raises(KeyfoldError, match="has been written by another run"):
-            replace_json(in_store / "current.json", {"generation": 3}, stale)
-    assert read_json(in_store / "current.json") == {"generation": 2}
+            replace_json(home / "current.json", {"generation": 3}, stale)
+    assert read_json(home / "current.json") == {"generation": 2}
 
 
 @examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])

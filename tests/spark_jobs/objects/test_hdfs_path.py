@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects import hdfs_path
 from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.place import to_place
 from spark_jobs.objects.remote_path import StoreError
@@ -92,6 +93,9 @@ def test_what_is_not_there_says_so_as_on_a_disk(folder):
     folder.unlink(missing_ok=True)
     folder.remove_tree()
     assert list(folder.iterdir()) == list(folder.below()) == []
+    (folder / "file").write_bytes(b"")
+    assert not (folder / "file" / "below").exists()
+    assert list((folder / "file").iterdir()) == list(folder.glob("*/*")) == []
     (folder / "below").mkdir(parents=True)
     assert (folder / "below").is_dir()
     with pytest.raises(FileExistsError):
@@ -216,17 +220,14 @@ def test_a_process_that_is_forked_has_a_client_of_its_own(folder):
 def test_what_hdfs_refuses_is_told_in_a_line_and_names_the_place(folder, hdfs, monkeypatch):
     folder.mkdir(parents=True)
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
-    monkeypatch.setattr("spark_jobs.objects.hdfs_path._client", lambda root, process: fresh_client(root))
-    with pytest.raises(StoreError, match=r"for hdfs://.*/file: .*Permission denied: user=somebody") as refused:
-        (folder / "file").create(b"")
+    hdfs_path._client.cache_clear()
+    try:
+        with pytest.raises(StoreError, match=r"for hdfs://.*/file: Permission denied: user=somebody") as refused:
+            (folder / "file").create(b"")
+    finally:
+        hdfs_path._client.cache_clear()
     assert "\n" not in str(refused.value)
     assert refused.value.place == str(folder / "file")
-
-
-def fresh_client(root):
-    from hdfs_native import Client  # noqa: PLC0415 - by the user that the test has set
-
-    return Client(root)
 
 
 def test_a_name_service_that_nothing_names_is_told_with_what_to_set():
