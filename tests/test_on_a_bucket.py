@@ -74,7 +74,11 @@ print(json.dumps(told))
 @pytest.mark.long
 @pytest.mark.one_machine
 def test_rides_of_a_bucket_are_summarised_run_by_run_and_every_point_is_accounted_for(tmp_path, bucket):
-    home = ObjectPath(f"s3a://{bucket}/lake/home")
+    check_rides(ObjectPath(f"s3a://{bucket}/lake/home"), tmp_path)
+
+
+def check_rides(home, tmp_path):
+    """Have rides of two landing folders summarised in a home, and see that all is as plain Python and another engine tell."""
     simulate("ride_points", tmp_path / "files", size=20, seed=3, files=6)
     files = sorted((tmp_path / "files").iterdir())
     folders = [home.parent / "first", home.parent / "second"]

@@ -128,6 +128,16 @@ def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehous
     assert sorted(names) == ["generation-0002", "generation-0003", "generation-0004"]
 
 
+def test_on_hdfs_a_job_goes_on_behind_a_run_that_was_cut_off(without_spark, hdfs, cut_power):
+    lakehouse = Lakehouse(hdfs.new_folder() / "home")
+    land(lakehouse, ("ann", 0), ("bob", 1))
+    assert cut_power("commit: one table", lambda: run_job(without_spark, lakehouse, totals()))
+    land(lakehouse, ("ann", 2))
+    run_job(without_spark, lakehouse, totals())
+    assert rows(lakehouse, "totals") == [("ann", 2), ("bob", 1)]
+    assert len(rows(lakehouse, "changes")) == 3
+
+
 def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
     """A run that lost its lease may still write there."""
     land(lakehouse, ("ann", 0))
