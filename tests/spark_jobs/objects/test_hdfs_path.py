@@ -199,6 +199,33 @@ def test_a_reader_seeks_as_a_file_does(folder, tmp_path):
         assert file.read() == content[100_000:]
 
 
+def test_a_file_whose_last_block_is_not_complete_is_waited_for_and_never_read_short(folder, monkeypatch):
+    (folder / "file").write_bytes(b"whole")
+    (folder / "empty").write_bytes(b"")
+    client = hdfs_path._client(folder._root, os.getpid())
+
+    class Early:
+        """The client as it is where the NameNode closes files before their last block is complete."""
+
+        left = 3
+
+        def __getattr__(self, name):
+            return getattr(client, name)
+
+        def read(self, path):
+            self.left -= 1
+            return client.read(path if self.left < 0 else (folder / "empty").path)
+
+    early = Early()
+    monkeypatch.setattr(hdfs_path, "_client", lambda root, process: early)
+    assert (folder / "file").read_bytes() == b"whole"
+    early.left = 1_000_000
+    monkeypatch.setattr(hdfs_path, "_COMPLETE_WITHIN_SECONDS", 0.3)
+    for read in ((folder / "file").read_bytes, (folder / "file").open_reader):
+        with pytest.raises(StoreError, match="only 0 of its 5 bytes are to be had"):
+            read()
+
+
 def test_what_killed_writers_left_is_swept_and_counts_for_nothing(folder):
     tag = (folder / "pointer").create_replaceable(b"p")
     (folder / ".aside-0").write_bytes(b"")
