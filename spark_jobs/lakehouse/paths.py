@@ -23,9 +23,12 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import read_json
 from spark_jobs.lakehouse.tables import is_table
 from spark_jobs.objects.hdfs_path import HdfsPath
+from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place, to_place
 
 _PLAIN = re.compile(r"[A-Za-z0-9._+=/-]+")
+
+_TAKEN_FOR_A_URL = "since Delta's own library takes that for a part of a URL and looks for another; name it otherwise"
 
 # A Path folds the slashes of a URL: s3a:/bucket.
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
@@ -54,11 +57,19 @@ class Lakehouse:
                 f"the lakehouse home {home}: in HDFS its path must be of letters, digits and . _ - + = alone, since Delta's own "
                 "library looks for others under other names; and it must be a folder below the root"
             )
+        if isinstance(place, ObjectPath) and re.search("[%#?]", place.key):
+            raise KeyfoldError(
+                f"the lakehouse home {home}: in a bucket its path must be without % # and ?, {_TAKEN_FOR_A_URL}"
+            )
         if isinstance(place, Path):
             if _URL.match(str(place)):
                 raise KeyfoldError(
                     f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, "
                     "hdfs://HOST:PORT/FOLDER, or a folder, on a shared mount for a cluster"
+                )
+            if re.search(r"%[0-9A-Fa-f]{2}|\\", str(place)):
+                raise KeyfoldError(
+                    f"the lakehouse home {home} must be without \\ and without % before two digits, {_TAKEN_FOR_A_URL}"
                 )
             # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one
             # begins at.
