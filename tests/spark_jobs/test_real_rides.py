@@ -18,6 +18,8 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.jobs import ride_oracle
 
+pytestmark = pytest.mark.long
+
 END = datetime(2016, 6, 23, tzinfo=UTC)
 ONE_BATCH, SMALL_BATCHES = 128 << 20, 1
 COPIES = 700

@@ -17,6 +17,8 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import retail, retail_days, sale, sales_frame, with_window
 
+pytestmark = pytest.mark.long
+
 END = datetime(2011, 1, 1, tzinfo=UTC)
 A_FILE_A_BATCH = RunOptions(max_bytes_per_batch=1)
 
