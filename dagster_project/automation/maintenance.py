@@ -5,6 +5,7 @@ that runs from the command line is left alone until the next night. What is safe
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import RETENTION, Maintained, maintain
+from spark_jobs.maintenance.removals import remember_removals
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
@@ -75,6 +77,10 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
                 [done.tables.get("quarantine", ()) for done in batches],
             ),
         )
+        # Whoever runs continuously has them remember for as long as suits it, and keeps the lock.
+        if is_table(lakehouse.events(stream.name)):
+            with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
+                _remember(config, tables)
         # No lock: whoever writes these only appends, which does not clash.
         _maintain(context, config, lakehouse, tables)
 
@@ -93,7 +99,9 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             with exclusive(lakehouse.job(template.name), f"job {template.name}"):
                 # Under the lock: a full refresh puts other tables in their place.
                 generation = live_generation(lakehouse, template.name)
-                _maintain(context, config, lakehouse, _tables(generation) if generation else ())
+                tables = _tables(generation) if generation else []
+                _remember(config, tables)
+                _maintain(context, config, lakehouse, tables)
         # A run from the command line holds the lock and no pool: it is let be, and the night's other tables are done.
         except KeyfoldError as busy:
             context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")
@@ -117,6 +125,12 @@ def _tables(generation: Generation) -> list[_Table]:
         _Table(path.name, path, [done.tables.get(path.name, ()) for done in batches])
         for path in sorted((generation.folder / "tables").glob("*"))
     ]
+
+
+def _remember(config: MaintenanceConfig, tables: Sequence[_Table]) -> None:
+    for table in tables:
+        if is_table(table.path):
+            remember_removals(table.path, timedelta(days=config.retention_days))
 
 
 def _maintain(

@@ -21,6 +21,7 @@ from spark_jobs.lakehouse import Lakehouse, is_table
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.log import KEPT_VERSIONS, trim_log
+from spark_jobs.maintenance.removals import remember_removals
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
@@ -94,27 +95,30 @@ class TableCare:
         except (KeyfoldError, OSError) as error:
             warn([f"small files were not joined: {error}"])
             return
-        self._tend([table for table in tables if table.is_upsert])
+        upserts = [table for table in tables if table.is_upsert]
+        self._each(upserts, self._remember)
+        self._each(upserts, self._tend)
         if self._beside is None or not self._beside.is_alive():
             appended = [table for table in tables if not table.is_upsert]
-            self._beside = threading.Thread(target=self._tend, args=(appended,), name="table-care")
+            # Before the next batch: an append fails where a table's properties have changed.
+            self._each(appended, self._remember)
+            self._beside = threading.Thread(target=self._each, args=(appended, self._tend), name="table-care")
             self._beside.start()
 
-    def _tend(self, tables: Sequence[Tended]) -> None:
+    def _each(self, tables: Sequence[Tended], do: Callable[[Tended], None]) -> None:
         for table in tables:
             try:
                 if is_table(table.path):
-                    maintain(
-                        self._lakehouse,
-                        table.name,
-                        table.path,
-                        self._retention,
-                        time=table.time,
-                        written=table.written,
-                    )
-                    trim_log(self._lakehouse, table.name, table.path, self._versions)
+                    do(table)
             except (KeyfoldError, DeltaError, OSError) as error:
                 warn([f"small files of {table.name} were not joined: {error}"])
+
+    def _remember(self, table: Tended) -> None:
+        remember_removals(table.path, self._retention)
+
+    def _tend(self, table: Tended) -> None:
+        maintain(self._lakehouse, table.name, table.path, self._retention, time=table.time, written=table.written)
+        trim_log(self._lakehouse, table.name, table.path, self._versions)
 
 
 def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[Tended]:

@@ -2,8 +2,10 @@
 
 import os
 import time
+from datetime import timedelta
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -12,7 +14,9 @@ from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.tables import create_table, table_id
+from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.log import trim_log
+from spark_jobs.maintenance.removals import remember_removals
 from tests.made_generations import put_done, put_generation
 from tests.spark_jobs.keyed.toy_jobs import CLICK, clicks
 
@@ -85,3 +89,49 @@ def test_without_a_checkpoint_nothing_is_deleted(lakehouse):
         os.utime(entry, (0, 0))
     assert not list((folder / "_delta_log").glob("*.checkpoint.parquet"))
     assert trim_log(lakehouse, EVENTS, folder, kept=1) == 0
+
+
+def test_checkpoints_forget_replaced_files_after_the_retention_and_who_reads_the_table_notices_nothing(
+    lakehouse, table
+):
+    before = DeltaTable(str(table)).version()
+    maintain(lakehouse, EVENTS, table, time="at")
+    appended = append_until_checkpoint(table, 41)
+    assert removals(table) == 39
+    remember_removals(table, timedelta(0))
+    appended += append_until_checkpoint(table, 51)
+    assert removals(table) == 0
+    assert minutes(table) == [*range(2, 41), *appended]
+    assert sum(file.rows for file in changes_since(table, before, "at").files) == len(appended)
+
+
+def test_a_table_is_told_once_for_how_long_to_remember_and_may_be_told_otherwise(lakehouse, table):
+    def told():
+        return DeltaTable(str(table)).metadata().configuration.get("delta.deletedFileRetentionDuration")
+
+    before = DeltaTable(str(table)).version()
+    remember_removals(table, timedelta(days=7))
+    assert (DeltaTable(str(table)).version(), told()) == (before, None)
+    for _ in range(2):
+        remember_removals(table, timedelta(hours=1))
+        assert (DeltaTable(str(table)).version(), told()) == (before + 1, "interval 3600 seconds")
+    remember_removals(table, timedelta(days=7))
+    assert told() == "interval 604800 seconds"
+
+
+def append_until_checkpoint(folder, minute):
+    """Append a row a minute, until a checkpoint is written; gives the minutes."""
+    appended, before = [], checkpoint(folder)
+    while checkpoint(folder) == before:
+        appended.append(minute + len(appended))
+        append(folder, appended[-1])
+    return appended
+
+
+def checkpoint(folder):
+    return max((folder / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def removals(folder):
+    """Replaced files that the newest checkpoint names."""
+    return sum(row["remove"] is not None for row in pq.read_table(checkpoint(folder)).to_pylist())

@@ -1,6 +1,6 @@
 """The maintenance job: every table of a group, with its figures on the table's asset."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -12,6 +12,7 @@ from dagster_project.automation.maintenance import maintenance
 from dagster_project.resources import LakehouseResource
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.lakehouse import Lakehouse, exclusive
+from spark_jobs.maintenance.removals import remember_removals
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import RIDE_POINTS, WEATHER
 from tests.made_generations import put_generation
@@ -28,6 +29,11 @@ def append(table: Place, times: int) -> None:
 
 def files(table: Path) -> int:
     return len(DeltaTable(str(table)).file_uris())
+
+
+def remembers(table: Place) -> str | None:
+    """For how long a table's log remembers files that were replaced."""
+    return DeltaTable(str(table)).metadata().configuration.get("delta.deletedFileRetentionDuration")
 
 
 @pytest.fixture
@@ -69,6 +75,23 @@ def test_every_table_of_the_group_is_joined_and_its_asset_tells(lakehouse, table
     assert (told["files_before"], told["files_after"], told["files_deleted"]) == (3, 1, 0)
     assert told["retention_days"] == 7
     assert observed(instance, "ride_summaries_late")["files_after"] == 1
+
+
+def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_for_the_retention_again(
+    lakehouse, tables, instance
+):
+    for table in tables.values():
+        remember_removals(table, timedelta(hours=1))
+    with exclusive(lakehouse.ingest("ride_points"), "ingest --continuous"):
+        assert run(lakehouse, instance, retention_days=2).success
+    assert {name: remembers(table) for name, table in tables.items()} == {
+        "events.ride_points": "interval 3600 seconds",
+        "quarantine.ride_points": "interval 3600 seconds",
+        "ride_summaries": "interval 172800 seconds",
+        "late.ride_summaries": "interval 172800 seconds",
+    }
+    assert run(lakehouse, instance, retention_days=2).success
+    assert {remembers(table) for table in tables.values()} == {"interval 172800 seconds"}
 
 
 def test_tables_that_are_not_there_yet_are_no_fault(lakehouse, instance):

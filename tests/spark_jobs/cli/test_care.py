@@ -80,3 +80,5 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
     table = DeltaTable(str(lakehouse.events("clicks")))
     assert joined[0].files_after < 9
     assert sorted(row["seq"] for row in table.to_pyarrow_table().to_pylist()) == list(range(9))
+    # As long as replaced files are kept: else each checkpoint would name those of a week.
+    assert table.metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 3600 seconds"
