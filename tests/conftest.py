@@ -22,6 +22,9 @@ from tests.standalone_cluster import standalone_cluster
 use_fast_starts()
 use_memory()
 
+_OF_JOBS = ("tests/spark_jobs/jobs/", "tests/spark_jobs/keyed/")
+"""Whose tests are run with homes in a bucket where they do without Spark too."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--cluster`: the tests that take the shared session, on a standalone cluster; `--bucket`: with homes in a bucket."""
@@ -33,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bucket",
         action="store_true",
-        help="run the tests that use the shared Spark session and a lakehouse, with their homes in a bucket on loopback",
+        help="run the tests of jobs, and those that use the shared Spark session, with their homes in a bucket on loopback",
     )
 
 
@@ -49,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--cluster"):
         _keep(config, items, lambda item: _takes_session(item) and item.get_closest_marker("one_machine") is None)
     if config.getoption("--bucket"):
-        _keep(config, items, lambda item: _takes_session(item) and "new_home" in item.fixturenames)
+        _keep(config, items, _is_for_buckets)
         for item in items:
             for marker in item.iter_markers("on_disk"):
                 item.add_marker(pytest.mark.skip(reason=f"of homes on a disk: {marker.args[0]}"))
@@ -61,6 +64,11 @@ def _keep(config: pytest.Config, items: list[pytest.Item], is_kept: Callable[[An
     """Leave only these among the items to run."""
     config.hook.pytest_deselected(items=[item for item in items if not is_kept(item)])
     items[:] = [item for item in items if is_kept(item)]
+
+
+def _is_for_buckets(item: Any) -> bool:
+    """Whether it has a home, and looks at jobs, or at what else shares the session."""
+    return "new_home" in item.fixturenames and (item.nodeid.startswith(_OF_JOBS) or _takes_session(item))
 
 
 def _takes_session(item: pytest.Item) -> bool:

@@ -5,27 +5,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from spark_jobs.objects.object_path import ObjectPath
-from spark_jobs.objects.place import Place
+import pytest
+
+from spark_jobs.lakehouse.files import files_below, second_name
+from spark_jobs.objects.place import Place, path_below
 from spark_jobs.simulation import SimulationSummary, simulate
+
+empty_folder = pytest.mark.on_disk("of a folder without files, which a bucket has not")
+"""Of tests in which nothing has landed, in a landing folder that is there."""
 
 
 def copy_folder(folder: Place, to: Place) -> None:
     """Copy a folder to where none is yet, within its disk or its bucket."""
-    if isinstance(folder, ObjectPath) and isinstance(to, ObjectPath):
-        for path, _ in folder.below():
-            path.copy_to(to / path.relative_to(folder))
-    else:
-        shutil.copytree(str(folder), str(to))
+    if isinstance(folder, Path):
+        shutil.copytree(folder, str(to))
+        return
+    for file in files_below(folder):
+        second_name(file.path, to / str(path_below(file.path, folder)))
 
 
 def remove_folder(folder: Place) -> None:
     """Remove a folder that is there."""
-    if isinstance(folder, ObjectPath):
-        assert folder.is_dir(), folder
-        folder.remove_tree()
-    else:
-        shutil.rmtree(folder)
+    assert folder.is_dir(), folder
+    shutil.rmtree(folder) if isinstance(folder, Path) else folder.remove_tree()
 
 
 def move_folder(folder: Place, to: Place) -> None:

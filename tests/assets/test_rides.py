@@ -21,7 +21,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.simulation import SimulationSummary, simulate
-from tests.folders import simulate_into
+from tests.folders import empty_folder, simulate_into
 
 # Without the event index: these tests are of the streams, the rides and the checks, each of which starts Spark's queries.
 ASSETS = [asset for asset in rides.ASSETS if asset not in rides.ASSETS[-1:]]
@@ -236,6 +236,7 @@ def test_summaries_that_vanish_turn_conservation_red_and_hold_downstream_back(sp
     assert not result.asset_materializations_for_node("revenue")
 
 
+@empty_folder
 def test_a_run_over_nothing_makes_empty_tables_and_checks_say_that_there_is_nothing_to_compare(spark, lakehouse):
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse)
@@ -247,6 +248,7 @@ def test_a_run_over_nothing_makes_empty_tables_and_checks_say_that_there_is_noth
         assert "nothing was read yet" in (found[name].description or "")
 
 
+@empty_folder
 def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, monkeypatch, capfd):
     def warned(*arguments, **settings):
         return replace(run_job(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
@@ -264,6 +266,7 @@ def test_the_check_of_a_table_that_is_not_there_says_so(spark, lakehouse):
     assert "materialize the event table first" in failure(result)
 
 
+@empty_folder
 def test_a_failed_run_reports_no_table(spark, lakehouse):
     lakehouse.landing("ride_points").mkdir(parents=True)
     broken = lakehouse.events("ride_points")

@@ -10,6 +10,7 @@ from assets.streams import stream_assets, stream_check
 from spark_jobs.ingest import batch, ingest
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.streams import METRICS
+from tests.folders import empty_folder
 
 _, INGEST = stream_assets(METRICS, group="metrics")
 
@@ -54,6 +55,7 @@ def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_b
     assert (again["accepted"], again["duplicates"]) == (1, 1)
 
 
+@empty_folder
 def test_the_check_has_nothing_to_compare_before_anything_was_read_and_says_so(spark, lakehouse):
     lakehouse.landing("metrics").mkdir(parents=True)
     found = check(materialize(spark, lakehouse))

@@ -338,6 +338,9 @@ def test_a_run_killed_outright_is_made_good_by_the_next(
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     killed.stdout.close()
+    # In a bucket the dead one's lease lasts for half a minute.
+    with exclusive(lakehouse.ingest("clicks"), "another run", patience=timedelta(minutes=2)):
+        pass
     summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=1)
     check_counts(lakehouse, summary)
     assert summary.totals == IngestCounts(files=6, rows_read=66, accepted=55, quarantined=6, duplicates=5)

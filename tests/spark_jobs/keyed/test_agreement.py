@@ -1,7 +1,6 @@
 """A journal, a checkpoint, a table or a pointer of another time is refused with its remedy, and the remedy works."""
 
 import json
-import shutil
 
 import pytest
 
@@ -10,7 +9,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
-from tests.folders import move_folder
+from tests.folders import copy_folder, move_folder, remove_folder
 from tests.spark_jobs.keyed.toy_jobs import START, totals, windows
 
 
@@ -22,21 +21,21 @@ def live(lakehouse, job="totals"):
 
 
 @pytest.fixture
-def ran_thrice(without_spark, lakehouse, land, tmp_path):
+def ran_thrice(without_spark, lakehouse, land):
     """A job that ran three times, and a copy of its generation as it was after the first run."""
-    backup = tmp_path / "backup"
+    backup = lakehouse.home.with_name("backup")
     for number, user in enumerate(["ann", "bob", "ann"]):
         land((user, number))
         run_job(without_spark, lakehouse, totals())
         if not number:
-            shutil.copytree(str(live(lakehouse).folder), backup)
+            copy_folder(live(lakehouse).folder, backup)
     return backup
 
 
 def restore(generation, backup, *parts):
     for part in parts:
-        shutil.rmtree(generation.folder / part)
-        shutil.copytree(backup / part, generation.folder / part)
+        remove_folder(generation.folder / part)
+        copy_folder(backup / part, generation.folder / part)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +70,17 @@ def test_a_whole_generation_that_was_restored_goes_on_from_where_it_stood(
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
-def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(
-    without_spark, lakehouse, rows, land, tmp_path
-):
+def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(without_spark, lakehouse, rows, land):
+    old = lakehouse.home.with_name("old")
     land(("ann", 0))
-    shutil.copytree(lakehouse.events("clicks"), tmp_path / "old")
+    copy_folder(lakehouse.events("clicks"), old)
     land(("bob", 1))
     run_job(without_spark, lakehouse, totals())
-    shutil.rmtree(lakehouse.events("clicks"))
-    shutil.copytree(tmp_path / "old", lakehouse.events("clicks"))
+    remove_folder(lakehouse.events("clicks"))
+    copy_folder(old, lakehouse.events("clicks"))
     with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read before.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
-    shutil.rmtree(lakehouse.events("clicks"))
+    remove_folder(lakehouse.events("clicks"))
     land(("eve", 1))
     with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
@@ -102,7 +100,7 @@ def test_a_home_that_was_moved_goes_on(spark, lakehouse, land):
 @pytest.mark.parametrize("what", ["state", "commits", "metadata"])
 def test_a_checkpoint_that_lost_a_part_is_refused(without_spark, lakehouse, ran_thrice, what):
     part = live(lakehouse).checkpoint / what
-    shutil.rmtree(str(part)) if part.is_dir() else part.unlink()
+    remove_folder(part) if part.is_dir() else part.unlink()
     with pytest.raises(KeyfoldError, match=r"is missing although batches were done.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
 
@@ -130,7 +128,7 @@ def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(witho
     land(("ann", 0))
     run_job(without_spark, lakehouse, windows())
     generation = live(lakehouse, "windows")
-    shutil.rmtree(str(generation.folder / "journal"))
+    remove_folder(generation.folder / "journal")
     (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
     (generation.checkpoint / "commits" / "0").unlink()
     assert run_job(without_spark, lakehouse, windows()).totals.events == 1

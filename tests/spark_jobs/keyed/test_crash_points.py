@@ -155,6 +155,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.on_disk("a bucket has no room that ends")
 @pytest.mark.parametrize("room_left", range(0, 30_000, 2_000))
 def test_a_disk_that_is_full_at_any_moment_of_a_batch_stops_no_later_run(
     without_spark, small_disk, lakehouse, rows, room_left
