@@ -71,6 +71,6 @@ def spec_of(name):
 def test_make_targets_and_commands_that_are_named_are_there(page):
     text = page.read_text(encoding="utf-8")
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    assert set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE)) <= targets
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= targets
     assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?keyfold ([a-z][\w-]*)", text, re.MULTILINE)) <= set(COMMANDS)
