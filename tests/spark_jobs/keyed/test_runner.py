@@ -157,7 +157,8 @@ def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_s
         hours_later(hour)
         land(("ann", hour * 60))
         warned = [*run_job(without_spark, lakehouse, job).warnings]
-    assert "events usually come every 1:00:00, and idle_after is 0:10:00" in warned[0]
+    # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
+    assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
 
 
 def test_on_spark_processing_time_flushes_what_is_stale_though_no_event_comes(spark, lakehouse, land, rows, minutes):
