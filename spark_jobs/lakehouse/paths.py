@@ -18,6 +18,7 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.files import read_json
@@ -57,9 +58,11 @@ class Lakehouse:
                 f"the lakehouse home {home}: in HDFS its path must be of letters, digits and . _ - + = alone, since Delta's own "
                 "library looks for others under other names; and it must be a folder below the root"
             )
-        if isinstance(place, ObjectPath) and re.search("[%#?]", place.key):
+        # Delta's library takes some characters for parts of a URL, Spark's reader of state others for what they are escaped to.
+        if isinstance(place, ObjectPath) and quote(place.key, safe="/+=") != place.key:
             raise KeyfoldError(
-                f"the lakehouse home {home}: in a bucket its path must be without % # and ?, {_TAKEN_FOR_A_URL}"
+                f"the lakehouse home {home}: in a bucket its path must be of letters, digits and . _ - ~ + = alone, since Delta's "
+                "own library and Spark look for others under other names; name it otherwise"
             )
         if isinstance(place, Path):
             if _URL.match(str(place)):

@@ -7,15 +7,13 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse, create_table, is_table
 
 
-@pytest.mark.parametrize("name", ["a%20b", "a%2", "50%", "a#b", "a?b", "a/b%2Fc"])
-def test_a_home_in_a_bucket_that_delta_s_library_would_look_for_elsewhere_is_refused(name):
-    with pytest.raises(KeyfoldError, match="in a bucket its path must be without % # and "):
+@pytest.mark.parametrize("name", ["a%20b", "50%", "a#b", "a?b", "a b", "ä", "a[b]", "a/b c/d"])
+def test_a_home_in_a_bucket_that_others_would_look_for_elsewhere_is_refused(name):
+    with pytest.raises(KeyfoldError, match="in a bucket its path must be of letters, digits and"):
         Lakehouse(f"s3a://lake/{name}")
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "ä+b", "a&b=c", "a[b]*", "{a,b}", "a:b;c@d", "q'uo\"te", "a~b^c|d`e", "back\\slash"]
-)
+@pytest.mark.parametrize("name", ["ab", "A-b_c.d", "a=1/b+2", "a~b"])
 def test_any_other_name_is_one_folder_to_delta_s_library_and_to_this_code(bucket, name):
     home = Lakehouse(f"s3a://{bucket}/{name}/home")
     create_table(home.events("clicks"), pa.schema([("user", pa.string())]))

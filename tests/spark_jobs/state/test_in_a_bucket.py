@@ -21,7 +21,7 @@ __all__ = ["local_reader", "minutes", "spark", "state_without_spark", "without_s
 def lakehouse(request, tmp_path):
     if request.param == "on a disk":
         return Lakehouse(tmp_path / "home")
-    return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/a home")
+    return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
 
 
 def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(spark, lakehouse, tmp_path, minutes):
