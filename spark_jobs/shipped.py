@@ -14,6 +14,7 @@ MANIFEST = "keyfold-shipped.json"
 NEEDED_BY_WORKERS = (
     "confluent-kafka",
     "deltalake",
+    "hdfs-native",
     "httpcore",
     "httpx",
     "numpy",

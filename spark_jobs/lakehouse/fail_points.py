@@ -22,7 +22,7 @@ POINTS = (
     "done: after",
     "commit: before",
     "commit: one table",
-    "commit: rows merged",
+    "merge: rows written",
     "commit: after",
     "generation: tables made",
     "generation: born",

@@ -76,7 +76,7 @@ def merge_files(
         )
     there = _files_in_reach(delta, keys)
     outcomes = _rewrite(spark, rewriting, _groups(files, there), keys)
-    reached("commit: rows merged")
+    reached("merge: rows written")
     actions: list[AddAction | RemoveAction] = [add_action(one.written) for one in outcomes if one.written is not None]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
     actions += [RemoveAction(path, True, now, sizes[path], {}) for one in outcomes for path in one.replaced]

@@ -24,6 +24,7 @@ SCENE_OF = {
     "work": "runs",
     "done": "runs",
     "commit": "runs",
+    "merge": "runs",
     "journal": "runs",
     "generation": "full refresh",
     "seed": "move of state",

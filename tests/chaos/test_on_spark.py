@@ -25,7 +25,7 @@ PROMISE = "Of a run with Spark any process may be killed or told to stop: the ne
 
 LONGEST_LIFE_IN_SECONDS = 8.0
 ON_THE_WAY = [
-    point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "generation"))
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge", "generation"))
 ]
 
 

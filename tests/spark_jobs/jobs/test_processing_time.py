@@ -30,7 +30,7 @@ __all__ = ["cut_power", "without_spark"]
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
-OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 
 
 @dataclass(frozen=True)

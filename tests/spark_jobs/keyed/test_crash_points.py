@@ -17,7 +17,7 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows, windows_step
 
-OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith("generation")]
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 

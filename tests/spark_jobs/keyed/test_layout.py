@@ -23,7 +23,7 @@ DELAY = timedelta(minutes=5)
 EVENTS = st.tuples(st.sampled_from(["ann", "bob", "eve", "cid"]), st.integers(0, 90))
 FILES = st.lists(st.lists(EVENTS, min_size=1, max_size=6), min_size=1, max_size=4)
 CRASHES = st.sampled_from(
-    [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+    [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 )
 
 

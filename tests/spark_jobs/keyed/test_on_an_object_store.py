@@ -26,7 +26,9 @@ from tests.spark_jobs.keyed.toy_jobs import START, clicks, totals, windows
 
 PROMISE = "A driver on S3 or HDFS that is killed, or frozen and thawed, at any write"
 REPOSITORY = Path(__file__).parents[3]
-POINTS = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "generation"))]
+POINTS = [
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge", "generation"))
+]
 
 MODES = {"incremental": Incremental(), "full_refresh": FullRefresh()}
 PATIENCE = timedelta(seconds=120)

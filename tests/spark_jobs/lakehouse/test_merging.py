@@ -244,7 +244,7 @@ def test_a_merge_that_is_cut_off_is_done_by_the_next(table, monkeypatch):
     rows = {("ann",): value(4), ("eve",): value(5), ("new",): value(6)}
     files, before = table.staged(rows, 2), table.files()
     with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", Cut("commit: rows merged"))
+        patch.setattr(fail_points, "act", Cut("merge: rows written"))
         with pytest.raises(PowerCut):
             table.merge(files, 2)
     table.check()

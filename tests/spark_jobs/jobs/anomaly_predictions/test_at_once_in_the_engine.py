@@ -19,7 +19,7 @@ __all__ = ["cut_power", "without_spark"]
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 
-OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit"))]
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
 TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
 AT_ONCE = {"order": "arrival", "emit": "all", "forget_after": "20m", "key_groups": 3}
 HISTORY = History("anomaly_predictions")
