@@ -5,6 +5,7 @@ the journal or one batch behind; what it began and the journal does not know cou
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from spark_jobs.keyed.generations import Generation
 from spark_jobs.lakehouse.files import files_below, remove_tree, write_durably
 from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.remote_path import RemotePath
 
 _SCHEMA_FILE = re.compile(r'"(?:file|s3a|hdfs):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
@@ -50,7 +52,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
-    _follow_move(checkpoint)
+    follow_move(checkpoint)
 
 
 def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
@@ -67,8 +69,32 @@ def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
     path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
 
 
-def _follow_move(checkpoint: Place) -> None:
-    """Put the checkpoint's own place into what Spark wrote of its state's schema: it names files by their whole path."""
+def follow_move(checkpoint: Place) -> None:
+    """Put the checkpoint's own place into what Spark wrote of its state's schema: it names files by their whole path.
+
+    Call it only under the lock of whoever writes there.
+    """
+    for entry, text in _written_elsewhere(checkpoint):
+        write_durably(entry, text.encode())
+        # Hadoop compares a file with the checksum beside it, and would call the mended one damaged.
+        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+
+
+def check_is_readable(checkpoint: Place) -> None:
+    """See that Spark's reader of state finds the files of a checkpoint; on a disk it is led to those of one that was moved.
+
+    Raises:
+        KeyfoldError: it lies in a store, and was moved there since a run last wrote to it.
+    """
+    if isinstance(checkpoint, RemotePath) and next(_written_elsewhere(checkpoint), None) is not None:
+        raise KeyfoldError(
+            f"{checkpoint} was moved here, and names its files where they were: run the job once, which puts that right, and "
+            "read its state then"
+        )
+
+
+def _written_elsewhere(checkpoint: Place) -> Iterator[tuple[Place, str]]:
+    """What names files of the checkpoint where they were, each with what it is to hold."""
     place = str(checkpoint) if "://" in str(checkpoint) else f"file:{checkpoint}"
     for metadata in (checkpoint / "state").glob("*/_metadata/v2"):
         entries = [metadata / str(number) for number in sorted(_numbers(metadata), reverse=True)]
@@ -77,9 +103,7 @@ def _follow_move(checkpoint: Place) -> None:
             here = _SCHEMA_FILE.sub(lambda found: f'"{place}/state/{found[1]}"', text)
             if here == text:
                 break  # the newest is of this place, and so are all before it
-            write_durably(entry, here.encode())
-            # Hadoop compares a file with the checksum beside it, and would call the mended one damaged.
-            entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+            yield entry, here
 
 
 def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:

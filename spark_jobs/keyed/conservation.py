@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.keyed.checkpoint import check_is_readable
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
@@ -116,6 +117,7 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, 
 
 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob, batch: int) -> int:
+    check_is_readable(generation.checkpoint)
     source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE, batchId=batch)
     return _sum(source.select(F.col("value.payload").alias("payload")), _counting(job.state_events, frames=_states))
 

@@ -2,7 +2,7 @@
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables
-from spark_jobs.keyed.checkpoint import finished_batch
+from spark_jobs.keyed.checkpoint import finished_batch, follow_move
 from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
 from spark_jobs.lakehouse.fail_points import reached
@@ -27,6 +27,8 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             move_tree(generation.folder, folder, "generation.json")
             reached("promote: renamed")
             generation = Generation(folder, generation.record)
+        # State may be read before the next run, and in a store it is read where it lies alone.
+        follow_move(generation.checkpoint)
         go_live(lakehouse, generation)
         return generation
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.checkpoint import check_is_readable
 from spark_jobs.keyed.codec import decode, empty
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.fixed import fixed
@@ -198,6 +199,7 @@ def read_state(
 
 def state_blobs(session: SparkSession, generation: Generation, batch: int) -> DataFrame:
     """The blobs of a generation's state after a batch: `key_group`, `payload`."""
+    check_is_readable(generation.checkpoint)
     state = read_source(session, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)
     return state.select(F.col("key.key_group").alias("key_group"), F.col("value.payload").alias("payload"))
 

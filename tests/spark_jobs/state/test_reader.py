@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -184,8 +185,13 @@ def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, mad
     move_folder(lakehouse.home, aside)
     try:
         before = files_of(moved.home)
-        assert rows_of(read_state(spark, moved, JOB, batch=1).polars()) == rows_of(states[1])
-        assert check_conservation(spark, moved, JOB).balanced
+        if isinstance(moved.home, Path):
+            assert rows_of(read_state(spark, moved, JOB, batch=1).polars()) == rows_of(states[1])
+            assert check_conservation(spark, moved, JOB).balanced
+        else:
+            # A store has no links, through which it could be read.
+            with pytest.raises(KeyfoldError, match=r"was moved here, .* run the job once"):
+                read_state(spark, moved, JOB, batch=1)
         assert files_of(moved.home) == before
     finally:
         move_folder(aside, lakehouse.home)
