@@ -138,7 +138,8 @@ def running_broker(folder: Path) -> Iterator[Broker]:
     listeners = {name: kind for name, kind in LISTENERS.items() if certificates or "TLS" not in name}
     ports = {name: free_port() for name in listeners}
     (folder / _SETTINGS).write_text(_settings(folder, listeners, ports, free_port(), certificates))
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Its first sign is given: one in 64 would be a dash, which the tool takes for an option.
+    cluster = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
     with (folder / "broker.log").open("wb") as log:
         tool = [*_JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(folder / _SETTINGS)]
         subprocess.run(tool, check=True, stdout=log, stderr=log)
