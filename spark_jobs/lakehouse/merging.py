@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from errno import EIO
 from typing import Any
 from urllib.parse import unquote
 
@@ -99,12 +100,12 @@ class _Outcome:
     Attributes:
         replaced: those of the table that held rows of the new keys.
         written: in their place and that of staged ones; None where no row was left.
-        fault: of a disk, which is told and not raised in a worker: Spark would try again, and hide it in a stack.
+        fault: number, words and file of a disk's, which is told and not raised in a worker: Spark would try again, and hide it in a stack.
     """
 
     replaced: tuple[str, ...] = ()
     written: WrittenFile | None = None
-    fault: str = ""
+    fault: tuple[int, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,9 @@ class _Rewriting:
             try:
                 yield self._rewritten(group, keys)
             except OSError as error:
-                yield _Outcome(fault=str(error))
+                yield _Outcome(
+                    fault=(error.errno or EIO, error.strerror or str(error), str(error.filename or self.table))
+                )
 
     def _rewritten(self, group: Sequence[_File], keys: pl.DataFrame) -> _Outcome:
         frames, replaced, left = [], [], 0
@@ -183,7 +186,7 @@ def _rewrite(
         # As a plain collection: what comes back are names and counts.
         outcomes = spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(rewriting).collect()
     if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
-        raise OSError(faults[0])
+        raise OSError(*faults[0])
     return outcomes
 
 
