@@ -27,6 +27,15 @@ _CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 
+# Not the number alone: a port or a key's name has it as well.
+_REFUSALS = (
+    "status code: 401",
+    "status code: 403",
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+)
+
 
 def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
     """See that a place, where it is one of a bucket or of HDFS, can be looked at; of any other, nothing.
@@ -101,9 +110,7 @@ def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -
     where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
     if "NoSuchBucket" in said:
         return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; make it, or name another")
-    is_refused = any(
-        sign in said for sign in ("403", "401", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")
-    )
+    is_refused = any(sign in said for sign in _REFUSALS)
     # With no key set a machine's role is asked for, at this address; that one answers, and the store does not, is another matter.
     if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):
         return KeyfoldError(

@@ -59,7 +59,9 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(played):
     found = [comparable(text.partition("\n")[2] if number else text) for number, text in enumerate(printed)]
     codes = [text.partition("\n")[0] for text in printed[1:]]
     for number, text in enumerate(expected):
-        assert found[number] == comparable(text), f"block {number}:\n{printed[number]}\n{done.stderr[-5000:]}"
+        whole = played.project.parent / f"{number}.log"
+        said = whole.read_text(encoding="utf-8")[-20_000:] if whole.exists() else done.stderr[-5000:]
+        assert found[number] == comparable(text), f"block {number}:\n{printed[number]}\n{said}"
     assert codes == [*["0"] * (len(expected) - 1), "1"], done.stderr[-5000:]  # grep found no job, as it should
     assert not list(played.project.rglob("road_*.py"))
 
@@ -97,7 +99,10 @@ def as_script(folder: Path) -> tuple[str, list[str]]:
             expected[-1] = text
             continue
         expected.append("")
-        lines += [text if kind == "sh" else edit(text, folder / f"{len(expected)}.diff"), f"echo '{OVER}'$?"]
+        # What the page greps through is kept whole: of what went wrong in it, grep lets nothing pass.
+        whole = f"2>&1 | tee {folder / f'{len(expected) - 1}.log'} |"
+        command = text.replace("2>&1 |", whole) if kind == "sh" else edit(text, folder / f"{len(expected)}.diff")
+        lines += [command, f"echo '{OVER}'$?"]
     return "\n".join(lines), expected
 
 

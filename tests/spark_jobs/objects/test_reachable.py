@@ -6,6 +6,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.objects import reachable
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.reachable import check_conditions, check_reachable
+from spark_jobs.objects.remote_path import NotAnsweringError
 from tests.faulty_store import Fault, faulty_store
 from tests.object_store import ObjectStore
 
@@ -31,6 +32,14 @@ def test_a_store_that_is_not_there_is_told_with_its_address(monkeypatch, object_
     ) as told:
         check_reachable("s3a://lake/home")
     assert environment["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
+
+
+def test_a_number_of_a_refusal_in_a_name_or_a_port_is_none(monkeypatch, object_store: ObjectStore):
+    """A port like 40117 was taken for a 401."""
+    for name, value in object_store.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(NotAnsweringError, match="does not answer"):
+        check_reachable("s3a://lake/home-401/of-403")
 
 
 def test_without_credentials_it_says_so_and_refused_ones_too(bucket, object_store: ObjectStore, monkeypatch):
