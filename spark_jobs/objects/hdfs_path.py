@@ -10,31 +10,25 @@ back: who comes late, and takes a number that was used and removed, finds a high
 """
 
 import io
-import os
-import re
 import secrets
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from typing import IO, Any, ClassVar, Self, cast
+from typing import IO, ClassVar, Self, cast
 from urllib.parse import urlsplit
 
-from hdfs_native import Client, FileReader, FileStatus, WriteOptions
+from hdfs_native import Client, FileStatus, WriteOptions
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath, StoreError
+from spark_jobs.objects.hdfs_client import HdfsReader, client_of, read_whole, told
+from spark_jobs.objects.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath
 
 ASIDE = ".aside-"
 """How the names begin of what is not whole yet."""
 
 _VERSIONS = ".versions"
 _PIECE = 8 << 20
-_LONGEST = 300
-_OF_JAVA = re.compile(r'^RPCError\("[\w.$]+\.\w+", "')
 _FORGOTTEN_MS = 3_600_000
-_COMPLETE_WITHIN_SECONDS = 10.0
 
 
 class HdfsPath(RemotePath):
@@ -80,13 +74,13 @@ class HdfsPath(RemotePath):
 
     def write_bytes(self, content: bytes) -> int:
         aside = self._written_aside(content)
-        with _told(self), aside._or_gone():
+        with told(self), aside._or_gone():
             self._client.rename(aside.path, self.path, overwrite=True)
         return len(content)
 
     def write_from(self, file: IO[bytes]) -> None:
         """What breaks off leaves nothing, or a file that nobody looks for."""
-        with _told(self), self._or_gone(), self._client.create(self.path, _ANEW) as opened:
+        with told(self), self._or_gone(), self._client.create(self.path, _ANEW) as opened:
             while piece := file.read(_PIECE):
                 opened.write(piece)
 
@@ -170,23 +164,23 @@ class HdfsPath(RemotePath):
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
         if not exist_ok and self.exists():
             raise FileExistsError(str(self))
-        with _told(self):
+        with told(self):
             self._client.mkdirs(self.path, mode & 0o755, parents)
 
     def unlink(self, *, missing_ok: bool = False) -> None:
-        with _told(self):
+        with told(self):
             gone = self._client.delete(self.path) or self._client.delete(self._folder.path, recursive=True)
         if not gone and not missing_ok:
             raise FileNotFoundError(f"{self} is not there")
 
     def remove_tree(self) -> None:
-        with _told(self):
+        with told(self):
             self._client.delete(self.path, recursive=True)
 
     def sweep(self) -> None:
         for one in self._listed():
             if one.path.rpartition("/")[2].startswith(ASIDE):
-                with _told(self):
+                with told(self):
                     self._client.delete(one.path, recursive=True)
 
     def copy_to(self, other: RemotePath) -> None:
@@ -214,7 +208,7 @@ class HdfsPath(RemotePath):
             self._rename_to(to)
 
     def open_reader(self, read_ahead: int = READ_AHEAD) -> IO[bytes]:
-        return io.BufferedReader(_Reader(self), read_ahead)
+        return io.BufferedReader(HdfsReader(self._client, self.path, self), read_ahead)
 
     @property
     def _folder(self) -> Self:
@@ -223,38 +217,14 @@ class HdfsPath(RemotePath):
 
     @property
     def _client(self) -> Client:
-        return _client(self._root, os.getpid())
-
-    def _opened(self) -> FileReader:
-        """The file, open, and known to be whole.
-
-        A NameNode may be set to close files whose last block is not on its disks yet, as it knows
-        (dfs.namenode.file.close.num-committed-allowed). The client reads such a block as none: what is missing comes soon.
-        """
-        late = time.monotonic() + _COMPLETE_WITHIN_SECONDS
-        with _told(self):
-            while True:
-                opened = self._client.read(self.path)
-                length = self._client.get_file_info(self.path).length
-                if len(opened) == length:
-                    return opened
-                if time.monotonic() > late:
-                    raise OSError(
-                        f"only {len(opened)} of its {length} bytes are to be had, its last block is not complete"
-                    )
-                time.sleep(0.1)
+        return client_of(self._root)
 
     def _read(self) -> bytes:
-        opened = self._opened()
-        with _told(self):
-            content = opened.read()
-            if len(content) != len(opened):
-                raise OSError(f"only {len(content)} of its {len(opened)} bytes were read")
-        return content
+        return read_whole(self._client, self.path, self)
 
     def _write(self, content: bytes, *, for_file: "HdfsPath", in_new_folder: bool = True) -> None:
         options = WriteOptions(overwrite=False, create_parent=in_new_folder)
-        with _told(for_file), self._client.create(self.path, options) as opened:
+        with told(for_file), self._client.create(self.path, options) as opened:
             if content:
                 opened.write(content)
 
@@ -282,7 +252,7 @@ class HdfsPath(RemotePath):
             FileExistsError: somebody has it; it may be this very one, where an answer was lost.
         """
         try:
-            with _told(to):
+            with told(to):
                 self._client.rename(self.path, to.path)
         except FileNotFoundError:
             # Perhaps it was renamed, the answer was lost, and the client has asked again.
@@ -309,7 +279,7 @@ class HdfsPath(RemotePath):
     def _listed(self) -> list[FileStatus]:
         """What a folder has; nothing where it is none, or goes meanwhile."""
         try:
-            with _told(self):
+            with told(self):
                 found = list(self._client.list_status(self.path))
         except FileNotFoundError:
             return []
@@ -326,89 +296,16 @@ class HdfsPath(RemotePath):
 
     def _info(self) -> FileStatus | None:
         try:
-            with _told(self):
+            with told(self):
                 return self._client.get_file_info(self.path)
         except FileNotFoundError:
             return None
 
 
-class _Reader(io.RawIOBase):
-    """A file's bytes as Python's own files have them, each read of a range of its own."""
-
-    def __init__(self, path: HdfsPath) -> None:
-        super().__init__()
-        self._path, self._at = path, 0
-        self._opened = path._opened()
-        self._size = len(self._opened)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._size - self._at)
-        if wanted <= 0:
-            return 0
-        with _told(self._path):
-            found = self._opened.read_range(self._at, wanted)
-            if len(found) != wanted:
-                raise OSError(f"{len(found)} of {wanted} bytes were read at {self._at}")
-        buffer[:wanted] = found
-        self._at += wanted
-        return wanted
-
-
 _ANEW = WriteOptions(overwrite=True, create_parent=True)
-
-
-@contextmanager
-def _told(path: HdfsPath) -> Iterator[None]:
-    """Let what the client says of its trouble out as what disks say: an OSError, in a line."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is not there") from None
-    except FileExistsError:
-        raise FileExistsError(str(path)) from None
-    except (StoreError, KeyfoldError):
-        raise
-    except (OSError, RuntimeError, ValueError) as error:
-        # Something above it is a file.
-        if "(is not a directory)" in str(error):
-            raise FileNotFoundError(f"{path} is not there") from None
-        failed = StoreError(f"HDFS did not do what was asked of it for {path}: {line_of(error)}")
-        failed.place = str(path)
-        raise failed from None
-
-
-def line_of(error: Exception) -> str:
-    """What the NameNode says of its trouble, without the stack of its Java."""
-    said = str(error).replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').split("\n\tat ")[0]
-    return " ".join(_OF_JAVA.sub("", said).split())[:_LONGEST]
 
 
 def _stat(found: FileStatus) -> ObjectStat:
     name = found.path.rpartition("/")[2]
     is_version = found.path.rpartition("/")[0].endswith(_VERSIONS)
     return ObjectStat(found.length, found.modification_time * 1_000_000, name if is_version else None)
-
-
-@cache
-def _client(root: str, process: int) -> Client:
-    """The file system's client, by the settings of HADOOP_CONF_DIR; one a process, since its threads do not survive a fork."""
-    try:
-        return Client(root)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise KeyfoldError(
-            f"{root} names no file system: {line_of(error)}; write hdfs://HOST:PORT/FOLDER, or set HADOOP_CONF_DIR to the "
-            "folder of the hdfs-site.xml that says which NameNodes the name service has"
-        ) from None

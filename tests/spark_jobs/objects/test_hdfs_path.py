@@ -1,6 +1,5 @@
 """A place in HDFS does what a path of a disk does, as far as a home relies on it, on a real NameNode and DataNode."""
 
-import os
 import pickle
 import threading
 from pathlib import PurePosixPath
@@ -8,10 +7,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects import hdfs_path
 from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.place import to_place
-from spark_jobs.objects.remote_path import StoreError
 
 
 @pytest.fixture
@@ -187,45 +184,6 @@ def test_files_and_folders_move_in_one_step_and_only_to_where_nothing_is(folder)
     assert ((folder / "copy").read_with_tag()[0], (folder / "c").read_bytes()) == (b"p", b"b")
 
 
-def test_a_reader_seeks_as_a_file_does(folder, tmp_path):
-    content = bytes(range(256)) * 1000
-    (tmp_path / "file").write_bytes(content)
-    with (tmp_path / "file").open("rb") as file:
-        (folder / "file").write_from(file)
-    with (folder / "file").open_reader() as file:
-        file.seek(-300, 2)
-        assert file.read(10) == content[-300:-290]
-        file.seek(100_000)
-        assert file.read() == content[100_000:]
-
-
-def test_a_file_whose_last_block_is_not_complete_is_waited_for_and_never_read_short(folder, monkeypatch):
-    (folder / "file").write_bytes(b"whole")
-    (folder / "empty").write_bytes(b"")
-    client = hdfs_path._client(folder._root, os.getpid())
-
-    class Early:
-        """The client as it is where the NameNode closes files before their last block is complete."""
-
-        left = 3
-
-        def __getattr__(self, name):
-            return getattr(client, name)
-
-        def read(self, path):
-            self.left -= 1
-            return client.read(path if self.left < 0 else (folder / "empty").path)
-
-    early = Early()
-    monkeypatch.setattr(hdfs_path, "_client", lambda root, process: early)
-    assert (folder / "file").read_bytes() == b"whole"
-    early.left = 1_000_000
-    monkeypatch.setattr(hdfs_path, "_COMPLETE_WITHIN_SECONDS", 0.3)
-    for read in ((folder / "file").read_bytes, (folder / "file").open_reader):
-        with pytest.raises(StoreError, match="only 0 of its 5 bytes are to be had"):
-            read()
-
-
 def test_what_killed_writers_left_is_swept_and_counts_for_nothing(folder):
     tag = (folder / "pointer").create_replaceable(b"p")
     (folder / ".aside-0").write_bytes(b"")
@@ -234,29 +192,3 @@ def test_what_killed_writers_left_is_swept_and_counts_for_nothing(folder):
     assert (folder / "pointer").read_with_tag() == (b"p", tag)
     folder.sweep()
     assert names(folder) == ["pointer.versions"]
-
-
-def test_a_process_that_is_forked_has_a_client_of_its_own(folder):
-    (folder / "file").write_bytes(b"")
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if (folder / "file").exists() else 1)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
-def test_what_hdfs_refuses_is_told_in_a_line_and_names_the_place(folder, hdfs, monkeypatch):
-    folder.mkdir(parents=True)
-    monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
-    hdfs_path._client.cache_clear()
-    try:
-        with pytest.raises(StoreError, match=r"for hdfs://.*/file: Permission denied: user=somebody") as refused:
-            (folder / "file").create(b"")
-    finally:
-        hdfs_path._client.cache_clear()
-    assert "\n" not in str(refused.value)
-    assert refused.value.place == str(folder / "file")
-
-
-def test_a_name_service_that_nothing_names_is_told_with_what_to_set():
-    with pytest.raises(KeyfoldError, match=r"hdfs://nobody names no file system: .*HADOOP_CONF_DIR"):
-        HdfsPath("hdfs://nobody/home").exists()

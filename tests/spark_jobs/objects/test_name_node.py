@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects import hdfs_path
+from spark_jobs.objects import hdfs_client
 from spark_jobs.objects.reachable import check_conditions, check_reachable
 from spark_jobs.objects.remote_path import NotAnsweringError
 from tests.ports import free_port
@@ -56,10 +56,10 @@ def test_who_may_not_look_is_told_who_he_is(hdfs, monkeypatch):
     folder = hdfs.new_folder()
     folder.mkdir(mode=0o700, parents=True)
     monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
-    hdfs_path._client.cache_clear()
+    hdfs_client._client.cache_clear()
     try:
         with pytest.raises(KeyfoldError, match=r"Permission denied: user=somebody.*HADOOP_USER_NAME"):
             check_reachable(folder / "home")
     finally:
         # The next one asks by whoever he is then.
-        hdfs_path._client.cache_clear()
+        hdfs_client._client.cache_clear()
