@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.journal import D, Journal, P
+from spark_jobs.lakehouse.empty_entries import empty_entries, take_back
 from spark_jobs.objects.place import Place
 
 
@@ -53,6 +54,16 @@ def check_tables(
             )
         taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None
+        empty = empty_entries(path)
+        if empty == [table.version()] and taken != expected:
+            # The commit of the last batch, torn by a loss of power: it is made again.
+            take_back(path, empty[0])
+            opened[name] = table = DeltaTable(str(path))
+        elif empty:
+            raise KeyfoldError(
+                f"{where}: the log of its table {name} in {path} is damaged: entry {empty[0]} is empty, so that what it said "
+                f"is missing from the table; restore it, or {remedy}"
+            )
         if taken == expected:
             continue
         if taken is not None and (expected is None or taken > expected):

@@ -15,6 +15,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse.empty_entries import check_no_entry_is_empty, told_of
 from spark_jobs.lakehouse.parquet import parquet_file
 from spark_jobs.objects.place import Place
 from spark_jobs.times import from_iso, micros
@@ -70,10 +71,12 @@ def snapshot(table: Place, time: str) -> Changes:
         time: its column of times, by which files say their span.
 
     Raises:
-        KeyfoldError: the table is partitioned or has deletion vectors, which Keyfold's own never are.
+        KeyfoldError: the table is partitioned or has deletion vectors, which Keyfold's own never are; or an entry of its log
+            is empty.
     """
     delta = DeltaTable(str(table))
     _check_plain(delta, table)
+    check_no_entry_is_empty(table)
     actions = delta.get_add_actions(flatten=True)
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
     count = len(columns["path"])
@@ -101,6 +104,7 @@ def changes_since(table: Place, version: int, time: str) -> Changes:
     Raises:
         RowsChangedError: a later commit changed or deleted rows.
         LogGoneError: the log entry of a later version is gone, or the table is older than the version.
+        KeyfoldError: a later log entry is empty.
     """
     newest = latest_version(table, version)
     files: list[DataFile] = []
@@ -181,6 +185,8 @@ def _log_entry(table: Place, version: int) -> Iterator[dict[str, Any]]:
         text = (table / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LogGoneError(f"the log of {table} no longer has version {version}") from None
+    if not text:
+        raise told_of(table, version)
     for line in text.splitlines():
         yield json.loads(line)
 

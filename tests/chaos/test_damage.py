@@ -59,6 +59,25 @@ def test_a_damaged_file_is_refused_with_a_remedy_or_matters_to_nobody(
         mend_and_count(launcher, told, home, f"{fault}: {path}")
 
 
+@pytest.mark.parametrize("table", in_short(["changes"], ["changes", "totals", "events", "quarantine"]))
+def test_an_emptied_entry_of_a_table_s_log_is_no_commit_that_did_nothing(
+    launcher: Launcher, homes: Homes, tally, table: str
+):
+    """Delta's own readers pass over it, and over the rows that it told of."""
+    told = tally("an entry of a table's log is emptied")
+    worked = homes.after(homes.running, *WORK)
+    folder = {"events": "events/clicks", "quarantine": "quarantine/clicks"}.get(
+        table, f"jobs/totals/generation-0001/tables/{table}"
+    )
+    entries = sorted((worked / folder / "_delta_log").glob("*.json"))
+    assert len(entries) > 3
+    for entry in entries:
+        home = homes.copy(worked)
+        (home / entry.relative_to(worked)).write_bytes(b"")
+        land(home, 4, 2)
+        mend_and_count(launcher, told, home, f"{entry.name} of {table} is emptied")
+
+
 def kinds_of_files(home: Path) -> dict[str, list[str]]:
     """Files below a home by what they are: their paths, but for numbers and random names."""
     kinds: dict[str, list[str]] = {}
