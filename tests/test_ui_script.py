@@ -32,10 +32,11 @@ def marks():
         kill_all(mark)
 
 
-def start(folder: Path, name: str, mark: str, port: int, **more: Any) -> subprocess.Popen[Any]:
+def start(folder: Path, name: str, mark: str, port: int, docs_port: int, **more: Any) -> subprocess.Popen[Any]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),
+        "DATA_DOCS_PORT": str(docs_port),
         "KEYFOLD_HOME": str(folder / "home"),
         "DAGSTER_HOME": str(folder / "dagster"),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
@@ -55,10 +56,10 @@ def start(folder: Path, name: str, mark: str, port: int, **more: Any) -> subproc
         )
 
 
-def wait_until(what, why: str):
+def wait_until(what, why: str, told: Path):
     end = time.monotonic() + COMES_UP_WITHIN
     while not (found := what()):
-        assert time.monotonic() < end, why
+        assert time.monotonic() < end, f"{why}: {told.read_text()}"
         time.sleep(0.5)
     return found
 
@@ -85,13 +86,13 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     fault = tally("two UIs and two daemons on one home, the first is killed")
     (tmp_path / "dagster").mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS)
-    ports = free_ports(2)
+    ports = free_ports(4)
     told = {name: tmp_path / f"{name}.txt" for name in ("first", "second", "third")}
 
-    first = start(tmp_path, "first", marks[0], ports[0])
-    wait_until(lambda: serves(ports[0]), f"the pages did not come up: {told['first'].read_text()}")
+    first = start(tmp_path, "first", marks[0], ports[0], ports[2])
+    wait_until(lambda: serves(ports[0]), "the pages did not come up", told["first"])
     # The third comes to a port that is taken.
-    third = start(tmp_path, "third", marks[1], ports[0])
+    third = start(tmp_path, "third", marks[1], ports[0], ports[3])
     assert third.wait(timeout=60) == 1
     assert f"port {ports[0]} of 127.0.0.1 cannot be had" in told["third"].read_text()
     assert "Traceback" not in told["third"].read_text()
@@ -102,22 +103,25 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
         "second",
         marks[1],
         ports[1],
+        ports[3],
         environment={"WARM": "no"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
-    wait_until(lambda: "runs already" in told["second"].read_text(), "the second daemon said nothing")
-    wait_until(lambda: serves(ports[1]), f"the second's pages did not come up: {told['second'].read_text()}")
+    wait_until(lambda: "runs already" in told["second"].read_text(), "the second daemon said nothing", told["second"])
+    wait_until(lambda: serves(ports[1]), "the second's pages did not come up", told["second"])
     assert "following daemons" in told["first"].read_text()
     assert "following daemons" not in told["second"].read_text()
     # Spark with its Java and Python workers is there too before the first is killed.
-    wait_until(lambda: "warm Spark: set" in told["first"].read_text(), "the warm Spark did not come up")
+    wait_until(lambda: "warm Spark: set" in told["first"].read_text(), "the warm Spark did not come up", told["first"])
     there = " ".join(marked(marks[0]).values())
     assert all(part in there for part in ("dagster_webserver", "_daemon", "code-server", "api grpc", "java", "pyspark"))
 
     first.kill()
     first.wait(timeout=10)
     assert none_is_left(marks[0], 20), marked(marks[0])
-    wait_until(lambda: "following daemons" in told["second"].read_text(), "the second daemon did not take over")
+    wait_until(
+        lambda: "following daemons" in told["second"].read_text(), "the second daemon did not take over", told["second"]
+    )
     assert serves(ports[1])
 
     second.terminate()

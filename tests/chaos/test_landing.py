@@ -105,7 +105,7 @@ def whole_gzip(landing: Path) -> tuple[Good, int]:
 
 
 def links_out(landing: Path) -> tuple[Good, int]:
-    outside = landing.parent.parent.parent / "outside"
+    outside = landing.parent.parent.parent / f"outside of {landing.parent.parent.name}"
     outside.mkdir()
     (outside / "secret.ndjson").write_text(lines(SOME))
     (landing / "file.ndjson").symlink_to(outside / "secret.ndjson")

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed import runner, seeding
 from spark_jobs.keyed.batches import Batches, _NoneLeft, _readable
 from spark_jobs.keyed.checkpoint import finished_batch
@@ -59,7 +60,12 @@ class LocalBatches(Batches):
                 for row in part.to_pylist():
                     blobs[row["key_group"]].append(SimpleNamespace(**row))
         before = checkpoint / "state" / str(batch - 1)
-        state = pickle.loads(before.read_bytes()) if before.exists() else {}  # noqa: S301 - this class wrote it
+        # Of what is gone Spark says so too, and forgets nothing in silence.
+        if batch and not before.exists():
+            raise KeyfoldError(
+                f"job {job.name}: {before} is gone; restore it, or start a new generation with --full-refresh"
+            )
+        state = pickle.loads(before.read_bytes()) if batch else {}  # noqa: S301 - this class wrote it
         processor = KeyGroupProcessor(job, self._generation.answers)
         handle: Any = _Handle(state)
         processor.init(handle)
