@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from errno import EIO
+from errno import EIO, ENOENT
 from typing import Any
 from urllib.parse import unquote
 
@@ -138,9 +138,9 @@ class _Rewriting:
             try:
                 yield self._rewritten(group, keys)
             except OSError as error:
-                yield _Outcome(
-                    fault=(error.errno or EIO, error.strerror or str(error), str(error.filename or self.table))
-                )
+                # What Polars raises has no number.
+                number = error.errno or (ENOENT if isinstance(error, FileNotFoundError) else EIO)
+                yield _Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
 
     def _rewritten(self, group: Sequence[_File], keys: pl.DataFrame) -> _Outcome:
         frames, replaced, left = [], [], 0

@@ -21,7 +21,7 @@ from spark_jobs.lakehouse.changes import RowsChangedError, changes_since
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import STAGED, write_data_file
 from spark_jobs.lakehouse.merging import merge_files
-from spark_jobs.lakehouse.reading import scan_table
+from spark_jobs.lakehouse.reading import scan_files, scan_table
 from spark_jobs.objects.place import to_place
 from tests.examples import examples
 from tests.spark_jobs.keyed.without_spark import Cut, PowerCut
@@ -273,6 +273,14 @@ def test_a_disk_that_fails_at_any_of_the_files_leaves_the_table_as_it_was(table,
     table.merge(files, 2)
     table.expected |= rows
     table.check()
+
+
+def test_a_file_of_the_table_that_is_gone_is_told_as_gone_and_named(table):
+    (gone,) = [path for path in table.files() if scan_files(table.path, [table.path / path]).collect().height == 2]
+    (table.path / gone).unlink()
+    with pytest.raises(FileNotFoundError, match=gone):
+        table.take({("ann",): value(4)}, 2)
+    assert committed_batch(table.path, APPLICATION) == 1
 
 
 def test_of_two_who_merge_the_same_batch_at_once_one_commit_counts_and_both_go_on(table, monkeypatch):
