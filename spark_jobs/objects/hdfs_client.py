@@ -1,17 +1,16 @@
 """HDFS' client: one a process, its trouble told as a disk's is, and files that are read whole or not at all."""
 
-import io
 import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 from hdfs_native import Client, FileReader
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.range_reader import RangeReader
 from spark_jobs.objects.remote_path import StoreError
 
 _LONGEST = 300
@@ -64,39 +63,19 @@ def read_whole(client: Client, path: str, place: object) -> bytes:
     return content
 
 
-class HdfsReader(io.RawIOBase):
-    """A file's bytes as Python's own files have them, each read of a range of its own."""
+class HdfsReader(RangeReader):
+    """A file of HDFS, known to be whole."""
 
     def __init__(self, client: Client, path: str, place: object) -> None:
-        super().__init__()
-        self._place, self._at = place, 0
-        self._opened = opened_whole(client, path, place)
-        self._size = len(self._opened)
+        self._place, self._opened = place, opened_whole(client, path, place)
+        super().__init__(len(self._opened))
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._size - self._at)
-        if wanted <= 0:
-            return 0
+    def _range(self, start: int, end: int) -> bytes:
         with told(self._place):
-            found = self._opened.read_range(self._at, wanted)
-            if len(found) != wanted:
-                raise OSError(f"{len(found)} of {wanted} bytes were read at {self._at}")
-        buffer[:wanted] = found
-        self._at += wanted
-        return wanted
+            found = self._opened.read_range(start, end - start)
+            if len(found) != end - start:
+                raise OSError(f"{len(found)} of {end - start} bytes were read at {start}")
+        return found
 
 
 @contextmanager

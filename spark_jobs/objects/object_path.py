@@ -20,6 +20,7 @@ import obstore
 from obstore.store import S3Store
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.objects.range_reader import RangeReader
 from spark_jobs.objects.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath, StoreError
 
 SCHEMES = ("s3", "s3a")
@@ -181,35 +182,16 @@ class ObjectPath(RemotePath):
         return _store(self.bucket, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
-class _Reader(io.RawIOBase):
-    """An object's bytes as Python's own files have them, each read of a range of its own."""
+class _Reader(RangeReader):
+    """An object."""
 
     def __init__(self, path: ObjectPath) -> None:
-        super().__init__()
-        self._path, self._at, self._size = path, 0, path.stat().st_size
+        self._path = path
+        super().__init__(path.stat().st_size)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._at + len(buffer), self._size)
-        if end <= self._at:
-            return 0
+    def _range(self, start: int, end: int) -> bytes:
         with _told(self._path):
-            found = bytes(obstore.get_range(self._path._store, self._path.key, start=self._at, end=end))
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+            return bytes(obstore.get_range(self._path._store, self._path.key, start=start, end=end))
 
 
 def _stands_for_folder(path: ObjectPath, found: Mapping[str, Any]) -> bool:

@@ -1,0 +1,40 @@
+"""Bytes of a store as Python's own files have them, each read of a range of its own."""
+
+import io
+import os
+from abc import abstractmethod
+from typing import Any
+
+
+class RangeReader(io.RawIOBase):
+    """A file of known size that is read by ranges."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._at, self._size = 0, size
+
+    @abstractmethod
+    def _range(self, start: int, end: int) -> bytes:
+        """The bytes from one place to before another: all of them, or the store's error."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        found = self._range(self._at, end)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
