@@ -180,13 +180,13 @@ def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: Sp
         if all(abs(hour - other) > 24 for other in kept):
             kept.append(hour)
     results = []
-    for name, in_batch in (("one batch", 1 << 20), ("a batch a file", 1)):
+    for name, in_batch in (("one-batch", 1 << 20), ("a-batch-a-file", 1)):
         lakehouse, landing = new_home(name), tmp_path / name / "landing"
         for index, hour in enumerate(hours):
             land(landing / f"{index}.json", [event("u", 1, hour)])
         summary = ingest(spark, lakehouse, EVENTS, landing, max_bytes_per_batch=in_batch)
         check_counts(lakehouse, summary)
-        assert summary.batches == (1 if name == "one batch" else len(hours))
+        assert summary.batches == (1 if name == "one-batch" else len(hours))
         results.append([at for _, _, at, _ in tables(lakehouse)[0]])
     expected = sorted((START + timedelta(hours=hour) for hour in kept), key=repr)
     assert [sorted(result, key=repr) for result in results] == [expected, expected]

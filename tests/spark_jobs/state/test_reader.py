@@ -197,6 +197,7 @@ def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, mad
         move_folder(aside, lakehouse.home)
 
 
+@pytest.mark.on_disk("of a copy, which in a store is read after a run alone")
 def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, made, tmp_path):
     lakehouse, _ = made
     broken = Lakehouse(lakehouse.home.with_name("broken"))
