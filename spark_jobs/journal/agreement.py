@@ -54,7 +54,7 @@ def check_tables(
             )
         taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None
-        empty = empty_entries(path)
+        empty = empty_entries(path, table.version())
         if empty == [table.version()] and taken != expected:
             # The commit of the last batch, torn by a loss of power: it is made again.
             take_back(path, empty[0])

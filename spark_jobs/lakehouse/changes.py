@@ -76,7 +76,7 @@ def snapshot(table: Place, time: str) -> Changes:
     """
     delta = DeltaTable(str(table))
     _check_plain(delta, table)
-    check_no_entry_is_empty(table)
+    check_no_entry_is_empty(table, delta.version())
     actions = delta.get_add_actions(flatten=True)
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
     count = len(columns["path"])

@@ -4,36 +4,32 @@ A disk that lost power amid a commit may leave its entry so, as the last; any ot
 file system that has failed.
 """
 
-import re
+import json
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse.files import files_below, sync_folder
+from spark_jobs.lakehouse.files import sync_folder
 from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
 
-_ENTRY = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.")
+
+def empty_entries(table: Place, version: int) -> list[int]:
+    """Versions of a Delta table, up to one, whose log entries are empty, in order.
+
+    Those that the newest checkpoint holds do not count, nor are they looked at: a log may have many thousand.
+    """
+    log = table / "_delta_log"
+    later = range(_checkpoint(log) + 1, version + 1)
+    return [entry for entry in later if _is_empty(log / f"{entry:020d}.json")]
 
 
-def empty_entries(table: Place) -> list[int]:
-    """Versions of a Delta table whose log entries count and are empty, in order; those that a checkpoint holds do not count."""
-    checkpoint, empty = -1, []
-    for file in files_below(table / "_delta_log"):
-        if found := _CHECKPOINT.match(file.path.name):
-            checkpoint = max(checkpoint, int(found[1]))
-        elif not file.bytes and (found := _ENTRY.fullmatch(file.path.name)):
-            empty.append(int(found[1]))
-    return sorted(version for version in empty if version > checkpoint)
-
-
-def check_no_entry_is_empty(table: Place) -> None:
-    """See that a table's log tells all that it should.
+def check_no_entry_is_empty(table: Place, version: int) -> None:
+    """See that a table's log tells all that it should, up to a version.
 
     Raises:
         KeyfoldError: an entry is empty.
     """
-    for version in empty_entries(table):
-        raise told_of(table, version)
+    for entry in empty_entries(table, version):
+        raise told_of(table, entry)
 
 
 def told_of(table: Place, version: int) -> KeyfoldError:
@@ -50,3 +46,18 @@ def take_back(table: Place, version: int) -> None:
     log = table / "_delta_log"
     (log / f"{version:020d}.json").unlink()
     sync_folder(log)
+
+
+def _checkpoint(log: Place) -> int:
+    """The version of the newest checkpoint, -1 before the first."""
+    try:
+        return int(json.loads((log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def _is_empty(entry: Place) -> bool:
+    try:
+        return entry.stat().st_size == 0
+    except FileNotFoundError:
+        return False
