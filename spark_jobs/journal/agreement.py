@@ -21,6 +21,8 @@ def check_tables(
 ) -> dict[str, DeltaTable]:
     """See that the tables have taken what the journal says was done, and no more; gives them back as they were opened.
 
+    The commits of the last batch may be missing (`has_taken_all`); of one that a loss of power tore, nothing is left.
+
     Args:
         journal: says which batch wrote to which table last.
         tables: their folders, by name.
@@ -55,7 +57,9 @@ def check_tables(
         taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None
         empty = empty_entries(path, table.version())
-        if empty == [table.version()] and taken != expected:
+        is_behind = expected is not None and (taken is None or taken < expected)
+        is_last = done is not None and expected == done.batch and is_behind
+        if empty == [table.version()] and is_last:
             # The commit of the last batch, torn by a loss of power: it is made again.
             take_back(path, empty[0])
             opened[name] = table = DeltaTable(str(path))
@@ -80,3 +84,11 @@ def check_tables(
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
             )
     return opened
+
+
+def has_taken_all(journal: Journal[P, D], opened: Mapping[str, DeltaTable], identity: str) -> bool:
+    """Whether tables, as `check_tables` opened them, lack no commit of the last batch: who does not make it again asks."""
+    done = journal.last_done()
+    return done is None or all(
+        table.transaction_version(f"{identity}/{name}") == done.last_written.get(name) for name, table in opened.items()
+    )

@@ -1,7 +1,7 @@
 """A branch that has proved itself becomes the live generation, and the job goes on from there."""
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.journal.agreement import check_tables
+from spark_jobs.journal.agreement import check_tables, has_taken_all
 from spark_jobs.keyed.checkpoint import finished_batch, follow_move
 from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
@@ -62,7 +62,9 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     ids = generation.record["table_ids"]
     tables, where = {name: generation.table(name) for name in ids}, f"branch {branch} of job {job}"
     remedy = f"make the branch anew: `keyfold try {job} {branch}`"
-    check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
+    opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
+    if not has_taken_all(generation.journal, opened, generation.identity):
+        raise KeyfoldError(f"{where}: a table lacks its last batch; {remedy}")
     for name, born in generation.record["input_ids"].items():
         if table_id(lakehouse.events(name.removeprefix("events."))) != born:
             raise KeyfoldError(
