@@ -10,6 +10,7 @@ import dagster as dg
 from assets.columns import column_schema
 from assets.metadata import table_key
 from spark_jobs.ingest.drift import find_drift
+from spark_jobs.ingest.landing import landing_folder
 from spark_jobs.ingest.sources.files import list_files
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import JobTemplate
@@ -92,7 +93,7 @@ def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
         description="The newest files have every column that an event must have, and none that the stream does not know.",
     )
     def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = drift(stream, lakehouse.landing(stream.name))
+        passed, description = drift(stream, landing_folder(lakehouse, stream.name))
         return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
 
     return no_drift

@@ -11,7 +11,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.parameters import build_job, is_path
 from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.keyed.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
 
@@ -65,9 +65,9 @@ class KeyedRunConfig(dg.Config):
 def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
     """The run config of a job: its parameters beside `mode` and `advance_to`.
 
-    Types that Dagster has no config for, such as durations, become text, which the job's own model reads and checks.
+    A parameter that is the path of a file is left out: pages must name no path. Types that Dagster has no config for, such as durations, become text, which the job's own model reads and checks.
     """
-    fields = template.parameters.model_fields
+    fields = {name: field for name, field in template.parameters.model_fields.items() if not is_path(field)}
     # A job's own parameter of such a name would take the place of the field in silence.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
         raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")

@@ -18,20 +18,15 @@ from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.ingest.sources.kafka.settings import kafka_topics
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.erasing import erased_rows
+from spark_jobs.lakehouse.presence import absent_files
 from spark_jobs.lakehouse.reading import count_rows
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
 
 
 class IngestConfig(dg.Config):
-    """Run config of an event table."""
+    """Run config of an event table. What is read, the environment says alone: no path is taken from a run."""
 
-    landing: str | None = Field(
-        default=None,
-        description="Folder of files, or kafka://TOPIC, to read [default: the topic that KEYFOLD_KAFKA_TOPICS names for the "
-        "stream, else landing/<stream> in the lakehouse]. What was read is remembered folder by folder and topic by "
-        "topic, so each file and each message is read once.",
-    )
     start: str | None = Field(
         default=None,
         description="Where the first run of a topic begins: earliest (the default), latest, or an ISO 8601 time.",
@@ -124,9 +119,7 @@ def stream_assets(
         spark: dg.ResourceParam[SparkSession],
         lakehouse: dg.ResourceParam[Lakehouse],
     ) -> Iterator[dg.MaterializeResult]:
-        landing = find_landing(
-            stream.name, config.landing, start=config.start, on_gap=config.on_gap, anew=config.topic_anew
-        )
+        landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
         summary = ingest(
             spark,
@@ -198,6 +191,10 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
             )
             if there != counted
         ]
+        for table, version in zip(tables, versions, strict=True):
+            # The log counts rows of files that are gone, too.
+            absent = absent_files(table, DeltaTable(str(table), version=version))
+            faults += [f"{table / path} {what}: restore it from a backup" for path, what in absent.items()]
         parts = accepted + quarantined + totals.duplicates
         if totals.rows_read != parts:
             faults.append(

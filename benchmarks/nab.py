@@ -32,8 +32,8 @@ from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.keyed.harness import TestHarness
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "nab"
-DEFAULT_MODEL = "rarest_view"
+DATA = Path(__file__).parents[1] / "tests" / "data" / "nab"
+DEFAULT_MODEL = "rarity"
 RATES = (3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25)
 """Alarms a week to show the score at."""
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)

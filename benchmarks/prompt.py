@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=0.5, help="seconds from one file to the next")
     parser.add_argument("--rows", type=int, default=20, help="of a file")
     parser.add_argument("--keys", type=int, default=100, help="series")
-    parser.add_argument("--model", default="rarest_view")
+    parser.add_argument("--model", default="rarity")
     parser.add_argument("--learn", default="every_event", choices=["every_event", "refresh"])
     parser.add_argument("--key-groups", type=int, default=64)
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")

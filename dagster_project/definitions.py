@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets import health
+from dagster_project.alerts.settings import AlertSettings
 from dagster_project.automation.definitions import (
     ASSETS,
     CONTINUOUS_CHECKS,
@@ -15,6 +16,7 @@ from dagster_project.automation.definitions import (
 from dagster_project.automation.open_state import open_state_assets
 from dagster_project.automation.run_liveness import watched_in_process_executor
 from dagster_project.resources import check_home, lakehouse_home, resources_from, spark_settings
+from dagster_project.run_config import closed
 from dagster_project.submitted.twins import as_set
 from dagster_project.suites import SUITES
 from spark_jobs.private_files import keep_files_private
@@ -22,6 +24,7 @@ from spark_jobs.private_files import keep_files_private
 # Loaded by the code server and in every run's process, before either has written anything.
 keep_files_private()
 check_home(lakehouse_home())
+AlertSettings.from_environment()  # a wrong setting is an error here, not when something has to be reported
 
 assets, checks = as_set(
     [*(asset for room in ROOMS for asset in ASSETS[room.group]), *open_state_assets(ROOMS), *health.ASSETS],
@@ -42,7 +45,7 @@ defs = dg.Definitions(
     jobs=JOBS,
     sensors=SENSORS,
     schedules=SCHEDULES,
-    resources=resources_from(),
+    resources=closed(resources_from()),
     # One process, one Spark session: a process a step would start a JVM for each.
     executor=watched_in_process_executor,
 )

@@ -63,6 +63,9 @@ class SparkResource(PySparkResource):
         description="Further settings, `name=value` separated by blanks, over those of spark_config. Given as a variable, so "
         "that Dagster's pages show its name and not what it holds",
     )
+    for_run: dict[str, str] = Field(
+        default_factory=dict, description="Settings of this run alone, over all others; see `run_config.SparkForRun`"
+    )
     master: str = Field(default="local[*]", description="local[4], local[*], spark://host:7077, yarn, k8s://…")
     app_name: str = Field(default="keyfold", description="The application's name in Spark's own pages")
     packages: list[str] = Field(
@@ -113,7 +116,7 @@ class SparkResource(PySparkResource):
             app_name=self.app_name,
             packages=tuple(self.packages),
             ship=tuple(self.ship),
-            conf={**self.spark_config, **further},
+            conf={**self.spark_config, **further, **self.for_run},
         )
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:

@@ -8,7 +8,7 @@ samples, result pages, errors, logs and alerts have `MASK` instead.
 name is private, as soon as its stream has anything private. So what is forgotten is hidden.
 
 What an exception says can quote any value. So where a worker has private values before it, an error tells its type and
-the line of code that raised it, and nothing of what it said.
+the line of code that raised it, and nothing of what it said; but a `MaskableError` says what it may.
 """
 
 import traceback
@@ -59,11 +59,24 @@ def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
     return frame.with_columns(pl.lit(MASK).alias(name) for name in frame.columns if name in private)
 
 
+class MaskableError(Exception):
+    """An error that can be shown where values are private: its message quotes none, or `masked` leaves them out."""
+
+    def masked(self, private: Collection[str]) -> str:
+        """The message without values of those columns."""
+        return str(self)
+
+
 def describe_error(error: BaseException, private: Collection[str]) -> str:
-    """An error in a line: its type and what it says, or, where that may quote private values, where it was raised."""
+    """An error in a line: its type and what it says, or, where that may quote private values, where it was raised.
+
+    A `MaskableError` says what it may.
+    """
     name = type(error).__name__
     if not private:
         return f"{name}: {error}"
+    if isinstance(error, MaskableError):
+        return f"{name}: {error.masked(private)}"
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     where = " < ".join(
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in reversed(frames)

@@ -1,6 +1,7 @@
 """What Keyfold writes is its user's alone: tables, state, logs and temporary files hold rows."""
 
 import os
+from pathlib import Path
 
 _OTHERS = 0o077
 
@@ -12,3 +13,12 @@ def keep_files_private() -> None:
     Java and Spark's workers inherit it; on a cluster, the executors are started by somebody else, whose umask counts.
     """
     os.umask(os.umask(_OTHERS) | _OTHERS)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that its user alone can read, whoever made one of that name before, and with what mode."""
+    # What is there may be a link, or open to somebody: it is not written to.
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        opened.write(text)

@@ -11,6 +11,12 @@ from spark_jobs.errors import KeyfoldError
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """1970: time zero, and the watermark before any event was seen."""
 
+BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+"""The first time that there is: the watermark before any event was seen."""
+
+END = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+"""The last time that there is."""
+
 ISO_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
 """How columns of UTC times become text (Polars' `strftime`): ISO 8601 with microseconds, which `from_iso` reads."""
 
@@ -24,8 +30,31 @@ def micros(value: datetime | timedelta) -> int:
 
 
 def from_micros(value: int) -> datetime:
-    """The UTC time that is so many microseconds past 1970."""
-    return EPOCH + timedelta(microseconds=int(value))
+    """The UTC time that is so many microseconds past 1970; outside the calendar, its first moment or its last."""
+    return shifted(EPOCH, timedelta(microseconds=int(value)))
+
+
+def shifted(time: datetime, span: timedelta) -> datetime:
+    """A UTC time and a span together; what would lie outside the calendar is its first moment, or its last.
+
+    Example:
+        >>> shifted(EPOCH, timedelta(days=1)).isoformat()
+        '1970-01-02T00:00:00+00:00'
+        >>> shifted(END, timedelta(days=1)) == END
+        True
+    """
+    try:
+        return time + span
+    except OverflowError:
+        return BEGINNING if span < timedelta(0) else END
+
+
+def in_utc(time: datetime) -> datetime:
+    """A time in UTC; what would lie outside the calendar there is its first moment, or its last."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return BEGINNING if time.year == BEGINNING.year else END
 
 
 def to_micros(times: pl.Series) -> Micros:
@@ -45,7 +74,8 @@ def to_iso(time: datetime) -> str:
         >>> to_iso(EPOCH)
         '1970-01-01T00:00:00.000000Z'
     """
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not by strftime, which writes the years before 1000 in fewer digits.
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def from_iso(text: str) -> datetime:
@@ -55,7 +85,7 @@ def from_iso(text: str) -> datetime:
         ValueError: it is none.
     """
     time = datetime.fromisoformat(text)
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    return in_utc(time) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def parse_time(name: str, text: str | None) -> datetime | None:

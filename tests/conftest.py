@@ -171,5 +171,6 @@ def tally(request: pytest.FixtureRequest, record_property) -> Iterator[Callable[
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    return Path(__file__).resolve().parents[1].parent / "shared" / "data"
+def real_data() -> Path:
+    """The folder `tests/data`: real data, with its sources and licences."""
+    return Path(__file__).resolve().parent / "data"

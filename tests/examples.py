@@ -8,17 +8,28 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 ALL = os.environ.get("EXAMPLES") == "all"
 
 
-def examples(number: int, suppress_health_check: Collection[HealthCheck] = ()) -> Callable[[Any], Any]:
-    """Try a test on so many examples where there is time for all: see above."""
+def examples(
+    number: int, suppress_health_check: Collection[HealthCheck] = (), *, shrinks: bool = True
+) -> Callable[[Any], Any]:
+    """Try a test on so many examples where there is time for all: see above.
+
+    Args:
+        number: how many.
+        suppress_health_check: as of hypothesis.
+        shrinks: whether a smaller example is looked for where one fails; not where each takes seconds.
+    """
     tried = number if ALL else max(number // 4, min(number, 20))
 
     def mark(test: Any) -> Any:
-        limited = settings(deadline=None, max_examples=tried, suppress_health_check=suppress_health_check)
+        phases = [phase for phase in Phase if shrinks or phase not in (Phase.shrink, Phase.explain)]
+        limited = settings(
+            deadline=None, max_examples=tried, suppress_health_check=suppress_health_check, phases=phases
+        )
         return pytest.mark.examples(limited(test))
 
     return mark

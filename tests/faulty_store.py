@@ -33,6 +33,7 @@ class Fault(Enum):
 
     BUSY = "it is answered with 503 SlowDown, and nothing is done"
     DENIED = "it is answered with 403 AccessDenied, and nothing is done"
+    SKEWED = "it is answered with 403 RequestTimeTooSkewed, and nothing is done"
     CUT = "the connection ends before anything is done"
     LOST = "it is done, and the connection ends without an answer"
     SLOW = "it is done after `FaultyStore.delay`"
@@ -159,8 +160,9 @@ def _proxy(behind: str) -> "_Server":
             if fault is Fault.BUSY:
                 self._answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")
                 return
-            if fault is Fault.DENIED:
-                self._answer(403, [("Content-Type", "application/xml")], b"<Error><Code>AccessDenied</Code></Error>")
+            if fault in (Fault.DENIED, Fault.SKEWED):
+                code = b"AccessDenied" if fault is Fault.DENIED else b"RequestTimeTooSkewed"
+                self._answer(403, [("Content-Type", "application/xml")], b"<Error><Code>" + code + b"</Code></Error>")
                 return
             if fault is Fault.SLOW:
                 time.sleep(delay)

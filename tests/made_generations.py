@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 
 from spark_jobs.journal.clock import Reading
-from spark_jobs.keyed.generations import Generation
+from spark_jobs.keyed.generations import FORMAT, Generation
 from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
 from spark_jobs.lakehouse import Lakehouse, read_json, write_json
+from spark_jobs.lakehouse.positions import Position
 from spark_jobs.objects.place import Place
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -16,7 +17,7 @@ def put_generation(
 ) -> Generation:
     """A generation without a batch."""
     folder = lakehouse.job(job) / name
-    write_json(folder / "generation.json", {"job": job, "identity": f"{job} {name}", "format": 2, **record})
+    write_json(folder / "generation.json", {"job": job, "identity": f"{job} {name}", "format": FORMAT, **record})
     if live:
         write_json(lakehouse.job(job) / "current.json", {"generation": name})
     return Generation(folder, read_json(folder / "generation.json"))
@@ -60,7 +61,9 @@ def plan_of(batch: int, table: str, version: int, *files: str, run: int | None =
         planned_at=NOW,
         inputs=(
             TableInput(
-                table=table, version=version, files=tuple(PlannedFile(path=path, rows=1, bytes=1) for path in files)
+                table=table,
+                position=Position(version=version, digest=""),
+                files=tuple(PlannedFile(path=path, rows=1, bytes=1) for path in files),
             ),
         ),
         clock=PlannedClock(late_watermark=NOW, watermark=NOW, processing_time=NOW),

@@ -6,13 +6,13 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from dagster_project.serving.web_server import token_file
+from tests.browser.served_pages import has_loaded
 from tests.dagster_project.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
 
 pytestmark = pytest.mark.long
@@ -64,14 +64,6 @@ def wait_until(what, why: str, told: Path):
     return found
 
 
-def serves(port: int) -> bool:
-    query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"}
-    with suppress(httpx.HTTPError), httpx.Client(trust_env=False, timeout=30) as client:
-        answer = client.post(f"http://127.0.0.1:{port}/graphql", json=query).json()
-        return bool(answer["data"]["repositoriesOrError"].get("nodes"))
-    return False
-
-
 def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
@@ -87,10 +79,12 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     (tmp_path / "dagster").mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS)
     ports = free_ports(4)
+    urls = [f"http://127.0.0.1:{port}" for port in ports[:2]]
+    tokens = [token_file(tmp_path / "dagster", port) for port in ports[:2]]
     told = {name: tmp_path / f"{name}.txt" for name in ("first", "second", "third")}
 
     first = start(tmp_path, "first", marks[0], ports[0], ports[2])
-    wait_until(lambda: serves(ports[0]), "the pages did not come up", told["first"])
+    wait_until(lambda: has_loaded(urls[0], tokens[0]), "the pages did not come up", told["first"])
     # The third comes to a port that is taken.
     third = start(tmp_path, "third", marks[1], ports[0], ports[3])
     assert third.wait(timeout=60) == 1
@@ -108,13 +102,15 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     wait_until(lambda: "runs already" in told["second"].read_text(), "the second daemon said nothing", told["second"])
-    wait_until(lambda: serves(ports[1]), "the second's pages did not come up", told["second"])
+    wait_until(lambda: has_loaded(urls[1], tokens[1]), "the second's pages did not come up", told["second"])
     assert "following daemons" in told["first"].read_text()
     assert "following daemons" not in told["second"].read_text()
     # Spark with its Java and Python workers is there too before the first is killed.
     wait_until(lambda: "warm Spark: set" in told["first"].read_text(), "the warm Spark did not come up", told["first"])
     there = " ".join(marked(marks[0]).values())
-    assert all(part in there for part in ("dagster_webserver", "_daemon", "code-server", "api grpc", "java", "pyspark"))
+    assert all(
+        part in there for part in ("serving.web_server", "_daemon", "code-server", "api grpc", "java", "pyspark")
+    )
 
     first.kill()
     first.wait(timeout=10)
@@ -122,10 +118,11 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     wait_until(
         lambda: "following daemons" in told["second"].read_text(), "the second daemon did not take over", told["second"]
     )
-    assert serves(ports[1])
+    assert has_loaded(urls[1], tokens[1])
 
     second.terminate()
     assert second.wait(timeout=20) == 0
+    assert not tokens[1].exists()
     none_is_left(marks[1], 1)
     fault.count(Counter(), Counter([*marked(marks[0]).values(), *marked(marks[1]).values()]))
     assert (tmp_path / "dagster" / "dagster.yaml").read_text() == SETTINGS

@@ -86,7 +86,7 @@ def plot_warnings(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     place.legend(frameon=False)
     when.set_title("how many, as time went on")
     when.tick_params(axis="x", rotation=30)
-    return {"warnings": picture(figure, "Where and when the last warnings of the fleet began")}
+    return {"warnings_map": picture(figure, "Where and when the last warnings of the fleet began")}
 
 
 def _draw_trips(panel: "Axes", trips: pl.DataFrame, points: pl.DataFrame) -> None:

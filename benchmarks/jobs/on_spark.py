@@ -58,7 +58,8 @@ def weather(rows: int) -> pl.DataFrame:
     values = {field.name: rng.normal(50, 10, rows) for field in WEATHER.schema if field.type == pa.float64()}
     times = pl.Series(hour * 3600 * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC"))
     ids = pl.Series([f"station-{number:03}" for number in range(stations)]).gather(np.arange(rows) % stations)
-    return pl.DataFrame({"station_id": ids, "time": times, **values, "location": None})
+    frame = pl.DataFrame({"station_id": ids, "time": times, **values})
+    return frame.with_columns(location=pl.lit(None, pl.String))
 
 
 def sales(rows: int) -> pl.DataFrame:

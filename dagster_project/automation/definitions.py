@@ -1,4 +1,4 @@
-"""Jobs, and what starts them: a sensor a stream, schedules for clocks, full scans and maintenance, alerts."""
+"""Jobs, and what starts them: a sensor a stream, schedules for clocks, full scans and maintenance."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ import dagster as dg
 from assets.metadata import table_key
 from assets.open_state import OPEN_STATE
 from assets.rooms import find_rooms
-from dagster_project.automation.alerts import failed_checks
+from dagster_project.automation.checking import lakehouse_check
 from dagster_project.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
 from dagster_project.automation.continuous import TAG, as_external, declared, watching
 from dagster_project.automation.full_scan import full_scan
@@ -70,6 +70,7 @@ def automated(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 OPEN_STATE_JOB, OPEN_STATE_SCHEDULE = open_state_job()
+CHECK_JOB, CHECK_SCHEDULE = lakehouse_check()
 
 _MAINTENANCE = [
     maintenance(room.group, streams=streams, jobs=jobs)[1]
@@ -97,6 +98,7 @@ JOBS = [
         description="Every stream, every job, every check, in one Spark session.",
     ),
     OPEN_STATE_JOB,
+    CHECK_JOB,
     *STATE_TOOLS,
 ]
 SENSORS = [
@@ -107,13 +109,13 @@ SENSORS = [
     ),
     *(sensor for sensor, _, _ in _WATCHED),
     automation_sensor(),
-    failed_checks,
 ]
 SCHEDULES = [
     *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs if template.name not in _GOES_ON),
     *(schedule for _, schedule, _ in _WATCHED),
     *(full_scan(room.group) for room in ROOMS),
     OPEN_STATE_SCHEDULE,
+    CHECK_SCHEDULE,
     *_MAINTENANCE,
     history_purge(),
 ]

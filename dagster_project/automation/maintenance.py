@@ -21,6 +21,7 @@ from spark_jobs.keyed.generations import Generation, live_generation
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
 from spark_jobs.lakehouse.data_files import WrittenFile
 from spark_jobs.maintenance import RETENTION, Maintained, maintain
+from spark_jobs.maintenance.log import trim_log
 from spark_jobs.maintenance.removals import remember_removals
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import Stream
@@ -149,6 +150,10 @@ def _maintain(
             time=table.time,
             written=table.written,
         )
+        try:
+            trim_log(lakehouse, name, table.path)
+        except KeyfoldError as error:
+            context.log.warning(f"{name}: no entry of its log was deleted: {error}")
         if done.not_deleted:
             context.log.warning(f"{name}: no file was deleted: {done.not_deleted}")
         if done.kept_for:

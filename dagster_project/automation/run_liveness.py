@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
+from dagster_project.run_config import check_names_no_variable
 from spark_jobs.locks import is_locked, lock_for_life
 
 _FOLDER = "run_locks"
@@ -96,6 +97,10 @@ class _Watched(dg.Executor):
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         lock_run(plan_context.instance, plan_context.run_id)
+        # Here, since every run of the project comes by here, and before any step.
+        check_names_no_variable(
+            plan_context.job.get_definition().run_config_schema.config_type, plan_context.dagster_run.run_config
+        )
         yield from self._executor.execute(plan_context, execution_plan)
 
 

@@ -13,7 +13,7 @@ from assets.streams import landing_key
 from dagster_project.automation.new_data import FileSource, Source
 from dagster_project.automation.topic_lag import TopicSource
 from spark_jobs.ingest import KafkaTopic, is_unfinished, known_files, read_topics
-from spark_jobs.ingest.landing import find_landing
+from spark_jobs.ingest.landing import find_landing, landing_folder
 from spark_jobs.ingest.sources.files import SETTLE
 from spark_jobs.ingest.sources.kafka.topic import topic_state
 from spark_jobs.lakehouse import Lakehouse
@@ -32,7 +32,7 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
     """A sensor that starts a job when files of a stream have landed, however many, in one run."""
 
     def source(lakehouse: Lakehouse) -> Source:
-        folder = lakehouse.landing(stream.name)
+        folder = landing_folder(lakehouse, stream.name)
         return FileSource(
             folder,
             settle,

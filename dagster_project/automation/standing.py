@@ -18,6 +18,7 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.locks import is_held
+from spark_jobs.lakehouse.positions import Position
 from spark_jobs.streams import Stream
 
 SILENT = timedelta(minutes=10)
@@ -155,7 +156,7 @@ def standing_of_ingest(lakehouse: Lakehouse, stream: Stream) -> Standing:
     )
 
 
-def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping[str, int]) -> int | None:
+def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping[str, Position]) -> int | None:
     try:
         job = configured_job(lakehouse, template)
         position = positions.get(f"events.{job.stream}")

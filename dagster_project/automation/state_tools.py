@@ -1,7 +1,7 @@
 """The state tools as Dagster jobs: a form in the launchpad each, checked before anything starts, confirmed by name.
 
-None of them has a schedule or a sensor. Whoever can start runs can start these, as the command line's user can; what
-they did stands in the run's output, and edits and erasures in `monitoring.edits` too.
+None of them has a schedule or a sensor. What replaces state by what no event brings back, or erases rows, asks for a token
+that pages do not show (`tokens`). What they did stands in the run's output, and edits and erasures in `monitoring.edits` too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,10 @@ from pydantic import Field, model_validator
 from pyspark.sql import SparkSession
 
 from assets.previews import preview_rows
+from dagster_project.automation.tokens import TOKEN_HELP, check_token, token_told
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.configured import configured_job
+from spark_jobs.jobs.parameters import is_path
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import live_generation_name
@@ -53,14 +55,21 @@ class OfJob(dg.Config):
         return self
 
     def keyed_job(self, lakehouse: Lakehouse) -> KeyedJob:
-        """The job, with its live generation's parameters but for those given."""
+        """The job, with its live generation's parameters but for those given.
+
+        Raises:
+            KeyfoldError: one of them is the path of a file, or as `configured_job`.
+        """
+        fields = JOBS[self.job].parameters.model_fields
+        if paths := [name for name in self.parameters if name in fields and is_path(fields[name])]:
+            raise KeyfoldError(f"{', '.join(paths)}: a run config names no file; give it on the command line")
         return configured_job(lakehouse, JOBS[self.job], given=self.parameters)
 
 
 class BootstrapConfig(OfJob):
     """What `state_bootstrap` takes; see `keyfold state bootstrap`."""
 
-    source: str = Field(description="A table's name, or the path of a Delta table or of Parquet, CSV or JSON lines.")
+    source: str = Field(description="A table of the lakehouse, by its name. Files: `keyfold state bootstrap`.")
     mapping: dict[str, str] = Field(
         default_factory=dict, description="What a column of state is: SQL over the source's columns, by column."
     )
@@ -74,9 +83,19 @@ class BootstrapConfig(OfJob):
     )
     # The other way round than on the command line: a form is sent by one click.
     dry_run: bool = Field(default=True, description="Check, count and show; change nothing.")
+    token: str = Field(default="", description=TOKEN_HELP)
 
-    def wanted(self) -> Bootstrap:
-        """The bootstrap."""
+    def wanted(self, lakehouse: Lakehouse) -> Bootstrap:
+        """The bootstrap.
+
+        Raises:
+            KeyfoldError: the source is no table of the lakehouse, or the version is none.
+        """
+        if self.source not in (tables := lakehouse.tables()):
+            raise KeyfoldError(
+                f"source is {self.source!r}: a run config names no file, but a table of {lakehouse.home} "
+                f"({', '.join(tables) or 'none yet'}); to seed from files: `keyfold state bootstrap`"
+            )
         return Bootstrap(self.source, self.mapping, parse_time("watermark", self.watermark), self._version())
 
     def _version(self) -> ReadFrom | None:
@@ -125,6 +144,7 @@ class EditConfig(OfJob):
     who: str = Field(description="Who does it.")
     why: str = Field(description="Why; both are written down.")
     dry_run: bool = Field(default=True, description="Show what would change; change nothing.")
+    token: str = Field(default="", description=TOKEN_HELP)
 
 
 class EraseConfig(dg.Config):
@@ -135,7 +155,11 @@ class EraseConfig(dg.Config):
     values: dict[str, list[str]] = Field(description="Whose rows: a column's values, by column.")
     who: str = Field(description="Who does it.")
     why: str = Field(description="Why; both are written down.")
+    remove_unsearchable: bool = Field(
+        default=False, description="Remove quarantined lines too whose fields cannot be told, whoever's they are."
+    )
     dry_run: bool = Field(default=True, description="Count what would go; erase nothing.")
+    token: str = Field(default="", description=TOKEN_HELP)
 
     @model_validator(mode="after")
     def _is_confirmed(self) -> Self:
@@ -155,9 +179,12 @@ def bootstrap_state(
 ) -> None:
     """Seed a new generation of a job from a table."""
     job = config.keyed_job(lakehouse)
-    told = bootstrap(spark, lakehouse, job, config.wanted(), dry_run=config.dry_run)
+    wanted = config.wanted(lakehouse)
+    check_token(context, config)
+    told = bootstrap(spark, lakehouse, job, wanted, dry_run=config.dry_run)
     context.add_output_metadata(
         {
+            **token_told(context, config),
             "generation": told.generation or "unchanged (dry run)",
             "rows": told.checked.rows,
             "keys": told.checked.keys,
@@ -253,9 +280,11 @@ def edit_keys(
     """Correct or remove the state of named keys, in a new generation."""
     job = config.keyed_job(lakehouse)
     edit = Edit(tuple(config.keys), config.corrections, Author(config.who, config.why))
+    check_token(context, config)
     edited = edit_state(spark, lakehouse, job, edit, dry_run=config.dry_run)
     context.add_output_metadata(
         {
+            **token_told(context, config),
             "generation": edited.generation or "unchanged (dry run)",
             "before": preview_rows(edited.rows_before, _private(job)),
             "after": preview_rows(edited.rows_after, _private(job)),
@@ -273,12 +302,16 @@ def erase_rows_everywhere(
     """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
     live = [name for name in JOBS if live_generation_name(lakehouse, name) is not None]
     jobs = [job for name in live if (job := configured_job(lakehouse, JOBS[name])).stream == config.stream]
-    erasure = Erasure(config.values, Author(config.who, config.why))
+    erasure = Erasure(config.values, Author(config.who, config.why), config.remove_unsearchable)
+    check_token(context, config)
     erased = erase(spark, lakehouse, STREAMS[config.stream], jobs, erasure, dry_run=config.dry_run)
     context.add_output_metadata(
         {
+            **token_told(context, config),
             "rows": erased.rows,
             "summed_up_and_left": list(erased.sums),
+            "unsearchable_lines": erased.unsearchable.lines,
+            "unsearchable": list(erased.unsearchable.where),
             "generations": erased.generations,
             "files_deleted": erased.files_deleted,
             "look_yourself": list(erased.not_touched),

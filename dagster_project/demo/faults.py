@@ -17,14 +17,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import dagster as dg
 from deltalake import DeltaTable
 from rich.console import Console
+from rich.text import Text
 
+from dagster_project.alerts.settings import AlertSettings
+from dagster_project.alerts.watch import Watch
 from dagster_project.quality.checks import SCOPE_TAG, Scope
+from spark_jobs.cli.plain_text import message
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.objects.place import Place
 from spark_jobs.simulation import simulate
@@ -64,13 +69,13 @@ SCENES = (
             {"ride_duration_in_secs": "-1.0"}, predicate="fare > 8"
         ),
         failed=frozenset({"duration_is_not_negative"}),
-        alert="failed",
+        alert="error",
         tags=_OVER_ALL_ROWS,
     ),
     Scene(
         "the summaries are restored",
         lambda lakehouse: _undo(lakehouse.table("ride_summaries")),
-        alert="recovered",
+        alert="over",
         tags=_OVER_ALL_ROWS,
     ),
     Scene(
@@ -78,14 +83,14 @@ SCENES = (
         lambda lakehouse: DeltaTable(str(lakehouse.events("ride_points"))).delete("point_idx = 3"),
         failed=frozenset({"every_row_is_accounted_for"}),
         held_back=frozenset({"ride_summaries", "event_index"}),
-        alert="failed",
+        alert="error",
     ),
 )
 
 
 def main() -> int:
     """Play the scenes; 0 when all was seen that must be, else 1."""
-    logging.disable(logging.CRITICAL)  # what the alert sensor logs is shown below, as it was posted
+    logging.disable(logging.CRITICAL)  # what the alerts log is shown below, as it was posted
     with (
         tempfile.TemporaryDirectory(prefix="keyfold-faults-", ignore_cleanup_errors=True) as folder,
         _webhook() as heard,
@@ -100,16 +105,18 @@ def main() -> int:
 
 
 class _Stage:
-    """A lakehouse, an instance, and the alert sensor's place."""
+    """A lakehouse, an instance, and the alerts that look at them."""
 
     def __init__(self, lakehouse: Lakehouse, instance: dg.DagsterInstance, heard: list[str]) -> None:
         # After the home is set: the resources read it when they are loaded.
-        from dagster_project.automation.alerts import failed_checks  # noqa: PLC0415
         from dagster_project.definitions import defs  # noqa: PLC0415
 
         self._lakehouse, self._instance, self._heard = lakehouse, instance, heard
-        self._job, self._sensor = defs.resolve_job_def("rides"), failed_checks
-        self._cursor: str | None = None
+        self._job = defs.resolve_job_def("rides")
+        # No daemon runs here, and none is missed.
+        self._watch = Watch(
+            instance, lakehouse, (), AlertSettings.from_environment(), lambda _: None, silence=timedelta(days=1)
+        )
         self._alert()
 
     def play(self, scene: Scene) -> bool:
@@ -140,16 +147,15 @@ class _Stage:
         console.print(f"\n[bold]{scene.title}[/]  {'as it must be' if good else '[red]not as it must be[/]'}")
         console.print(f"  checks     {sum(one.passed for one in evaluations)} passed")
         for name, text in failed.items():
-            console.print(f"             [red]{name}[/]: {text}")
+            console.print(Text.assemble("             ", (name, "red"), ": ", message(text)))
         console.print(f"  held back  {', '.join(sorted(held_back)) or 'nothing'}")
-        console.print(f"  alert      {alert or 'none'}")
+        console.print(message(f"  alert      {alert or 'none'}"))
         return good
 
     def _alert(self) -> str | None:
-        """Let the alert sensor tick; what it posted."""
+        """Let the alerts look once; what they posted."""
         self._heard.clear()
-        context = dg.build_sensor_context(instance=self._instance, cursor=self._cursor)
-        self._cursor = self._sensor.evaluate_tick(context).cursor
+        self._watch.look()
         return self._heard[0] if self._heard else None
 
 

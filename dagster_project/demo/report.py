@@ -6,11 +6,12 @@ from typing import Any
 import dagster as dg
 import polars as pl
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from assets.metadata import table_key
 from assets.plots.payments import known_frauds
+from spark_jobs.cli.plain_text import message, visible
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.lakehouse import Lakehouse
@@ -36,7 +37,7 @@ def print_report(
 ) -> bool:
     """Print what a run made, found and took; True when it succeeded, with every check that blocks."""
     told = _metadata(result)
-    console.print(f"[bold]Keyfold demo[/]  {escape(landed)}\n", highlight=False)
+    console.print(Text.assemble(("Keyfold demo", "bold"), "  ", message(landed), "\n"))
     console.print(_streams(told))
     console.print()
     console.print(_jobs(told))
@@ -44,11 +45,25 @@ def print_report(
     console.print(_facts(lakehouse, result, instance, told, seconds), highlight=False)
     for event in result.all_events:
         if event.is_step_failure:
-            console.print(f"\n[bold red]failed[/]  {event.step_key}: {escape(_reason(event))}", highlight=False)
-    good = result.success and not _held_back(result)
+            reason = message(f"{event.step_key}: {_reason(event)}")
+            console.print(Text.assemble("\n", ("failed", "bold red"), "  ", reason))
+    for stream, reason in _without_any_event(lakehouse, told).items():
+        console.print(Text.assemble("\n", ("failed", "bold red"), "  ", message(f"{stream}: {reason}")))
+    good = result.success and not _held_back(result) and not _without_any_event(lakehouse, told)
     if good:
         console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]")
     return good
+
+
+def _without_any_event(lakehouse: Lakehouse, told: Told) -> dict[str, str]:
+    """By stream, why nothing that was read became an event: files of another shape, as a rule."""
+    found: dict[str, str] = {}
+    for stream in STREAMS:
+        made = told.get(table_key(f"events.{stream}"))
+        if made and not made["accepted"] and not made["duplicates"] and made.get("dagster/row_count", 0) == 0:
+            why = f"; {_quarantine_reasons(lakehouse)}" if made["quarantined"] else ""
+            found[stream] = f"of {made['rows_read']:,} rows that were read, none became an event{why}"
+    return found
 
 
 def _streams(told: Told) -> Table:
@@ -112,21 +127,21 @@ def _facts(
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     if any(made.get("quarantined") for made in told.values()):
-        facts.add_row("quarantine", escape(_quarantine_reasons(lakehouse)))
+        facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
     for template in JOBS.values():
         made = told.get(table_key(template.name), {})
         if made.get("events_in") and made["late"] > made["events_in"] // 2:
-            facts.add_row("late", _mostly_late(lakehouse, template.name))
+            facts.add_row("late", Text(_mostly_late(lakehouse, template.name), "yellow"))
     for made in told.values():
         if warnings := made.get("warnings"):
-            facts.add_row("warned", f"[yellow]{escape(warnings)}[/]")
+            facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
     if beside := _beside(lakehouse, told):
         facts.add_row("beside", beside)
     if table_key("card_in_two_cities") in told:
         facts.add_row("fraud", _fraud(lakehouse))
     if table_key("fleet_warnings") in told:
         facts.add_row("fleet", _fleet(lakehouse))
-    facts.add_row("checks", _checks(result))
+    facts.add_row("checks", message(_checks(result)))
     facts.add_row("time", _times(result, instance, seconds))
     return facts
 
@@ -151,7 +166,7 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
     errors = len(_held_back(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
     lines += [
-        f"{found.asset_key.to_user_string()}.{found.check_name}: {escape(found.description or 'failed')}"
+        f"{found.asset_key.to_user_string()}.{found.check_name}: {found.description or 'failed'}"
         for found in failed[:_FAILED_CHECKS]
     ]
     if len(failed) > _FAILED_CHECKS:
@@ -169,9 +184,9 @@ def _quarantine_reasons(lakehouse: Lakehouse) -> str:
 
 def _mostly_late(lakehouse: Lakehouse, job: str) -> str:
     return (
-        f"[yellow]most events of {job} are older than those that were here before, and so came late: read them into a "
+        f"most events of {job} are older than those that were here before, and so came late: read them into a "
         "lakehouse of their own, KEYFOLD_HOME=DIR make demo FROM=…, or empty "
-        f"{escape(str(lakehouse.home))} with make reset[/]"
+        f"{lakehouse.home} with make reset"
     )
 
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 import uuid
@@ -26,11 +27,12 @@ from dagster_project.automation.run_liveness import lock_run
 from dagster_project.demo.report import print_report
 from dagster_project.resources import lakehouse_home
 from dagster_project.serving.home import prepare_dagster_home
+from spark_jobs.cli.plain_text import message
+from spark_jobs.cli.terminal import print_error
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.landing import LANDING_VARIABLE
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
-from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.private_files import keep_files_private
 from spark_jobs.simulation import simulate
@@ -54,14 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="folder", type=Path, help="folder of your own ride point files")
     folder: Path | None = parser.parse_args(arguments).folder
     keep_files_private()
-    errors = Console(stderr=True)
     began = time.monotonic()
     try:
         lakehouse = Lakehouse(lakehouse_home())
         landed = _land(lakehouse, folder)
         result, instance = _run(lakehouse, folder)
     except KeyfoldError as error:
-        errors.print(f"[bold red]error:[/] {error}", highlight=False, soft_wrap=True)
+        print_error(str(error))
         return 1
     with instance:
         good = print_report(
@@ -127,13 +128,14 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
         instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
     ops: dict[str, Any] = {}
     if folder is not None:
-        ops[f"ingest_{RIDE_POINTS.name}"] = {"config": {"landing": str(folder.resolve())}}
+        os.environ[LANDING_VARIABLE] = shlex.quote(f"{RIDE_POINTS.name}={folder.resolve()}")
     with DemoService(ServiceSettings(port=0)) if folder is None else nullcontext() as service:
         if service is not None:
             # The deployment's settings, for this process: whatever services they name, a demo sends them nothing.
             os.environ[SERVICES_VARIABLE] = json.dumps({"demo": {"url": service.url}})
             ops[BATCHED_ENRICHMENT.name] = {"config": {"service": ""}}
-            ops |= _with_geofences(lakehouse)
+            # Those of the simulated fleet; warnings that began without any go on so.
+            os.environ["KEYFOLD_GEOFENCES"] = str(GEOFENCES)
         config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         # Should this process be killed, the daemon of `make ui` sees that the run has ended.
         run_id = str(uuid.uuid4())
@@ -142,18 +144,10 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
     return result, instance
 
 
-def _with_geofences(lakehouse: Lakehouse) -> dict[str, Any]:
-    """The geofences of the simulated fleet, unless its warnings began without any: that takes a refresh."""
-    live = live_generation(lakehouse, FLEET_WARNINGS.name)
-    if live is not None and not live.record["parameters"]["geofences"]:
-        return {}
-    return {FLEET_WARNINGS.name: {"config": {"geofences": str(GEOFENCES)}}}
-
-
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:
     """The instance that `make ui` shows, with the project's settings."""
     if differs := prepare_dagster_home(Path(os.environ.setdefault("DAGSTER_HOME", str(lakehouse.home / "dagster")))):
-        Console(stderr=True).print(differs, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(message(differs), soft_wrap=True)
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     return dg.DagsterInstance.get()
 

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NoReturn, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from dagster_project.quality.pages import CONTENT_SECURITY_POLICY
 
@@ -69,8 +69,12 @@ def find_page(folder: Path, path: str) -> Path | None:
     if any(not part or part.startswith(".") or "\0" in part or "\\" in part for part in parts):
         return None
     page = folder.resolve().joinpath(*parts)
-    # Resolved it is itself: no part of it is a symbolic link.
-    is_page = page.suffix == ".html" and page.is_file() and page.resolve() == page
+    try:
+        # Resolved it is itself: no part of it is a symbolic link.
+        is_page = page.suffix == ".html" and page.is_file() and page.resolve() == page
+    except (OSError, ValueError):
+        # The file system cannot have such a name: it is too long, or no Unicode.
+        return None
     return page if is_page else None
 
 
@@ -113,7 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host", "") not in {f"{name}:{port}" for name in (ADDRESS, "localhost")}:
             self._send(HTTPStatus.FORBIDDEN, b"Served to loopback alone.\n", "text/plain")
             return
-        page = find_page(self._folder, urlsplit(self.path).path)
+        # Not urlsplit, which fails on what is no URL.
+        page = find_page(self._folder, self.path.partition("?")[0])
         try:
             content = page.read_bytes() if page else None
         except OSError:

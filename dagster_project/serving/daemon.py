@@ -7,43 +7,19 @@ whatever way. Arguments are those of `dagster-daemon run`. Of a daemon that was 
 
 import os
 import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from platform import node
 
-from spark_jobs.locks import A_LOOK, open_lock, take
+from dagster_project.serving.only_one import become_the_only_one
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.private_files import keep_files_private
-
-LOCK = "daemon.lock"
 
 
 def main() -> None:
     keep_files_private()
-    home = os.environ.get("DAGSTER_HOME")
-    if not home or not Path(home).is_dir():
-        sys.exit(f"DAGSTER_HOME is {home or 'not set'}: set it to the folder that Dagster keeps its runs in")
-    _take(Path(home) / LOCK)
-    os.execv(sys.executable, [sys.executable, "-m", "dagster._daemon", "run", *sys.argv[1:]])  # noqa: S606
-
-
-def _take(lock: Path) -> None:
-    """Hold the lock from now on, as soon as nobody else does."""
-    descriptor = open_lock(lock)
     try:
-        take(descriptor, seconds=A_LOOK)
-    except BlockingIOError:
-        told = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-        print(
-            f"the daemon of {lock.parent} runs already ({told}): this one is passive, and takes over when that one ends",
-            file=sys.stderr,
-            flush=True,
-        )
-        take(descriptor)
-        print(f"the daemon of {lock.parent} has ended: this one takes over", file=sys.stderr, flush=True)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()} on {node()} since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC".encode(), 0)
-    # The daemon that this process becomes holds it on; what the daemon starts does not.
-    os.set_inheritable(descriptor, True)
+        become_the_only_one("daemon")
+    except KeyfoldError as error:
+        sys.exit(str(error))
+    os.execv(sys.executable, [sys.executable, "-m", "dagster._daemon", "run", *sys.argv[1:]])  # noqa: S606
 
 
 if __name__ == "__main__":

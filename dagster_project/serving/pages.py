@@ -4,6 +4,7 @@ KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
 DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
 PORT          of the pages; 3000 where it is not set
 DATA_DOCS_PORT  of the result pages that checks link to; the one after PORT where it is not set
+KEYFOLD_UI_HOSTS  names by which a proxy calls the pages, besides loopback's
 KEYFOLD_DATA_DOCS_URL  where somebody else serves those; they are not served here then
 WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's, and KEYFOLD_RUNS=spark-submit
 """
@@ -14,8 +15,10 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from dagster_project.alerts.servers import Ended, ServerReport
 from dagster_project.serving.home import make_databases, prepare_dagster_home
 from dagster_project.serving.supervisor import Server, supervise
 from dagster_project.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
@@ -50,11 +53,15 @@ def main() -> int:
     make_databases(home)
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
-    print(f"Dagster's pages: http://{_HOST}:{port}, in some seconds; Ctrl-C ends them", flush=True)
+    print(f"Dagster's pages come up on port {port} in some seconds: their link follows; Ctrl-C ends them", flush=True)
+    report = ServerReport(home)
+    report.begin()
     return supervise(
         # Dagster's own home has what only this machine's processes share.
         _servers(folder, lakehouse if isinstance(lakehouse, Path) else home, port, docs_port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
+        # The alerts' process reads it, when it is asked to end too.
+        report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),
     )
 
 
@@ -75,7 +82,7 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
         address = shared / "warm-spark.json"
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
-        warm = [Server("the warm Spark", command, is_needed=False)]
+        warm = [Server("the warm Spark", command, is_needed=False, restarts=1)]
     docs = list[Server]()
     if docs_port:
         environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{docs_port}"
@@ -95,7 +102,7 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
         *docs,
         Server(
             "the web server",
-            [*python, "dagster_webserver", "--host", _HOST, "--port", port, "--workspace", str(workspace)],
+            [*python, "dagster_project.serving.web_server", "--port", port, "--workspace", str(workspace)],
             after=code,
         ),
         Server(
@@ -103,6 +110,7 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
             [*python, "dagster_project.serving.daemon", "--workspace", str(workspace)],
             environment=environment,
         ),
+        Server("the alerts", [*python, "dagster_project.alerts"], is_needed=False, restarts=1),
     ]
 
 

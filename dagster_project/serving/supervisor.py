@@ -40,6 +40,7 @@ class Server:
         name: for people.
         command: and its arguments.
         is_needed: whether all others end when it ends by itself.
+        restarts: how often it is started again when it ends by itself, before that counts.
         after: a file, such as a socket, that must be there before it and those after it are started.
         environment: variables besides this process's own.
     """
@@ -47,12 +48,21 @@ class Server:
     name: str
     command: Sequence[str]
     is_needed: bool = True
+    restarts: int = 0
     after: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+Report = Callable[[Server, int, str], None]
+"""Takes a server that has ended by itself, its exit code (negative for a signal), and what was done, in a word or two."""
+
+
 def supervise(
-    servers: Sequence[Server], *, grace: float = GRACE_SECONDS, at_end: Callable[[], None] = lambda: None
+    servers: Sequence[Server],
+    *,
+    grace: float = GRACE_SECONDS,
+    at_end: Callable[[], None] = lambda: None,
+    report: Report = lambda *_: None,
 ) -> int:
     """Run servers until one that is needed ends, or this process is told to stop, or dies.
 
@@ -62,6 +72,8 @@ def supervise(
         servers: started in this order, each once the file that it waits for is there.
         grace: seconds in which they may end by themselves; what is left is killed.
         at_end: called when all are gone, in another process, where this one was killed too.
+        report: called, in another process, when a server has ended by itself; what was done is `restarted`, `left` or
+            `ended all`, which is reported before the others are asked to end.
 
     Returns:
         0 where it was told to stop, 1 where a server that is needed ended by itself.
@@ -74,7 +86,7 @@ def supervise(
         os.close(writing)
         code = 1
         try:
-            code = _guard(servers, reading, grace)
+            code = _guard(servers, reading, grace, report)
             at_end()
         finally:
             # Not sys.exit: what the first process was in the middle of is its own.
@@ -104,24 +116,35 @@ def _close_when_told(writing: int) -> None:
             signal.signal(number, close)
 
 
-def _guard(servers: Sequence[Server], life: int, grace: float) -> int:
+def _guard(servers: Sequence[Server], life: int, grace: float, report: Report) -> int:
     os.setsid()  # a terminal's Ctrl-C and hang-up go to the first process alone
     _adopt_orphans()
     for number in _TOLD_TO_STOP:
         # Nothing but the pipe's end ends it. A handler, since servers would inherit that a signal is ignored.
         signal.signal(number, lambda *_: None)
     waiting, running = list(servers), dict[int, tuple[Server, subprocess.Popen[bytes]]]()
+    restarts = {server.name: server.restarts for server in servers}
     code = 0
-    while not select.select([life], [], [], _STEP)[0]:
+    while not code and not select.select([life], [], [], _STEP)[0]:
         while waiting and (waiting[0].after is None or waiting[0].after.exists()):
             process = _start(waiting[0])
             running[process.pid] = waiting.pop(0), process
-        ended = [running.pop(process) for process in _reaped() if process in running]
-        for server, _ in ended:
-            _say(f"{server.name} has ended" + (": so does everything" if server.is_needed else ""))
-        if any(server.is_needed for server, _ in ended):
-            code = 1
-            break
+        for process, exit_code in _reaped().items():
+            if process not in running:
+                continue
+            server, _ = running.pop(process)
+            if restarts[server.name]:
+                restarts[server.name] -= 1
+                again = _start(server)
+                running[again.pid] = server, again
+                done, said = "restarted", ": it is started again"
+            elif server.is_needed:
+                code, done, said = 1, "ended all", ": so does everything"
+            else:
+                done, said = "left", ""
+            _say(f"{server.name} has ended{said}")
+            with suppress(Exception):  # what cannot be reported, on a full disk perhaps, does not end the others
+                report(server, exit_code, done)
     _end(set(running), grace)
     for _, process in running.values():
         process.returncode = 0  # it was waited for
@@ -158,12 +181,12 @@ def _end(asked: set[int], grace: float) -> None:
     _say(f"processes {', '.join(map(str, sorted(known)))} do not end, killed as they are")
 
 
-def _reaped() -> list[int]:
-    """The children that have ended, adopted ones too."""
-    ended = list[int]()
+def _reaped() -> dict[int, int]:
+    """The children that have ended, adopted ones too, with their exit codes, negative for signals."""
+    ended = dict[int, int]()
     with suppress(ChildProcessError):
-        while process := os.waitpid(-1, os.WNOHANG)[0]:
-            ended.append(process)
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = os.waitstatus_to_exitcode(found[1])
     return ended
 
 

@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.
 Each command is a module, imported when it is called: `keyfold --help` loads neither Spark nor Polars.
 """
 
-import sys
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -53,6 +52,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "spark_jobs.cli.journal:journal",
         "Print what was planned lately and what came of it, one line a batch.",
     ),
+    "check": LazyCommand(
+        "spark_jobs.cli.check:check",
+        "Verify a whole lakehouse without Spark: journals, tables, data files, state; name what is damaged, and the remedy.",
+    ),
     "show": LazyCommand(
         "spark_jobs.cli.show:show",
         "Print the rows of a table; `--json` prints its name, place and row count instead.",
@@ -76,6 +79,14 @@ COMMANDS: dict[str, LazyCommand] = {
     "erase": LazyCommand(
         "spark_jobs.cli.state_edit:erase_",
         "Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history.",
+    ),
+    "backup": LazyCommand(
+        "spark_jobs.cli.backup:backup",
+        "Back the lakehouse up, consistently, while runs go on; what earlier backups hold is not copied again.",
+    ),
+    "restore": LazyCommand(
+        "spark_jobs.cli.backup:restore",
+        "Restore a backup to a home where nothing is yet; the next runs go on from there.",
     ),
     "state": LazyCommand(
         "spark_jobs.cli.state:app",
@@ -114,7 +125,10 @@ class ListedCommand(TyperCommand):
         try:
             command = load(str(self.name))
         except KeyfoldError as error:  # of a stream's or a job's file, which are found when they are imported
-            print(f"error: {error}", file=sys.stderr)
+            # Here: `keyfold --help` loads no Rich.
+            from spark_jobs.cli.terminal import print_error  # noqa: PLC0415
+
+            print_error(str(error))
             raise typer.Exit(1) from None
         return command.make_context(info_name, args, parent, **extra)
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_parameters
+from spark_jobs.cli.plain_text import cell, message
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.state_jobs import build_live_job
 from spark_jobs.cli.terminal import failures, progress_of, report, usage_faults
@@ -106,10 +107,10 @@ def _print(tables: tuple[TableDifference, ...]) -> None:
     shown = Table("table", "before", "after", "alike", "added", "removed", "changed", box=None, header_style="bold")
     for one in tables:
         counts = (one.rows_before, one.rows_after, one.same, one.added, one.removed, one.changed)
-        shown.add_row(one.table, *(f"{count:,}" for count in counts))
+        shown.add_row(cell(one.table), *(f"{count:,}" for count in counts))
     console.print(shown)
     for one in tables:
         for name, count in one.changed_columns.items():
-            console.print(f"{one.table}.{name} differs in {count:,} rows", highlight=False)
+            console.print(message(f"{one.table}.{name} differs in {count:,} rows"))
         for line in json_lines(one.samples, (), "jsonl"):
-            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+            console.print(message(f"  {line}"), soft_wrap=True)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from spark_jobs.errors import KeyfoldError
@@ -17,6 +16,7 @@ from spark_jobs.ingest import ingest_journal
 from spark_jobs.journal.records import Done, Plan
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.loopback import LoopbackHandler, LoopbackServer
 
 STALLED = 300.0
 """Seconds that a batch may be planned and not done until `/health` says 503."""
@@ -97,7 +97,7 @@ def told_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[N
         yield
         return
     try:
-        server = _Server(("127.0.0.1", port), facts)
+        server = _Server(port, facts)
     except OSError as error:
         raise KeyfoldError(f"port {port} on 127.0.0.1 is not to be had ({error.strerror}); choose another") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -149,36 +149,23 @@ def _planned_at(pending: "list[Any]") -> datetime | None:
     return plans[0].planned_at if plans else None
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], facts: Callable[[], Facts]) -> None:
-        super().__init__(address, _Handler)
+class _Server(LoopbackServer):
+    def __init__(self, port: int, facts: Callable[[], Facts]) -> None:
+        super().__init__(port, _Handler)
         self.facts = facts
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LoopbackHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         try:
             if self.path == "/metrics":
-                self._answer(200, "text/plain; version=0.0.4; charset=utf-8", metrics(self.server.facts()))
+                self.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics(self.server.facts()))
             elif self.path == "/health":
                 status, told = health(self.server.facts())
-                self._answer(status, "application/json", json.dumps(told) + "\n")
+                self.send(status, "application/json", json.dumps(told) + "\n")
             else:
-                self._answer(404, "text/plain", "there is /health and /metrics\n")
+                self.send(404, "text/plain", "there is /health and /metrics\n")
         except (KeyfoldError, OSError) as error:
-            self._answer(500, "text/plain", f"{error}\n")
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: each scrape would be a line."""
+            self.send(500, "text/plain", f"{error}\n")

@@ -9,11 +9,10 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest import ingest_journal
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.journal import PastBatch
-from spark_jobs.journal.clock import BEGINNING
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.streams import STREAMS
-from spark_jobs.times import from_iso
+from spark_jobs.times import BEGINNING, from_iso
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,14 @@ def given_parameters(given: list[str] | None) -> dict[str, str]:
     return given_pairs("--param", given)
 
 
+def given_columns(text: str | None) -> dict[str, str]:
+    """What was given to `--columns` as `a,b=NAME`: new names, by column."""
+    pairs = [part.partition("=") for part in (text.split(",") if text else [])]
+    if any(not old.strip() or (equals and not new.strip()) for old, equals, new in pairs):
+        raise typer.BadParameter(f"--columns {text!r}: write it as a,b=NAME")
+    return {old.strip(): new.strip() or old.strip() for old, _, new in pairs}
+
+
 def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
     """What was given to an option, each as `name=value`."""
     pairs: dict[str, str] = {}

@@ -6,8 +6,9 @@ from typing import Literal, TextIO
 import polars as pl
 from deltalake import DeltaTable
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from spark_jobs.cli.plain_text import cell, guarded
 from spark_jobs.lakehouse.reading import count_rows, read_batches, readable
 from spark_jobs.objects.place import Place
 
@@ -19,7 +20,8 @@ _WIDTH_OF_NO_TERMINAL = 100_000
 def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int:
     """Write a table's rows, and give back how many were written.
 
-    `json` is one object a line, `csv` has a header, `table` is for the eye and says how many rows there are.
+    `json` is one object a line, `csv` has a header and guards text that a
+    spreadsheet would take for a formula, `table` is for the eye and says how many rows there are.
     """
     if style == "table":
         return _print_table(path, limit, to)
@@ -39,13 +41,11 @@ def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int
 def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
     fields = DeltaTable(str(path)).schema().fields
     there = count_rows(path)
-    shown = Table(*(field.name for field in fields), box=None, header_style="bold", pad_edge=False)
+    shown = Table(*(Column(cell(field.name)) for field in fields), box=None, header_style="bold", pad_edge=False)
     written = 0
     for frame in read_batches(path, limit):
         for row in readable(frame).iter_rows():
-            shown.add_row(
-                *("" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value) for value in row)
-            )
+            shown.add_row(*map(cell, row))
         written += frame.height
     # A terminal wraps; a file or a pipe gets the whole of every value.
     console = Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL)
@@ -55,12 +55,12 @@ def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lists and structs as JSON text, since CSV has no place for them."""
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    as_text = {
-        name: pl.Series(
-            name, [None if value is None else json.dumps(value) for value in frame[name].to_list()], pl.String
-        )
-        for name in nested
-    }
+    """Lists and structs as JSON text, for which CSV has no form; and no text that a spreadsheet takes for a formula."""
+    as_text: dict[str, pl.Series] = {}
+    for name, kind in frame.schema.items():
+        values = frame[name].to_list() if kind.is_nested() or kind == pl.String else []
+        if kind.is_nested():
+            values = [None if value is None else json.dumps(value) for value in values]
+        if values:
+            as_text[name] = pl.Series(name, map(guarded, values), pl.String)
     return frame.with_columns(**as_text)

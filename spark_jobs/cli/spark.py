@@ -1,14 +1,16 @@
 """The Spark of a command: started for it, stopped with it."""
 
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_jobs.objects.reachable import check_reachable
 from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.gateway import JavaEndedError, java_has_ended
+from spark_jobs.session.gateway import JavaEndedError, java_has_ended, py4j_is_quiet
+from spark_jobs.session.interrupts import work_ends_on_interrupt
 
 
 @contextmanager
@@ -27,13 +29,17 @@ def spark_of_environment(*places: object) -> Iterator[SparkSession]:
         settings = settings.for_home(place)
         check_reachable(place)
     spark = build_session(settings)
-    try:
-        yield spark
-    except (Py4JError, OSError):
-        if not java_has_ended():
-            raise
-        raise JavaEndedError from None
-    finally:
-        # Of a Java that has ended there is nothing to stop.
-        with suppress(Py4JError, OSError):
-            spark.stop()
+    # What ends by itself at a signal finishes its batch first.
+    is_cut_short = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with py4j_is_quiet():
+        try:
+            with work_ends_on_interrupt(spark) if is_cut_short else nullcontext():
+                yield spark
+        except (Py4JError, OSError):
+            if not java_has_ended():
+                raise
+            raise JavaEndedError from None
+        finally:
+            # Of a Java that has ended there is nothing to stop.
+            with suppress(Py4JError, OSError):
+                spark.stop()

@@ -10,11 +10,10 @@ from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.state_jobs import build_live_job
 from spark_jobs.cli.terminal import failures, report, usage_faults
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.journal.clock import BEGINNING
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.bootstrap import Bootstrap, Bootstrapped, ReadFrom, bootstrap
 from spark_jobs.state.lines import json_lines
-from spark_jobs.times import parse_time
+from spark_jobs.times import BEGINNING, parse_time
 
 _NAMES: dict[str, ReadFrom] = {"live": "live", "latest": "latest", "start": "start"}
 

@@ -2,6 +2,7 @@
 
 import getpass
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -67,6 +68,13 @@ def erase_(
     ],
     why: _Why,
     who: _Who = None,
+    remove_unsearchable: Annotated[
+        bool,
+        typer.Option(
+            "--remove-unsearchable",
+            help="Remove quarantined lines too whose fields cannot be told, whoever's they are.",
+        ),
+    ] = False,
     dry_run: _Dry = False,
     confirm: Annotated[str | None, typer.Option(help="The stream's name again: what is erased is gone.")] = None,
     home: Home = DEFAULT_HOME,
@@ -76,7 +84,7 @@ def erase_(
     if stream not in STREAMS:
         raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(STREAMS)}")
     with usage_faults():
-        erasure = Erasure(_values(where), Author(who or getpass.getuser(), why))
+        erasure = Erasure(_values(where), Author(who or getpass.getuser(), why), remove_unsearchable)
         if not dry_run and confirm != stream:
             raise KeyfoldError(
                 f"what is erased is gone, from backups of Delta's history too: look with --dry-run, then give --confirm {stream}"
@@ -90,11 +98,12 @@ def erase_(
             "stream": stream,
             "rows": erased.rows,
             "sums": erased.sums,
+            "unsearchable": asdict(erased.unsearchable),
             "generations": erased.generations,
             "files_deleted": erased.files_deleted,
             "dry_run": dry_run,
         }
-        report(summary, as_json, _erase_text(erased, dry_run=dry_run))
+        report(summary, as_json, _erase_text(erased, removed=remove_unsearchable, dry_run=dry_run))
 
 
 def _jobs_of(lakehouse: Lakehouse, stream: str) -> Iterable[KeyedJob]:
@@ -123,11 +132,17 @@ def _edit_text(edited: Edited) -> str:
     return "\n".join(lines)
 
 
-def _erase_text(erased: Erased, *, dry_run: bool) -> str:
+def _erase_text(erased: Erased, *, removed: bool, dry_run: bool) -> str:
     held = "holds" if dry_run else "held"
     lines = [f"{place} {held} {count:,} rows" for place, count in erased.rows.items()] or ["nothing holds such a row"]
     if erased.sums:
         lines.append(f"summed up without these columns, and left as it is: {', '.join(erased.sums)}")
+    if (cannot := erased.unsearchable).lines and not removed:
+        more = ", …" if cannot.lines > len(cannot.where) else ""
+        lines.append(
+            f"{cannot.lines:,} quarantined lines cannot be searched, since their fields cannot be told, and stay "
+            f"({', '.join(cannot.where)}{more}): look at them, or give --remove-unsearchable"
+        )
     if dry_run:
         lines.append("nothing was erased (--dry-run)")
     else:

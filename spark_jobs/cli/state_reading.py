@@ -7,21 +7,24 @@ from dataclasses import asdict
 from typing import Annotated, Any, TextIO, get_args
 
 import typer
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home
+from spark_jobs.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
 from spark_jobs.cli.spark import spark_of_environment
 from spark_jobs.cli.state_jobs import job_or_name
 from spark_jobs.cli.terminal import failures, report
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.state.export import Export, Format, write_frame, write_state
+from spark_jobs.state.export import Export, Format, lines_of, write_frame, write_state
 from spark_jobs.state.failures import explained
 from spark_jobs.state.lines import LineFormat, json_lines
 from spark_jobs.state.places import jobs_with_state
 from spark_jobs.state.reader import StateRows, read_state
+from spark_jobs.state.selection import select_columns
 from spark_jobs.state.spark_checkpoint import parts_of, read_checkpoint
 from spark_jobs.state.statistics import ListedGeneration, StateStatistics, list_state, state_statistics
+from spark_jobs.state.variables import VariableRows, read_variables
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
@@ -55,6 +58,10 @@ def read(
     whole_collections: Annotated[
         bool, typer.Option("--whole-collections", help="Of a checkpoint: lists and maps as one row a key.")
     ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B=NAME", help="Only these columns, `B` by another name; keyed-json keeps the key."),
+    ] = None,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
@@ -67,33 +74,40 @@ def read(
         raise typer.BadParameter("--limit is for what is printed; --to writes all")
     if checkpoint is None and (part or operator is not None or changes_since is not None or whole_collections):
         raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections go with --checkpoint")
-    if checkpoint is not None and (generation or style == "keyed-json"):
-        raise typer.BadParameter("--generation and keyed-json go with a JOB")
+    if checkpoint is not None and generation:
+        raise typer.BadParameter("--generation goes with a JOB")
+    if style == "keyed-json" and (part or changes_since is not None or whole_collections):
+        raise typer.BadParameter(
+            "keyed-json shows all variables of a key: leave out --part, --changes-since and --whole-collections"
+        )
+    wanted = given_columns(columns)
     with failures(), spark_of_environment(home) as spark:
         if checkpoint is not None:
-            frame = read_checkpoint(
-                spark,
-                checkpoint,
-                part,
-                operator=operator,
-                batch=batch,
-                changes_since=changes_since,
-                whole_collections=whole_collections,
-                keys=[_columns_of(text) for text in key or []],
-            )
-            if to is not None:
-                _report(write_frame(frame, to, style, f"checkpoint {checkpoint}"), as_json)
-                return
-            line = F.to_json(F.struct("*"), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
-            lines = (frame if limit is None else frame.limit(limit)).select(line)
-            with explained(f"checkpoint {checkpoint}"):
-                for row in lines.toLocalIterator():
-                    sys.stdout.write(f"{row[0]}\n")
+            theirs = [_columns_of(text) for text in key or []]
+            if style == "keyed-json":
+                variables = read_variables(spark, checkpoint, operator=operator, batch=batch, keys=theirs)
+                rows = variables.select(wanted) if wanted else variables
+            else:
+                rows = read_checkpoint(
+                    spark,
+                    checkpoint,
+                    part,
+                    operator=operator,
+                    batch=batch,
+                    changes_since=changes_since,
+                    whole_collections=whole_collections,
+                    keys=theirs,
+                )
+                rows = select_columns(rows, wanted, f"checkpoint {checkpoint}")
+            _show_checkpoint(rows, f"checkpoint {checkpoint}", to, style, limit, as_json)
             return
         assert job is not None  # noqa: S101 - narrows what was checked above
         lakehouse = Lakehouse(home)
         one = job_or_name(lakehouse, job, generation)
         rows = read_state(spark, lakehouse, one, generation=generation, batch=batch, keys=key or [])
+        if wanted:
+            kept = {name: name for name in rows.key} if style == "keyed-json" else {}
+            rows = rows.select({**kept, **wanted})
         if to is not None:
             _report(write_state(rows, to, style), as_json)
             return
@@ -139,6 +153,25 @@ def stats(
         one = job_or_name(lakehouse, job, generation)
         found = state_statistics(lakehouse, read_state(spark, lakehouse, one, generation=generation, batch=batch), last)
         report(asdict(found), as_json, "\n".join(_told(found)))
+
+
+def _show_checkpoint(
+    rows: DataFrame | VariableRows, where: str, to: str | None, style: Format, limit: int | None, as_json: bool
+) -> None:
+    if to is not None:
+        is_keyed = isinstance(rows, VariableRows)
+        _report(write_state(rows, to, style) if is_keyed else write_frame(rows, to, style, where), as_json)
+    elif isinstance(rows, VariableRows):
+        _print_lines(lines_of(rows, "keyed-json"), limit, where)
+    else:
+        line = F.to_json(F.struct("*"), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
+        _print_lines(rows.select(line), limit, where)
+
+
+def _print_lines(lines: DataFrame, limit: int | None, where: str) -> None:
+    with explained(where):
+        for row in (lines if limit is None else lines.limit(limit)).toLocalIterator():
+            sys.stdout.write(f"{row[0]}\n")
 
 
 def _print(rows: StateRows, style: LineFormat, limit: int | None, to: TextIO) -> None:

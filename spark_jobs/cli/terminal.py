@@ -12,14 +12,16 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
+from spark_jobs.cli.plain_text import message
 from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.progress import Progress
-from spark_jobs.objects.object_path import StoreError
 from spark_jobs.objects.reachable import check_reachable
+from spark_jobs.objects.remote_path import StoreError
+from spark_jobs.objects.store_failures import failure_of_store
 from spark_jobs.times import to_iso
 
 _OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
@@ -31,7 +33,7 @@ def report(summary: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         print(json.dumps(summary, default=_as_json))
     else:
-        Console().print(escape(text), highlight=False, soft_wrap=True)
+        Console().print(message(text), soft_wrap=True)
 
 
 @contextmanager
@@ -41,25 +43,19 @@ def failures() -> Iterator[None]:
         yield
     except KeyfoldError as error:
         told = str(error)
-    except StoreError as error:
-        told = _of_the_store(error)
-    except OSError as error:
-        # Of Polars' and Delta's own, which have the number in their text alone.
-        of_a_library = error.errno is None and "(os error " in str(error)
-        if not of_a_library and error.errno not in _OF_THE_DISK:
-            raise  # a fault of ours, whose traceback is wanted
-        told = first_line(error) if of_a_library else f"{error.filename or 'the disk'}: {error.strerror}"
     except Exception as error:
-        # Here: `keyfold --help` loads no Delta.
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415
-
-        if not isinstance(error, DeltaError):
-            raise
-        told = f"a table could not be read or written: {first_line(error)}; mend that and run it again"
+        told = _plainly(error)
+        if told is None:
+            raise  # a fault of ours, whose traceback is wanted
     else:
         return
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(told)}", highlight=False, soft_wrap=True)
+    print_error(told)
     raise typer.Exit(1)
+
+
+def print_error(text: str) -> None:
+    """Print an error's message on standard error."""
+    Console(stderr=True).print(Text.assemble(("error:", "bold red"), " ", message(text)), soft_wrap=True)
 
 
 @contextmanager
@@ -77,10 +73,10 @@ def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[shown]}"),
+        TextColumn("{task.fields[shown]}", markup=False),
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -95,7 +91,7 @@ def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
 def warn(warnings: Iterable[str]) -> None:
     """Print what people should know of on standard error, a line each."""
     for warning in warnings:
-        Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(Text.assemble(("warning:", "bold yellow"), " ", message(warning)), soft_wrap=True)
 
 
 def stop_on_signal() -> threading.Event:
@@ -104,6 +100,23 @@ def stop_on_signal() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def _plainly(error: Exception) -> str | None:
+    """What a library's or the system's error says to people; None of one that is a fault of ours."""
+    # Here: `keyfold --help` loads no Delta.
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
+    if isinstance(error, OSError | DeltaError) and (failed := failure_of_store(error)) is not None:
+        return _of_the_store(failed)
+    if isinstance(error, DeltaError):
+        return f"a table could not be read or written: {first_line(error)}; mend that and run it again"
+    if not isinstance(error, OSError):
+        return None
+    # Of Polars' and Delta's own, which have the number in their text alone.
+    if error.errno is None and "(os error " in str(error):
+        return first_line(error)
+    return f"{error.filename or 'the disk'}: {error.strerror}" if error.errno in _OF_THE_DISK else None
 
 
 def _of_the_store(error: StoreError) -> str:

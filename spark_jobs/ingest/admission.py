@@ -6,6 +6,7 @@ silence: its rows may be in no table, or twice.
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -15,6 +16,8 @@ from spark_jobs.ingest.records import AdmittedFile
 from spark_jobs.ingest.sources.files import LandedFile, Listing, fingerprint, list_files
 from spark_jobs.objects.place import Place
 from spark_jobs.times import micros
+
+_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,13 @@ def select_files(
     files: list[AdmittedFile] = []
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
-    waiting = len(listing.unreadable)
-    for file in listing.files:
-        if is_known(file, known):
-            continue
-        if not (file.is_whole(now, settle) or file in seen or not (settle or done_marker)):
-            waiting += 1
-            continue
-        admitted = _admitted(landing, file)
+    others = [file for file in listing.files if not is_known(file, known)]
+    whole = [file for file in others if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
+    waiting = len(listing.unreadable) + len(others) - len(whole)
+    # Side by side: the digests of many small files wait for the disk, or the network, and not for the processor.
+    with ThreadPoolExecutor(_READERS) as readers:
+        found = list(readers.map(lambda file: _admitted(landing, file), whole))
+    for file, admitted in zip(whole, found, strict=True):
         before = known.get(file.path)
         if admitted is None:
             continue

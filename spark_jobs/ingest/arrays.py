@@ -4,6 +4,7 @@ What is looked at is mapped into memory, which takes a file. A copy goes by the 
 twice, so that it is never old. The oldest copies go when all together take more than KEYFOLD_CACHE_BYTES, 4 GiB by default.
 """
 
+import io
 import os
 import tempfile
 from contextlib import suppress
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.lakehouse.checksums import checksum_of, checksum_of_bytes
 from spark_jobs.lakehouse.files import new_file
 from spark_jobs.objects.place import Place
 from spark_jobs.objects.remote_path import RemotePath
@@ -21,32 +23,66 @@ from spark_jobs.objects.remote_path import RemotePath
 _BYTES = 4 << 30
 _TRIES = 3
 
+_VERIFIED: dict[str, tuple[int, int, int]] = {}
+"""Size, time of change and inode of the files whose checksums this process has verified."""
+
 Array = npt.NDArray[np.generic]
 
 
-def write_array(path: Place, numbers: Array) -> None:
-    """Write numbers as a file of a new name, durably.
+def write_array(path: Place, numbers: Array) -> str:
+    """Write numbers as a file of a new name, durably; gives its checksum.
 
     Raises:
         OSError: the disk is full or fails.
     """
     with new_file(path) as file:
         np.save(file, numbers)
+        return checksum_of(file)
 
 
-def open_array(path: Place) -> Array:
+class DamagedArrayError(KeyfoldError):
+    """A file of numbers does not hold what was written."""
+
+
+def open_array(path: Place, checksum: str = "") -> Array:
     """The numbers of a file; they stay on disk until they are looked at.
+
+    Args:
+        path: the file.
+        checksum: that it must have; each process looks at a file once. Empty of a file whose checksum nobody knows.
 
     Raises:
         OSError: it cannot be read.
+        DamagedArrayError: it has another checksum.
     """
     if not isinstance(path, RemotePath):
-        return np.load(path, mmap_mode="r")
+        return _opened(path, path, checksum)
     for _ in range(_TRIES):
         # Another process may remove the copy before it is opened; from then on it stays while it is used.
         with suppress(FileNotFoundError):
-            return np.load(_copy_of(path), mmap_mode="r")
-    return np.load(path.open_reader(), allow_pickle=False)
+            return _opened(_copy_of(path), path, checksum)
+    content = path.read_bytes()
+    if checksum and checksum_of_bytes(content) != checksum:
+        raise _damaged(path)
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
+def _opened(file: Path, path: Place, checksum: str) -> Array:
+    if checksum:
+        found = file.stat()
+        as_it_is = (found.st_size, found.st_mtime_ns, found.st_ino)
+        if _VERIFIED.get(str(file)) != as_it_is:
+            with file.open("rb") as opened:
+                if checksum_of(opened) != checksum:
+                    if file != path:
+                        file.unlink(missing_ok=True)
+                    raise _damaged(path)
+            _VERIFIED[str(file)] = as_it_is
+    return np.load(file, mmap_mode="r")
+
+
+def _damaged(path: Place) -> DamagedArrayError:
+    return DamagedArrayError(f"{path} does not hold what was written to it (its checksum is another one)")
 
 
 def _copy_of(path: RemotePath) -> Path:

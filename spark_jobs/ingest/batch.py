@@ -13,7 +13,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest.arrays import open_array
+from spark_jobs.ingest.arrays import DamagedArrayError, open_array
 from spark_jobs.ingest.birth import Birth
 from spark_jobs.ingest.duplicates import Ids, Mask, copies_within
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
@@ -64,6 +64,7 @@ def work(
 
     Raises:
         OSError: a disk is full or fails, or Kafka does not answer; the batch can be done again.
+        DamagedArrayError: part of the index of ids is damaged; the batch can be done again once that is made anew.
         KeyfoldError: messages of a topic are gone.
     """
     began = time.monotonic()
@@ -154,6 +155,8 @@ def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) ->
     # A full disk is told and not raised in the worker: Spark would try again, and hide the reason in a stack.
     if refused := [result.refused for result in results if result.refused]:
         raise KeyfoldError(refused[0])
+    if damaged := [result.damaged for result in results if result.damaged]:
+        raise DamagedArrayError(damaged[0])
     faults = [result.fault for result in results if result.fault]
     if faults:
         raise OSError(faults[0])

@@ -29,6 +29,7 @@ QUARANTINE = pa.schema(
         ),
         column("reason", pa.string(), "What is wrong with it"),
         column("batch", pa.int64(), "Micro-batch of ingest that rejected it"),
+        column("header", pa.string(), "Of CSV, the header of its file, by which the line's fields have names"),
     ]
 )
 
@@ -64,6 +65,12 @@ class Birth:
     @property
     def journal(self) -> Place:
         return self.folder / "journal"
+
+    @property
+    def checksummed(self) -> dict[str, Place]:
+        """The files and folders whose checksums the journal keeps, by name."""
+        parts = {name: self.folder / name for name in (RECORD, "journal", "files")}
+        return parts | {f"tables/{name}": table / "_delta_log" for name, table in self.tables.items()}
 
     @property
     def segments(self) -> Place:
@@ -132,6 +139,13 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
         table.alter.add_columns([wanted[name] for name in new])
 
 
+def fit_quarantine(table: DeltaTable) -> None:
+    """Give a quarantine of an older Keyfold the columns that it lacks."""
+    found = {field.name for field in table.schema().fields}
+    if new := [field for field in table_schema(QUARANTINE).fields if field.name not in found]:
+        table.alter.add_columns(new)
+
+
 def _where(stream: str) -> str:
     return f"ingest of {stream}"
 
@@ -165,7 +179,7 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
                 f"holds no record; restore that folder, or {remedy}"
             )
     # The tables first: the record, written last, names their ids; what breaks off before it begins anew.
-    create_table(tables["events"], stream.event_schema)
+    create_table(tables["events"], stream.event_schema, is_read_by_version=True)
     create_table(tables["quarantine"], QUARANTINE)
     write_json(
         folder / RECORD,

@@ -19,6 +19,7 @@ from spark_jobs.ingest.sources.kafka.offsets import TopicState
 from spark_jobs.ingest.sources.kafka.outages import PAUSE, Outages, is_unreachable
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, topic_state
 from spark_jobs.ingest.summary import IngestSummary
+from spark_jobs.journal.checksums import NOW_AND_THEN
 from spark_jobs.journal.clock import LOOK_EVERY
 from spark_jobs.journal.progress import Progress
 from spark_jobs.lakehouse import Lakehouse
@@ -72,7 +73,15 @@ def ingest_continuously(
                     is_due = True
                     # Before the run: what lands while it lists the folder is seen by the next look.
                     look.remember()
-                    summary = ingest_under_lock(spark, lakehouse, stream, source, settle=settle, on_batch=on_batch)
+                    summary = ingest_under_lock(
+                        spark,
+                        lakehouse,
+                        stream,
+                        source,
+                        settle=settle,
+                        on_batch=on_batch,
+                        checksums_every=NOW_AND_THEN,
+                    )
                     is_due = False
                     if summary.waiting:
                         look.remember_until(settle)

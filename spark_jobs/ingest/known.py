@@ -6,14 +6,17 @@ The table grows with the files, not with the runs; it is written anew before the
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError, first_line
+from spark_jobs.ingest.erased_names import erased_name, is_erased
 from spark_jobs.ingest.records import AdmittedFile, IngestDone, IngestPlan
 from spark_jobs.journal import Journal
+from spark_jobs.journal.checksums import NUMBER
 from spark_jobs.lakehouse.files import sweep, write_durably
 from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.objects.place import Place
@@ -55,6 +58,14 @@ class KnownFile:
         return self.fingerprint != _REFUSED
 
 
+class _KnownByEitherName(dict[str, KnownFile]):
+    """Files by their paths, of which some were erased."""
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """The file of a path, or of what stands in its place; the one that is not erased was read later."""
+        return super().get(key) or super().get(erased_name(key), default)
+
+
 class KnownFiles:
     """The files of one stream that were read, by source and path."""
 
@@ -75,7 +86,7 @@ class KnownFiles:
         for plan, files in self._later(after):
             if plan.source == source:
                 known |= {file.path: _known(file) for file in files}
-        return known
+        return _KnownByEitherName(known) if any(map(is_erased, known)) else known
 
     def all(self) -> dict[str, tuple[str, ...]]:
         """The paths of all, by source.
@@ -98,6 +109,42 @@ class KnownFiles:
         if touched:
             self._write({(source, path): _known(file) for path, file in touched.items()})
 
+    def rename(self, holds: Callable[[str], bool]) -> int:
+        """Put `erased_name` in the place of paths that hold a value, in the table and in the journal; gives how many.
+
+        Call it under the lock of ingest, and where no batch is planned and not done.
+        """
+        found: set[tuple[str, str]] = set()
+
+        def new(source: str, path: str) -> str:
+            if is_erased(path) or not holds(path):
+                return path
+            found.add((source, path))
+            return erased_name(path)
+
+        table, after = self._table()
+        # The table first: whatever breaks off in between, a file is known by either name.
+        renamed = [new(source, path) for source, path in table.select("source", "path").iter_rows()]
+        if found:
+            # A file that was erased before and read again has both names: what was read last counts.
+            both = table.with_columns(pl.Series("path", renamed), is_new=pl.Series(renamed) != table["path"])
+            one = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
+            self._store(one.sort("source", "path"), after)
+        plans, dones = list[IngestPlan](), list[IngestDone]()
+        for batch in self._journal.kept():
+            plan, done = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or done is None:
+                continue
+            files = tuple(file.model_copy(update={"path": new(plan.source, file.path)}) for file in plan.files)
+            deferred = tuple(new(plan.source, path) for path in done.deferred)
+            if deferred != done.deferred:
+                dones.append(done.model_copy(update={"deferred": deferred}))
+            if files != plan.files:
+                plans.append(plan.model_copy(update={"files": files}))
+        # Commit records first: by them, files of a plan count as read or not.
+        self._journal.amend(plans, dones)
+        return len(found)
+
     def keep(self) -> None:
         """Write the table anew if much came since; call it before the journal is compacted."""
         last = self._journal.last_done()
@@ -117,13 +164,18 @@ class KnownFiles:
         rows = [(source, path, *vars(file).values()) for (source, path), file in latest.items()]
         new = pl.DataFrame(rows, _SCHEMA, orient="row")
         whole = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
+        self._store(whole, last.batch)
+
+    def _store(self, whole: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()
-        whole.write_parquet(content, compression="zstd")
+        # It may be replaced under its own name (`note`): so it says which one it is.
+        number = {NUMBER: str(self._number() + 1)}
+        whole.write_parquet(content, compression="zstd", metadata=number)
         sweep(self._folder) if self._folder.is_dir() else None
-        write_durably(self._folder / f"known-{last.batch:09d}.parquet", content.getvalue())
+        write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
         # Only now: until the new table is durable, the old one and the journal are what is known.
         for number in self._numbers():
-            if number < last.batch:
+            if number < batch:
                 (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
 
     def _table(self) -> tuple[pl.DataFrame, int]:
@@ -140,6 +192,13 @@ class KnownFiles:
                 f"{self._where}: {path}, which says what files were read, is damaged ({first_line(error)}); restore it"
                 + (f", or {self._remedy}" if self._remedy else "")
             ) from error
+
+    def _number(self) -> int:
+        numbers = self._numbers()
+        if not numbers:
+            return 0
+        content = (self._folder / f"known-{numbers[-1]:09d}.parquet").read_bytes()
+        return int(pl.read_parquet_metadata(io.BytesIO(content)).get(NUMBER, 0))
 
     def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
         last = self._journal.last_done()

@@ -7,7 +7,12 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.run import Landing
 from spark_jobs.ingest.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from spark_jobs.ingest.sources.kafka.topic import KafkaTopic, OnGap, read_start
-from spark_jobs.objects.place import to_place
+from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.objects.place import Place, to_place
+from spark_jobs.session.settings import parse_conf
+from spark_jobs.streams import STREAMS
+
+LANDING_VARIABLE = "KEYFOLD_LANDING"
 
 
 def find_landing(
@@ -21,9 +26,11 @@ def find_landing(
 ) -> Landing | None:
     """The folder or the topic that a run reads; None for the lakehouse's own folder of the stream.
 
+    Without `given` it is the topic that KEYFOLD_KAFKA_TOPICS names for the stream, or else the folder of KEYFOLD_LANDING.
+
     Args:
         stream: its name.
-        given: a folder, `s3a://BUCKET/FOLDER`, `hdfs://HOST:PORT/FOLDER`, or `kafka://TOPIC`; without it, the topic that KEYFOLD_KAFKA_TOPICS names for the stream.
+        given: a folder, `s3a://BUCKET/FOLDER`, `hdfs://HOST:PORT/FOLDER`, or `kafka://TOPIC`.
         start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
         environment: where settings come from.
 
@@ -37,7 +44,7 @@ def find_landing(
         True
     """
     named = kafka_topics(environment).get(stream)
-    source = given or (PREFIX + named if named else None)
+    source = given or (PREFIX + named if named else landing_folders(environment).get(stream))
     if source is not None and source.startswith(PREFIX):
         answers: dict[str, OnGap] = {"error": "error", "record": "record"}
         if on_gap and on_gap not in answers:
@@ -55,3 +62,34 @@ def find_landing(
             f"{source or 'its landing folder'}"
         )
     return to_place(source) if source else None
+
+
+def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The folders of KEYFOLD_LANDING, by stream: `stream=FOLDER`, separated by blanks.
+
+    Raises:
+        KeyfoldError: a part is none of that kind, there is no such stream, or it comes by Kafka.
+
+    Example:
+        >>> landing_folders({"KEYFOLD_LANDING": "ride_points=/data/rides"})
+        {'ride_points': '/data/rides'}
+    """
+    folders = parse_conf(environment.get(LANDING_VARIABLE, ""), LANDING_VARIABLE)
+    for stream, folder in folders.items():
+        if stream not in STREAMS:
+            raise KeyfoldError(f"{LANDING_VARIABLE} names {stream}, and no stream has this name: {', '.join(STREAMS)}")
+        if not folder or folder.startswith(PREFIX):
+            raise KeyfoldError(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
+        if stream in kafka_topics(environment):
+            raise KeyfoldError(f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out")
+    return folders
+
+
+def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, str] = os.environ) -> Place:
+    """The folder where files of a stream land: that of KEYFOLD_LANDING, or else the lakehouse's own.
+
+    Raises:
+        KeyfoldError: as `landing_folders`.
+    """
+    folder = landing_folders(environment).get(stream)
+    return to_place(folder) if folder else lakehouse.landing(stream)

@@ -37,7 +37,7 @@ class AdmittedFile(BaseModel):
         path: below its landing folder.
         size: bytes.
         modified_at, changed_at: its own times, nanoseconds since 1970; they tell whether it is as it was, and no more.
-        fingerprint: a digest of its size, its beginning and its end; empty where it could not be read.
+        fingerprint: a digest of its content; empty where it could not be read.
         refused: why it must not be read; None where it may.
     """
 

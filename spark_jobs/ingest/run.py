@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.ingest.admission import Admission, select_files
+from spark_jobs.ingest.arrays import DamagedArrayError
 from spark_jobs.ingest.batch import work
-from spark_jobs.ingest.birth import REBUILD, RECORD, Birth, fit_events, open_ingest
+from spark_jobs.ingest.birth import REBUILD, RECORD, Birth, fit_events, fit_quarantine, open_ingest
 from spark_jobs.ingest.inspection import ingest_journal, ingest_totals, uncommitted
 from spark_jobs.ingest.known import KnownFiles
 from spark_jobs.ingest.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches
@@ -23,6 +24,7 @@ from spark_jobs.ingest.sources.places import source_name
 from spark_jobs.ingest.split import TopicAccess
 from spark_jobs.ingest.summary import IngestSummary
 from spark_jobs.journal.agreement import check_tables
+from spark_jobs.journal.checksums import record_checksums
 from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.commits import append_files
@@ -130,8 +132,9 @@ def ingest_under_lock(
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+    checksums_every: timedelta = timedelta(0),
 ) -> IngestSummary:
-    """What `ingest` does, for whoever holds the lock of the stream's ingest."""
+    """What `ingest` does, for whoever holds the lock of the stream's ingest; records checksums every so often."""
     began = time.monotonic()
     try:
         run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), landing, on_batch)
@@ -153,7 +156,7 @@ def ingest_under_lock(
             )
             run.known.note(source, admission.touched)
             run.do(plan_batches(run.journal, source, cut_files(admission.files, max_bytes_per_batch)))
-        run.tidy_up()
+        run.tidy_up(checksums_every)
     except OSError as error:
         raise KeyfoldError(
             f"ingest of {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
@@ -190,6 +193,7 @@ class _Run:
         birth = self._birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
+        fit_quarantine(opened["quarantine"])
         self._finish_last(opened)
 
     def do(self, plans: Sequence[IngestPlan]) -> None:
@@ -205,7 +209,11 @@ class _Run:
         for at, plan in enumerate(plans):
             # The order is the safety: rows are written, then named in a done record, then the tables take them.
             access = self._access(plan.topic) if plan.topic else None
-            done = work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments, access)
+            try:
+                done = self._work(plan, last, segments, access)
+            except DamagedArrayError as error:
+                # Nothing of the batch counts yet: it is worked on again with an index that is whole.
+                done = self._work(plan, last, self._index_made_anew(str(error)), access)
             if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
                 raise gone_error(plan.topic.name, self._birth.remedy)
             self.journal.write_done(done)
@@ -234,11 +242,15 @@ class _Run:
             share.arrived_after,
         )
 
-    def tidy_up(self) -> None:
-        """Keep what is known of files in few records, and the journal short."""
+    def tidy_up(self, checksums_every: timedelta) -> None:
+        """Keep what is known of files in few records, and the journal short; record the files' checksums."""
         # In this order: the journal lets go of records that the table must have by then.
         self.known.keep()
         self.journal.compact()
+        done = self.journal.last_done()
+        record_checksums(
+            self.journal.folder, self._birth.checksummed, done.batch if done else -1, every=checksums_every
+        )
 
     def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
         """What the run did."""
@@ -285,10 +297,16 @@ class _Run:
         if not self._stream.event_id or last is None:
             return ()
         missing = missing_segments(self._birth.segments, last.segments)
-        if not missing:
-            return last.segments
+        return self._index_made_anew(", ".join(missing[:3])) if missing else last.segments
+
+    def _work(
+        self, plan: IngestPlan, last: IngestDone | None, segments: tuple[Segment, ...], access: TopicAccess | None
+    ) -> IngestDone:
+        return work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments, access)
+
+    def _index_made_anew(self, what: str) -> tuple[Segment, ...]:
         self._warnings.append(
-            f"part of the index of ids in {self._birth.segments} is gone or damaged ({', '.join(missing[:3])}); it was "
-            "made anew from the event table"
+            f"part of the index of ids in {self._birth.segments} is gone or damaged ({what}); it was made anew from the event "
+            "table"
         )
         return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"])

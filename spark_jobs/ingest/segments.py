@@ -34,6 +34,7 @@ class Segment(BaseModel):
         name: of the file.
         rows: how many ids it holds.
         first, last: the span of their event times in microseconds since 1970.
+        checksum: of the file; empty of one that an older Keyfold wrote.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +43,7 @@ class Segment(BaseModel):
     rows: int
     first: int
     last: int
+    checksum: str = ""
 
 
 def write_segment(folder: Place, ids: Ids) -> Segment:
@@ -51,14 +53,20 @@ def write_segment(folder: Place, ids: Ids) -> Segment:
         OSError: the disk is full or fails.
     """
     path = folder / f"{uuid.uuid4().hex}.npy"
-    write_array(path, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
-    return Segment(name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()))
+    checksum = write_array(path, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
+    return Segment(
+        name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()), checksum=checksum
+    )
 
 
 def open_segment(folder: Place, segment: Segment) -> Ids:
-    """A segment's ids; they stay on disk until they are looked at."""
+    """A segment's ids; they stay on disk until they are looked at.
+
+    Raises:
+        DamagedArrayError: it does not hold what was written to it.
+    """
     # Mapped: however large the index, a batch touches the pages that its searches meet.
-    rows = open_array(folder / segment.name)
+    rows = open_array(folder / segment.name, segment.checksum)
     return Ids(rows[0], rows[1], rows[2].view(np.int64))
 
 

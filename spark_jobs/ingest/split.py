@@ -89,7 +89,7 @@ class WrittenEvents:
 class SplitResult:
     """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
 
-    `refused` is why it must not go on, for people.
+    `refused` is why it must not go on, for people; `damaged` is which part of the index of ids is damaged.
     """
 
     counts: IngestCounts = field(default_factory=IngestCounts)
@@ -98,3 +98,4 @@ class SplitResult:
     deferred: list[str] = field(default_factory=list)
     fault: str = ""
     refused: str = ""
+    damaged: str = ""

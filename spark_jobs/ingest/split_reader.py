@@ -5,6 +5,7 @@ from datetime import datetime
 import polars as pl
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.arrays import DamagedArrayError
 from spark_jobs.ingest.parsing import UnreadableFileError, parse_file, parse_messages
 from spark_jobs.ingest.records import AdmittedFile, IngestCounts
 from spark_jobs.ingest.sources.files import is_as_admitted, refusal
@@ -42,6 +43,10 @@ def _read_split(split: Split) -> SplitResult:
     except OSError as error:
         kept.discard()
         result.fault = str(error)
+        return result
+    except DamagedArrayError as error:
+        kept.discard()
+        result.damaged = str(error)
         return result
     except KeyfoldError as error:
         kept.discard()

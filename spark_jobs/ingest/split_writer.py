@@ -37,7 +37,7 @@ class SplitWriter:
         self._split = split
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
-        self._rejects: list[tuple[str, Reject | str]] = []
+        self._rejects: list[tuple[str, str | None, Reject | str]] = []
         self._rows = self._bytes = 0
 
     @property
@@ -52,13 +52,13 @@ class SplitWriter:
             self._frames.append(rows.accepted)
             # Offsets may be of any size, and how many an input has is not.
             self._places.append(place * _LINES + (rows.lines - first_line))
-        self._rejects += [(file, reject) for reject in rows.rejects]
+        self._rejects += [(file, rows.header or None, reject) for reject in rows.rejects]
         self._rows += rows.read
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
 
     def reject_file(self, file: str, reason: str) -> None:
         """Reject a file as a whole."""
-        self._rejects.append((file, reason))
+        self._rejects.append((file, None, reason))
         self.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
@@ -69,7 +69,7 @@ class SplitWriter:
             f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): what they held "
             "is in no table"
         )
-        self._rejects.append((access.where(lost.partition), Reject("", lost.start, reason)))
+        self._rejects.append((access.where(lost.partition), None, Reject("", lost.start, reason)))
         self._rows += 1
         self.counts += IngestCounts(rows_read=1, quarantined=1)
 
@@ -147,11 +147,13 @@ def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | N
     return WrittenEvents(file, segment, name)
 
 
-def _write_rejects(split: Split, rejects: Sequence[tuple[str, Reject | str]]) -> WrittenFile:
+def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
     rows = [
-        (None, file, None, reject) if isinstance(reject, str) else (reject.raw, file, reject.line, reject.reason)
-        for file, reject in rejects
+        (None, file, None, reject, None)
+        if isinstance(reject, str)
+        else (reject.raw, file, reject.line, reject.reason, header)
+        for file, header, reject in rejects
     ]
-    schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String}
+    schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String, "header": pl.String}
     frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
     return write_data_file(frame, split.quarantine, QUARANTINE)

@@ -21,7 +21,7 @@ def configured_job(
     """Build the job of a run: parameters that are not given are the live generation's, which only a refresh replaces.
 
     Raises:
-        KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier form of Keyfold.
+        KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier version of Keyfold.
     """
     return build_job(template, given, live_parameters(lakehouse, template.name, mode))
 
@@ -30,7 +30,7 @@ def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = _WHAT_IS_NEW
     """What a job's live generation was born with; None before the first, and for a refresh, which begins anew.
 
     Raises:
-        KeyfoldError: the live generation is lost, or of an earlier form of Keyfold; names the remedy.
+        KeyfoldError: the live generation is lost, or of an earlier version of Keyfold; names the remedy.
     """
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
     return live.record["parameters"] if live else None

@@ -7,12 +7,24 @@ from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import JobTemplate, KeyedJob
 from spark_jobs.streams import INGESTED_AT, Stream
 
 _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
+
+
+_PATH = "a path of this machine"
+
+FilePath = Annotated[str, _PATH]
+"""The path of a file. The command line and the environment may give one, and no run config: pages must name no path."""
+
+
+def is_path(field: FieldInfo) -> bool:
+    """Whether a parameter is a `FilePath`."""
+    return _PATH in field.metadata
 
 
 class JobParameters(BaseModel):
@@ -46,15 +58,21 @@ class JobParameters(BaseModel):
 
 def _parse_duration(value: Any) -> Any:
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", value)):
-        return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        try:
+            return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        except OverflowError:
+            raise ValueError(f"longer than any may be, which is {_LONGEST.days:,} days") from None
     return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0))]
-"""A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds."""
+_LONGEST = timedelta(days=365_000)
+"""A thousand years: whatever it is added to, the sum fits into 64 bits of microseconds."""
+
+Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0), le=_LONGEST)]
+"""A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds; 365,000 days at most."""
 
 
-Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0))]
+Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0), le=_LONGEST)]
 """A length of time as `Duration`, or none at all: `0s`."""
 
 
@@ -93,6 +111,8 @@ def _parse_window(value: Any) -> Any:
     length, every = lengths[0], lengths[-1]
     if not every:
         raise ValueError(f"a window has a length, and one begins after some time; {how}")
+    if length > _LONGEST:
+        raise ValueError(f"a window is {_LONGEST.days:,} days long at most")
     if every > length:
         raise ValueError(
             f"windows of {_text(length)} that begin every {_text(every)} leave gaps, whose events would be in none; let them "

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from spark_jobs.times import micros
+from spark_jobs.times import BEGINNING, micros
 
 
 def period_start(time: pl.Expr, length: timedelta) -> pl.Expr:
@@ -16,6 +16,8 @@ def period_start(time: pl.Expr, length: timedelta) -> pl.Expr:
 def period_starts(time: pl.Expr, length: timedelta, every: timedelta) -> pl.Expr:
     """The starts of the periods in which a time lies, where one begins `every` so long: a list, earliest first.
 
+    Of those that begin before the year 1, only the last.
+
     Args:
         time: timestamps.
         length: of a period; its end is not in it.
@@ -24,4 +26,9 @@ def period_starts(time: pl.Expr, length: timedelta, every: timedelta) -> pl.Expr
     microseconds, step = time.to_physical(), micros(every)
     ended = microseconds - micros(length)
     first = ended - ended % step + step
+    # Of those that begin before the calendar, the last: each would be shown as beginning with it, and be one key.
+    first = pl.max_horizontal(first, _BEGINNING - _BEGINNING % step)
     return pl.int_ranges(first, microseconds + 1, step).cast(pl.List(pl.Datetime("us", "UTC")))
+
+
+_BEGINNING = micros(BEGINNING)

@@ -36,6 +36,7 @@ from spark_jobs.jobs.ordering import Ordered, in_order
 from spark_jobs.jobs.parameters import Delay, Duration
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.exact_sums import narrowed, widened
 from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import SALES, TIMESTAMP
 from spark_jobs.times import to_times
@@ -194,13 +195,13 @@ def _add(totals: pl.DataFrame, purchases: pl.DataFrame, expiry: Timeout | None) 
     ordered, number = lives.ordered, lives.ordered.key_number
     goes_on = pl.Series(lives.goes_on)
     before = known.select("quantity", "models")[lives.key_number].with_columns(pl.when(goes_on).then(pl.all()))
-    delta = ordered.events["quantity"].to_numpy()
+    delta, began = widened(ordered.events["quantity"].to_numpy(), before["quantity"].fill_null(0).to_numpy())
     running = np.cumsum(delta)
-    at_start = before["quantity"].fill_null(0).to_numpy() - (running - delta)[ordered.starts]
+    cumulative = running + (began - (running - delta)[ordered.starts])[number]
     output = ordered.events.select(
         "item",
         pl.col("quantity").alias("delta_quantity"),
-        pl.Series("cumulative_quantity", running + at_start[number]),
+        pl.Series("cumulative_quantity", narrowed(cumulative, "quantity", ordered.events["item"])),
         _running_sets(before["models"], ordered),
         pl.col("time").alias("event_time"),
     )

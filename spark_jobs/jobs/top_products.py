@@ -21,6 +21,7 @@ from spark_jobs.columns import column
 from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
 from spark_jobs.jobs.periods import period_start
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from spark_jobs.keyed.exact_sums import check_sums, may_overflow
 from spark_jobs.streams import SALES, TIMESTAMP
 
 REVENUE = pa.decimal128(38, 9)
@@ -187,6 +188,8 @@ TOP_PRODUCTS = JobTemplate(
 
 def sum_up(sales: pl.DataFrame) -> pl.DataFrame:
     """Join the sales of a product in a window to one row (the combiner)."""
+    if may_overflow(sales, _TOTALS):
+        return sales  # left to the step, which knows the total before
     return sales.group_by("window_start", "item").agg(pl.col("time").max(), *_SUMS)
 
 
@@ -197,7 +200,10 @@ def rank_products(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, param
     was_over = window_end <= clock.late_watermark
     is_over = window_end <= clock.watermark
     sales = events.filter(~was_over)
-    sold = pl.concat([state.select(_SOLD), sales.select(_SOLD)]).group_by("window_start", "item").agg(*_SUMS)
+    rows = pl.concat([state.select(_SOLD), sales.select(_SOLD)])
+    check_sums(rows, ["window_start", "item"], _TOTALS)
+    sold = rows.group_by("window_start", "item").agg(*_SUMS)
+    check_sums(sold, ["window_start"], _TOTALS)
     closing = sold.filter(is_over)
     still_open = sold.filter(~is_over)
     changed = still_open.join(sales.select("window_start").unique(), on="window_start", how="semi")
@@ -249,5 +255,6 @@ def _windows(sold: pl.DataFrame, window: timedelta) -> pl.DataFrame:
 _FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)
 _REVENUE = pl.col("quantity").cast(pl.Decimal(38, 0)) * pl.when(_FITS).then(pl.col("price")).cast(pl.Decimal(38, 9))
 
+_TOTALS = ("quantity", "revenue")
 _SOLD = ("window_start", "item", "quantity", "revenue", "n_events")
 _SUMS = (pl.col("quantity").sum(), pl.col("revenue").sum(), pl.col("n_events").sum())

@@ -6,6 +6,7 @@ going on would skip batches, or make them twice.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -13,7 +14,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.journal.journal import D, Journal, P
 from spark_jobs.lakehouse.empty_entries import empty_entries, take_back
+from spark_jobs.lakehouse.presence import check_files_are_there
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.store_failures import failure_of_store
 
 
 def check_tables(
@@ -32,7 +35,8 @@ def check_tables(
         remedy: what to do where they do not agree.
 
     Raises:
-        KeyfoldError: a table is gone or another one, or table and journal are of different times; says which is older.
+        KeyfoldError: a table is gone or another one, lacks data files, or table and journal are of different times; says
+            which is older.
     """
     # The record before it too: it says what a table had taken where the last batch broke off before its commits.
     done = journal.last_done()
@@ -46,6 +50,8 @@ def check_tables(
                 f"{where}: its table {name} is gone from {path}; restore it, or {remedy}"
             ) from None  # fmt: skip
         except DeltaError as error:
+            if (failed := failure_of_store(error, path)) is not None:
+                raise failed from error
             raise KeyfoldError(
                 f"{where}: the log of its table {name} in {path} is damaged ({first_line(error)}); restore it, or {remedy}"
             ) from error
@@ -83,6 +89,10 @@ def check_tables(
                 f"journal {journal.folder} says that batch {expected} was written to it: the table is older than the "
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
             )
+    for name, path in tables.items():
+        # On a disk alone: of a store each listing is a request, and the check of conservation makes it.
+        if isinstance(path, Path):
+            check_files_are_there(path, opened[name], f"{where}: its table {name}", remedy)
     return opened
 
 

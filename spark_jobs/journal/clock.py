@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.records import Record
+from spark_jobs.times import in_utc, shifted, to_iso
 
 LOOK_EVERY = timedelta(milliseconds=50)
 """From one look at what has come to the next, of what runs continuously."""
@@ -23,10 +25,39 @@ LONGEST_TICK = timedelta(days=1)
 _JUMP = timedelta(minutes=1)
 """By so much clock and uptime may drift apart between two runs."""
 
-BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-"""The watermark before any event was seen."""
-
 _FEWEST_GAPS = 3
+
+
+LATEST_ADVANCE = datetime(9000, 1, 1, tzinfo=UTC)
+"""Event time is moved no further by hand. The longest duration of a job later there still is a date."""
+
+
+def check_advance(name: str, time: datetime | None) -> None:
+    """See that a time to which a person moves event time is one that later times can follow.
+
+    Args:
+        name: of the option.
+        time: that was given; None for nothing.
+
+    Raises:
+        KeyfoldError: it is later than `LATEST_ADVANCE`.
+    """
+    if time is not None and in_utc(time) > LATEST_ADVANCE:
+        raise KeyfoldError(
+            f"{name} is {to_iso(in_utc(time))}: event time never goes back, and every event before it would come late; give a "
+            f"time up to {to_iso(LATEST_ADVANCE)}, such as the end of what is to close"
+        )
+
+
+def watermark_after(watermark: datetime, event_time: datetime | None, delay: timedelta) -> datetime:
+    """The watermark once an event time is reached: the delay behind it, and never back.
+
+    Args:
+        watermark: before.
+        event_time: the newest; None where there is none.
+        delay: how far the watermark stays behind.
+    """
+    return watermark if event_time is None else max(watermark, shifted(event_time, -delay))
 
 
 class Reading(Record):
@@ -105,9 +136,9 @@ def silent_event_time(
     """
     if idle_after is None or silence is None or now - silence.arrived_at < idle_after:
         return None
-    gone_by = silence.newest + (now - silence.arrived_at)
+    gone_by = shifted(silence.newest, now - silence.arrived_at)
     # A day at most: across a restart nothing tells a clock that was set ahead from time that has passed.
-    return min(gone_by, max(silence.newest, reached or silence.newest) + LONGEST_TICK)
+    return min(gone_by, shifted(max(silence.newest, reached or silence.newest), LONGEST_TICK))
 
 
 def too_short(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str | None:

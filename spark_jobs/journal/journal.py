@@ -8,7 +8,9 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.checksums import forget_checksums
 from spark_jobs.journal.records import Done, Plan, Record
+from spark_jobs.lakehouse.checksums import checksum_of_bytes
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import replace, sweep, sync_folder, tag_of, write_durably, write_once
 from spark_jobs.objects.place import Place
@@ -66,6 +68,13 @@ class Journal(Generic[P, D]):
     def done(self, batch: int) -> D | None:
         """A batch's done record, None where there is none (any more)."""
         return self._read_if_there(self._path(batch, "done"), self._dones)
+
+    def digest(self, batch: int) -> str | None:
+        """What tells a batch's commit record from those of other histories, None where there is no record (any more)."""
+        try:
+            return checksum_of_bytes(self._path(batch, "done").read_bytes())
+        except FileNotFoundError:
+            return None
 
     def plan(self, batch: int) -> P | None:
         """A batch's plan, None where there is none (any more)."""
@@ -141,6 +150,18 @@ class Journal(Generic[P, D]):
         write_once(self._path(done.batch, "done"), _as_bytes(done))
         reached("done: after")
 
+    def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
+        """Replace records of batches that are done, the commit records first; what they say of the work is the same.
+
+        Their checksums are no longer recorded then (`record_checksums` does it anew).
+        """
+        paths = {self._path(done.batch, "done"): done for done in dones}
+        paths |= {self._path(plan.batch, "plan"): plan for plan in plans}
+        # First: a crash leaves records that are not verified until the next run, and none that look damaged.
+        forget_checksums(self.folder, [f"journal/{path.name}" for path in paths])
+        for path, record in paths.items():
+            write_durably(path, _as_bytes(record))
+
     def read_record(self, name: str, record: type[R]) -> R | None:
         """A record that is none of a batch and is written anew each time, None where there is none.
 
@@ -172,6 +193,10 @@ class Journal(Generic[P, D]):
             self._path(batch, "done").unlink(missing_ok=True)
         sync_folder(self.folder)
         reached("journal: old records removed")
+
+    def kept(self) -> list[int]:
+        """The batches whose done records are kept, in order."""
+        return self._numbers("done")
 
     def recent(self, last: int = 2 * KEPT) -> list[D]:
         """The last done records that are kept, oldest first."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.checksums import NOW_AND_THEN
 from spark_jobs.journal.progress import Progress, seconds_left
 from spark_jobs.keyed.checkpoint import clear_what_was_begun
 from spark_jobs.keyed.commit import commit, forget
@@ -106,6 +107,7 @@ class Batches:
             # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
             if batch:
                 forget(self._job, self._generation, batch - 1, _MERGED_KEPT)
+                self._generation.record_checksums(NOW_AND_THEN)
             plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
                 raise _NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
@@ -174,7 +176,7 @@ def make_done(
         last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
         # Slices share files: these are read once the run's last slice is. Before that, planning anew would lose the
         # rest.
-        positions={one.table: one.version for one in plan.inputs} if is_last else (before.positions if before else {}),
+        positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),
         watermark=plan.clock.watermark,
         newest=plan.newest,
         arrived_at=plan.arrived_at,

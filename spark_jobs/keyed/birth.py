@@ -1,6 +1,5 @@
 """Bears generations and branches: empty tables first, then the birth record, without which the folder counts for nothing."""
 
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from spark_jobs.keyed.generations import (
     RECORD,
     Generation,
     Origin,
+    branch_folder,
     generation_folder,
     live_pointer,
     remove_dead_generations,
@@ -49,9 +49,7 @@ def new_branch(
     Raises:
         KeyfoldError: the name is none that a folder and a table can have.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name):
-        raise KeyfoldError(f"branch {name!r}: a name has lower-case letters, digits, _ and -, at most 64")
-    folder = lakehouse.job(job.name) / "branches" / name
+    folder = branch_folder(lakehouse, job.name, name)
     if folder.exists():
         remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]

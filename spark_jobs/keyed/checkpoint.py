@@ -11,8 +11,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.checksums import differences, read_checksums
 from spark_jobs.keyed.generations import Generation
-from spark_jobs.lakehouse.files import files_below, remove_tree, write_durably
+from spark_jobs.lakehouse.files import DamagedError, files_below, remove_tree, write_durably
 from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
 from spark_jobs.objects.remote_path import RemotePath
@@ -52,6 +53,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
+    _check_content(generation, done.batch, where, remedy)
     follow_move(checkpoint)
 
 
@@ -104,6 +106,21 @@ def _written_elsewhere(checkpoint: Place) -> Iterator[tuple[Place, str]]:
             if here == text:
                 break  # the newest is of this place, and so are all before it
             yield entry, here
+
+
+def _check_content(generation: Generation, last: int, where: str, remedy: str) -> None:
+    """See that the checkpoint's files are those that the journal knows: Spark goes on from an older version's without a word."""
+    try:
+        recorded = read_checksums(generation.journal.folder)
+    except DamagedError:
+        return  # `keyfold check` names it
+    if recorded is None:
+        return
+    for path, what in differences(recorded, {"checkpoint": generation.checkpoint}, trust_times=True):
+        # A power cut leaves the last ones empty; `_remove_empty` has taken them away, and the batch is worked on again.
+        if path.parent.name in ("commits", "offsets") and int(path.name) >= last and not path.exists():
+            continue
+        raise KeyfoldError(f"{where}: {path} of its checkpoint {what} (a restored backup?); {remedy}")
 
 
 def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:

@@ -7,6 +7,13 @@ from functools import cache
 import polars as pl
 import pyarrow as pa
 
+from spark_jobs.privacy import MaskableError
+
+
+class AnswerError(MaskableError, ValueError):
+    """A step returned something else than it declared. The message names columns and types, and quotes no value."""
+
+
 _SMALL = 32 << 10
 _PARQUET = b"PAR1"
 """What Parquet begins with, and an Arrow stream cannot: it begins with 0xFFFFFFFF."""
@@ -60,7 +67,7 @@ def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
     """Put a step's frame into its declared columns, in their order.
 
     Raises:
-        ValueError: a column is missing, is one too many, or has another type; the message names it.
+        AnswerError: a column is missing, is one too many, or has another type; the message names it.
     """
     wanted = polars_schema(schema)
     if frame.schema == wanted:
@@ -78,6 +85,6 @@ def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
         *wrong,
     ]
     if faults:
-        raise ValueError(f"the step's {what} {'; '.join(faults)}")
+        raise AnswerError(f"the step's {what} {'; '.join(faults)}")
     # Only columns of type Null are cast here: one of nothing but None has no type of its own.
     return frame.select(pl.col(name).cast(kind) for name, kind in wanted.items())

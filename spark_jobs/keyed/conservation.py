@@ -5,7 +5,7 @@ journal's counts, which the run itself wrote down, are held against both. Where 
 its copies counts: in the event table as its list says, without making any, so that one that is lost on the way shows.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -18,12 +18,13 @@ from spark_jobs.keyed.checkpoint import check_is_readable
 from spark_jobs.keyed.codec import decode
 from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.generations import Generation, live_generation
+from spark_jobs.keyed.inputs import changes_for
 from spark_jobs.keyed.processor import STATE_VARIABLE
 from spark_jobs.keyed.settled import settled
 from spark_jobs.keyed.state_source import read_source
 from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.frames import table_frame
+from spark_jobs.lakehouse.presence import check_files_are_there
 from spark_jobs.lakehouse.reading import count_rows, data_file_paths, scan_files
 from spark_jobs.objects.place import Place
 
@@ -65,7 +66,7 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     """Count a job's events where they came from and where they went; of a run that goes on, as of the end of a batch.
 
     Raises:
-        KeyfoldError: its last run was cut off, or the event table's log no longer says what it has read.
+        KeyfoldError: its last run was cut off, a table lacks data files, or the event table's log no longer says what it has read.
     """
     generation = live_generation(lakehouse, job.name)
     # Tables, state and journal must be of one batch: what is counted would not add up.
@@ -75,10 +76,12 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     done = found.done
     events = lakehouse.events(job.stream)
     # By the event table's own log, and not by the journal: what is compared must be counted apart.
-    later = changes_since(events, done.positions[f"events.{job.stream}"], job.stored_time)
-    read = rows = DeltaTable(str(events), version=later.version).count() - sum(file.rows for file in later.files)
+    later = changes_for(job, events, done.positions[f"events.{job.stream}"])
+    version = later.position.version
+    _check_files(lakehouse, job, generation, version, found.versions)
+    read = rows = count_rows(events, version) - sum(file.rows for file in later.files)
     if job.keys_of is not None:
-        read = events_in_table(events, job, later.version)
+        read = events_in_table(events, job, version)
         read -= _copies(events, job, [events / file.path for file in later.files])
     origin = generation.origin
     if origin is not None:
@@ -94,10 +97,25 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     )
 
 
+def _check_files(
+    lakehouse: Lakehouse, job: KeyedJob, generation: Generation, version: int, versions: Mapping[str, int]
+) -> None:
+    """See that what is counted by logs is there: a log counts rows of files that are gone."""
+    events, refresh = lakehouse.events(job.stream), lakehouse.command("run", job.name, "--full-refresh")
+    rebuild = lakehouse.command("ingest", job.stream, "--rebuild")
+    delta = DeltaTable(str(events), version=version)
+    check_files_are_there(events, delta, f"events.{job.stream}", f"run `{rebuild}`, and then `{refresh}`")
+    for name, at in versions.items():
+        table = generation.table(name)
+        check_files_are_there(
+            table, DeltaTable(str(table), version=at), f"job {job.name}: its table {name}", f"run `{refresh}`"
+        )
+
+
 def events_in_table(table: Place, job: KeyedJob, version: int) -> int:
     """How many events a job takes the rows of its event table for, at a version: by the log, or the lists of keys."""
     if job.keys_of is None:
-        return DeltaTable(str(table), version=version).count()
+        return count_rows(table, version)
     return _copies(table, job, data_file_paths(table, version))
 
 

@@ -5,6 +5,7 @@ Nothing is looked for where all is well: only a run that has failed asks whether
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -12,10 +13,13 @@ from deltalake.exceptions import DeltaError
 
 from spark_jobs.errors import KeyfoldError, first_line
 from spark_jobs.keyed.contract import KeyedJob
+from spark_jobs.keyed.generations import live_generation
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.lakehouse.positions import entries_since
 from spark_jobs.lakehouse.reading import data_file_paths
 from spark_jobs.objects.place import Place
+from spark_jobs.objects.store_failures import failure_of_store
 
 _MOST_FILES = 1_000
 """Of which footers are looked at, the newest first."""
@@ -34,12 +38,24 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, pl.exceptions.PolarsError, pa.ArrowException, FileNotFoundError, BatchFailedError) as error:
+    except (DeltaError, pl.exceptions.PolarsError, pa.ArrowException, OSError, BatchFailedError) as error:
         events = lakehouse.events(job.stream)
+        # Only what was read and does not fit is damage.
+        if (failed := failure_of_store(error, events)) is not None:
+            raise failed from error
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
         if (damage := _damage_of(events)) is not None:
             raise KeyfoldError(
                 f"job {job.name} reads events.{job.stream} in {events}, which cannot be read: {damage}; restore it, or run "
                 f"`{lakehouse.command('ingest', job.stream, '--rebuild')}`, and then this job with --full-refresh"
+            ) from error
+        if gone := _unread_files_gone(lakehouse, job):
+            raise KeyfoldError(
+                f"job {job.name} has yet to read files of events.{job.stream} that are gone ({gone[0]}"
+                f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): another tool has compacted the table and deleted "
+                "the files that it replaced (VACUUM) before the job ran. The newer files hold the same rows, together with "
+                f"rows that the job has read; read all of them: `{lakehouse.command('run', job.name, '--full-refresh')}`"
             ) from error
         if isinstance(error, BatchFailedError):
             raise
@@ -49,16 +65,35 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
         ) from error
 
 
+def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob) -> list[str]:
+    """Files that the live generation has planned to read, or is to read next, and that are not on disk."""
+    generation, table = live_generation(lakehouse, job.name), lakehouse.events(job.stream)
+    if generation is None:
+        return []
+    name, done = f"events.{job.stream}", generation.journal.last_done()
+    plans = generation.journal.pending()
+    unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}
+    if done is not None and name in done.positions:
+        for _, actions in entries_since(table, done.positions[name]):
+            added = (action["add"] for action in actions if "add" in action)
+            unread |= {unquote(file["path"]) for file in added if file.get("dataChange", True)}
+    return sorted(path for path in unread if not (table / path).exists())
+
+
 def _damage_of(table: Place) -> str | None:
     """What is wrong with a table; None where its log, and the footers of its newest files, can be read."""
     try:
         files = data_file_paths(table)
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
+        if (failed := failure_of_store(error, table)) is not None:
+            raise failed from error
         return f"its log says {first_line(error)}"
     for file in files[-_MOST_FILES:]:
         try:
             with parquet_file(file):
                 pass
         except (OSError, pa.ArrowException) as error:
+            if (failed := failure_of_store(error, file)) is not None:
+                raise failed from error
             return f"{file.name}: {first_line(error)}"
     return None

@@ -6,23 +6,25 @@ next. An event that is of its arrival waits there for the others, as any event t
 had a time of its own so far, arrivals are all there is, and move it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import polars as pl
 
-from spark_jobs.journal.clock import BEGINNING, LONGEST_TICK, Silence, silent_event_time
+from spark_jobs.journal.clock import LONGEST_TICK, Silence, silent_event_time, watermark_after
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, PlannedClock
 from spark_jobs.keyed.slices import Slice
+from spark_jobs.lakehouse.changes import DataFile, newest_time
 from spark_jobs.lakehouse.parquet import parquet_file
 from spark_jobs.objects.place import Place
 from spark_jobs.streams import INGESTED_AT, STREAMS
-from spark_jobs.times import EPOCH, from_micros, micros
+from spark_jobs.times import BEGINNING, from_micros, micros, shifted
 
-_MILLISECOND = timedelta(milliseconds=1)
+_MOMENT = timedelta(microseconds=1)
+"""From one event time to the next."""
 
 
 class BoundsOfTime(NamedTuple):
@@ -33,7 +35,7 @@ class BoundsOfTime(NamedTuple):
 
 
 class Came(NamedTuple):
-    """The newest times of the events of a run, in whole milliseconds, rounded down.
+    """The newest times of the events of a run.
 
     Attributes:
         newest: of all; None of none.
@@ -85,20 +87,19 @@ class EventTime:
             newest = _latest(newest, came.own or came.newest)
         if newest is not None and bounds.until is not None:
             # What lies past the range is read by nobody, and must not move the clock.
-            newest = min(newest, bounds.until - _MILLISECOND)
+            newest = min(newest, shifted(bounds.until, -_MOMENT))
         found: list[Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
-            # Up to the slice's end, less what rounds: an event at that very moment is of the next slice.
-            reached = from_milliseconds(one.until) - _MILLISECOND
+            # An event at the slice's very end is of the next slice.
+            reached = end_of(one) - _MOMENT
             # And no further than the run: a slice may end among arrivals, which move nothing.
             reached = reached if newest is None else min(reached, newest)
-            watermark = max(late_watermark, self._behind(reached))
+            watermark = watermark_after(late_watermark, reached, self._job.watermark_delay)
             found.append(self._at(late_watermark, watermark, _latest(self._newest, reached), arrived_at, stands_in))
         late_watermark, by = watermark, ""
-        if newest is not None:
-            watermark = max(watermark, self._behind(newest))
+        watermark = watermark_after(watermark, newest, self._job.watermark_delay)
         if arrived_at != self._processing_time:
             watermark, by = self._by_silence(watermark)
         watermark, by = _by_hand(watermark, by, bounds)
@@ -113,17 +114,10 @@ class EventTime:
         """The watermark by the time that has gone by since the newest event came, and what moved it."""
         silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
         # What event time has reached lies the delay ahead of the watermark.
-        reached = None if silence is None else self.watermark + self._job.watermark_delay
+        reached = None if silence is None else shifted(self.watermark, self._job.watermark_delay)
         silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
-        if silent is not None and self._behind(silent) > watermark:
-            return self._behind(silent), "silence"
-        return watermark, ""
-
-    def _behind(self, event_time: datetime) -> datetime:
-        """The watermark that an event time leads to."""
-        delay = self._job.watermark_delay
-        # No date lies before the year 1: subtracting would fail for the earliest events.
-        return event_time - delay if event_time - BEGINNING > delay else BEGINNING
+        moved = watermark_after(watermark, silent, self._job.watermark_delay)
+        return (moved, "silence") if moved > watermark else (watermark, "")
 
     def _at(
         self,
@@ -143,7 +137,7 @@ class EventTime:
 def newest_that_came(job: KeyedJob, table: Place, slices: Sequence[Slice]) -> Came:
     """How far the events of a run's slices reach; where arrivals may be among their times, by a look into the files."""
     files = {file.path: file for one in slices for file, _ in one.files}
-    newest = max((from_milliseconds(file.last) for file in files.values()), default=None)
+    newest = _newest_of(table, files.values(), job.stored_time)
     stream = STREAMS.get(job.stream)
     if stream is None or stream.missing_time != "arrival" or job.stored_time != stream.event_time:
         return Came(newest, newest)
@@ -151,8 +145,8 @@ def newest_that_came(job: KeyedJob, table: Place, slices: Sequence[Slice]) -> Ca
     for path, file in files.items():
         for time in _own_times(table / path, job.stored_time, own):
             # A file without arrivals is of before there were any: nothing stands in there.
-            own = _latest(own, time or from_milliseconds(file.last))
-    return Came(newest, None if own is None else from_micros(micros(own) // 1000 * 1000))
+            own = _latest(own, time or newest_time(table, file, job.stored_time))
+    return Came(newest, own)
 
 
 def waits_for_others(job: KeyedJob, came: Came, end: Instant) -> str | None:
@@ -167,10 +161,20 @@ def waits_for_others(job: KeyedJob, came: Came, end: Instant) -> str | None:
     )
 
 
-def from_milliseconds(milliseconds: int | None) -> datetime:
-    """The time that is so many milliseconds past 1970."""
-    assert milliseconds is not None  # noqa: S101 - bounds between slices, and the spans of files with rows, are times
-    return EPOCH + timedelta(milliseconds=milliseconds)
+def end_of(one: Slice) -> datetime:
+    """The end of a slice that another one follows."""
+    assert one.until is not None  # noqa: S101 - the last slice alone may have no end
+    return from_micros(one.until)
+
+
+def _newest_of(table: Place, files: Iterable[DataFile], time: str) -> datetime | None:
+    newest: datetime | None = None
+    # From the last on: the first that Keyfold wrote ends the search, and the others are looked into.
+    for file in sorted(files, key=lambda file: file.last or 0, reverse=True):
+        if newest is not None and file.last is not None and micros(newest) >= file.last:
+            break
+        newest = _latest(newest, newest_time(table, file, time))
+    return newest
 
 
 def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datetime | None]:

@@ -5,12 +5,15 @@ that leaves the old one live. A branch is a generation to look at beside the liv
 which may be promoted, or of a time range.
 """
 
+import re
 import uuid
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal import Journal
+from spark_jobs.journal.checksums import record_checksums
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan
 from spark_jobs.lakehouse import Lakehouse, read_json
 from spark_jobs.lakehouse.fail_points import reached
@@ -19,8 +22,8 @@ from spark_jobs.objects.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
-FORMAT = 2
-"""Of what a generation consists of; the first had no journal."""
+FORMAT = 3
+"""Of what a generation consists of; the second recorded versions of its event table without what identifies them."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,25 @@ class Generation:
     def table(self, name: str) -> Place:
         return self.folder / "tables" / name
 
+    @property
+    def checksummed(self) -> dict[str, Place]:
+        """The files and folders whose checksums the journal keeps, by name."""
+        parts = {name: self.folder / name for name in (RECORD, "journal", "checkpoint", "seed")}
+        # Of a branch there is none.
+        parts["current.json"] = self.folder.parent / "current.json"
+        return parts | {f"tables/{name}": self.table(name) / "_delta_log" for name in self.record["table_ids"]}
+
+    def record_checksums(self, every: timedelta = timedelta(0)) -> None:
+        """Record the checksums of its files, if the last record is so old; call it under the job's lock."""
+        done = self.journal.last_done()
+        record_checksums(self.journal.folder, self.checksummed, done.batch if done else -1, every)
+
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     """The live generation of a job, or None before its first run.
 
     Raises:
-        KeyfoldError: the pointer to it is lost, it is gone, or an earlier form of Keyfold made it; names the remedy.
+        KeyfoldError: the pointer to it is lost, it is gone, or an earlier version of Keyfold made it; names the remedy.
     """
     pointer = _pointer(lakehouse, job)
     found, _ = live_pointer(lakehouse, job)
@@ -111,8 +127,8 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
     if generation.record.get("format") != FORMAT:
         raise KeyfoldError(
-            f"job {job}: {folder.name} was made by an earlier form of Keyfold, which kept no journal; its tables can be "
-            f"read, and to go on the job reads all events again, once: "
+            f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this one does not go on "
+            f"with; its tables can be read. To go on, the job reads all events again, once: "
             f"`{lakehouse.command('run', job, '--full-refresh')}`"
         )
     return generation
@@ -145,6 +161,17 @@ def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
+def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
+    """Where a branch of a job lies, or would.
+
+    Raises:
+        KeyfoldError: the name is none that a folder and a table can have; another folder's path is none either.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", branch):
+        raise KeyfoldError(f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64")
+    return lakehouse.job(job) / "branches" / branch
+
+
 def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     """Make a generation the live one, in one atomic step.
 
@@ -157,6 +184,7 @@ def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     # One small file, replaced whole: a reader finds the old generation or the new one.
     replace_json(_pointer(lakehouse, job), {"generation": generation.name}, tag)
     reached("generation: live")
+    generation.record_checksums()
 
 
 def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:

@@ -1,16 +1,16 @@
 """A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import polars as pl
 
-from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.journal.clock import watermark_after
 from spark_jobs.keyed.answers import Answers, AnswersInMemory
 from spark_jobs.keyed.codec import conform, empty, polars_schema
 from spark_jobs.keyed.contract import Clock, KeyedJob
 from spark_jobs.keyed.hashing import PartOf
-from spark_jobs.keyed.step_call import Called, call_step
-from spark_jobs.times import EPOCH
+from spark_jobs.keyed.step_call import Called, call_step, count
+from spark_jobs.times import BEGINNING, EPOCH, in_utc
 
 
 class TestHarness:
@@ -38,6 +38,7 @@ class TestHarness:
         self.state = empty(job.state)
         self.watermark = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
+        self._played = 0
 
     def batch(
         self,
@@ -56,21 +57,46 @@ class TestHarness:
         job, late_watermark = self._job, self.watermark
         came = empty(job.events) if events is None else conform(in_copies(job, events), job.events, "events")
         newest = came[job.event_time].max()
-        # As a run does it: the watermark moves by what came, and the step sees both, before and after.
+        # The step sees the watermark before the batch's events and after them, as in a run.
         if isinstance(newest, datetime):
-            self.advance_to(newest - job.watermark_delay)
+            self.watermark = watermark_after(self.watermark, newest, job.watermark_delay)
         if advance_to is not None:
             self.advance_to(advance_to)
         clock = Clock(late_watermark, self.watermark, processing_time, self._answers)
-        called = call_step(job, self.state, came, clock)
+        try:
+            called = call_step(job, self.state, came, clock)
+        except Exception as error:
+            error.add_note(f"job {job.name}")
+            raise
+        # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
+        self._played += count(came, job.event_count)
         self.state = called.state
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
 
+    def assert_nothing_lost(self) -> None:
+        """See that every event that was played is in a table, in state, or late, as the conservation check of a run does.
+
+        What came is counted by `KeyedJob.event_count`; what became of it by `output_events`, `state_events` and the
+        `events` of side outputs.
+
+        Raises:
+            AssertionError: the numbers differ; says where the events are.
+        """
+        job = self._job
+        found = {table.name: count(self.written[table.name], table.events) for table in job.tables}
+        found["state"] = count(self.state, job.state_events)
+        if sum(found.values()) != self._played:
+            where = ", ".join(f"{number:,} in {name}" for name, number in found.items())
+            raise AssertionError(
+                f"job {job.name}: {self._played:,} events were played, and {sum(found.values()):,} are there ({where}): the "
+                "step loses events or takes some twice, or the job's output_events and state_events count otherwise"
+            )
+
     def advance_to(self, time: datetime) -> None:
         """Take event time as having come so far; what comes behind it is late. It never goes back."""
-        self.watermark = max(self.watermark, time.astimezone(UTC))
+        self.watermark = max(self.watermark, in_utc(time))
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from spark_jobs.keyed.records import KeyedDone
-from spark_jobs.lakehouse.changes import LogGoneError, latest_version
+from spark_jobs.lakehouse.positions import Position, has_version
 from spark_jobs.objects.place import Place
 
 LONGEST_WAIT = timedelta(seconds=1)
@@ -55,13 +55,9 @@ def wait_for_news(
     return False
 
 
-def _has_come(table: Place, position: int | None) -> bool:
-    if position is None:
-        return False
-    try:
-        return latest_version(table, position) > position
-    except LogGoneError:
-        return True  # planning says what is wrong
+def _has_come(table: Place, position: Position | None) -> bool:
+    # A look at one name: that the table is still the same, and its log without a gap, planning checks.
+    return position is not None and has_version(table, position.version + 1)
 
 
 def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:

@@ -17,7 +17,7 @@ from spark_jobs.keyed.answers import AnswersInFiles
 from spark_jobs.keyed.codec import decode, empty, encode
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from spark_jobs.keyed.read import CLOCK, SEED, BatchClock
-from spark_jobs.keyed.step_call import Called, call_step, no_state
+from spark_jobs.keyed.step_call import Called, call_step, count, no_state
 from spark_jobs.objects.place import Place
 from spark_jobs.privacy import describe_error, errors_without_values, masked
 from spark_jobs.times import from_micros
@@ -169,8 +169,3 @@ class KeyGroupOperator:
         earliest = (found.get(column) for column in (DEADLINE, STALE_AT))
         deadline, stale_at = (NEVER if one is None else int(one) for one in earliest)  # type: ignore[arg-type]
         return deadline, stale_at
-
-
-def count(frame: pl.DataFrame, events: pl.Expr) -> int:
-    """How many events a frame's rows stand for."""
-    return int(frame.select(events).item() or 0)

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.codec import AnswerError, polars_schema
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, Step, StepFunction
+from spark_jobs.keyed.record_values import column_of
 
 Record = Mapping[str, Any]
 """A row by column names; values are Python's own, times `datetime` in UTC."""
@@ -51,7 +52,8 @@ def per_key(
 ) -> StepFunction:
     """Make a step of a handler, which is called for each key that has events or a row that is due.
 
-    Rows of other keys stay as they are. Pure, as the handler must be.
+    Rows of other keys stay as they are. Pure, as the handler must be. A record has every column of its table, but for the
+    key's, and no others, and values of the kinds that the columns hold: the step raises AnswerError otherwise.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -83,8 +85,10 @@ def per_key(
             named = dict(zip(key, values, strict=True))
             given = {"state": answer.state, "output": answer.output, "late": answer.late, **answer.side}
             for name, records in given.items():
-                rows[name] += [{**_known(named, frames[name]), **record} for record in records]
-        made = {name: pl.DataFrame(records, schema=frames[name], orient="row") for name, records in rows.items()}
+                if name not in frames:
+                    raise AnswerError(f"the handler writes {name}, which side_outputs does not have")
+                rows[name] += _complete(name, records, _known(named, frames[name]), frames[name])
+        made = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
         untouched = kept.join(touched, on=key, how="anti")
         return Step(
             state=pl.concat([untouched, made["state"]]),
@@ -105,6 +109,37 @@ def _due(kept: pl.DataFrame, schedules: list[str], clock: Clock) -> pl.DataFrame
 def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> Mapping[tuple[Any, ...], list[Record]]:
     parts = frame.partition_by(key, as_dict=True, maintain_order=True) if frame.height else {}
     return {values: list(part.iter_rows(named=True)) for values, part in parts.items()}
+
+
+def _complete(
+    name: str, records: Sequence[Record], known: Mapping[str, Any], columns: Mapping[str, pl.DataType]
+) -> list[dict[str, Any]]:
+    """Records with the key's columns, each of which has the table's columns and no others.
+
+    Raises:
+        AnswerError: one lacks a column, or has one that the table does not have; names them.
+    """
+    complete = [{**known, **record} for record in records]
+    for record in complete:
+        # A misspelt column would be lost, and the one that was meant NULL.
+        if record.keys() != columns.keys():
+            missing, unknown = columns.keys() - record.keys(), record.keys() - columns.keys()
+            faults = [
+                *([f"misses {', '.join(sorted(missing))}"] if missing else []),
+                *([f"has {', '.join(sorted(unknown))} besides its columns"] if unknown else []),
+            ]
+            raise AnswerError(
+                f"a record of the handler's {name} {' and '.join(faults)}; its columns are {', '.join(columns)}, each given "
+                "in every record, and None where there is no value"
+            )
+    return complete
+
+
+def _frame(name: str, records: list[dict[str, Any]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    what = f"a record of the handler's {name}"
+    return pl.DataFrame(
+        [column_of(column, [record[column] for record in records], kind, what) for column, kind in columns.items()]
+    )
 
 
 def _known(named: dict[str, Any], columns: Mapping[str, pl.DataType]) -> dict[str, Any]:

@@ -1,26 +1,29 @@
 """Plans a run: what is new in the event table, cut into slices of time, and the clock of each."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
-from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.clock import Reading, go_on, too_short
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.event_time import (
     BoundsOfTime,
     EventTime,
     Instant,
-    from_milliseconds,
+    end_of,
     newest_that_came,
     waits_for_others,
 )
+from spark_jobs.keyed.inputs import changes_for
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from spark_jobs.keyed.slices import Slice, cut, cuts_through
-from spark_jobs.lakehouse.changes import Changes, LogGoneError, RowsChangedError, changes_since, snapshot
+from spark_jobs.lakehouse.changes import Changes
 from spark_jobs.objects.place import Place
-from spark_jobs.times import micros
+from spark_jobs.times import in_utc, micros, shifted
 
 _SCATTERED = 3.0
+
+_FAR_AHEAD = timedelta(days=366)
+"""By so much event time may be ahead of the clock without a warning: a test, or a year's windows closed by hand."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,19 @@ def plan_run(
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
     processing_time = max([reading.time, *known])
     position = done.positions.get(name) if done else None
-    changes = _changes(job, table, position)
+    changes = changes_for(job, table, position)
     before = EventTime(job, done, clock, processing_time)
-    slices = cut(changes.files, wanted.max_bytes, micros(before.watermark) // 1000, *_span(wanted))
+    slices = cut(changes.files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
     come = [one for one in slices if one.files]
     warnings = [
         jump,
         too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
     ]
+    if before.watermark > shifted(processing_time, _FAR_AHEAD):
+        warnings.append(
+            f"event time of job {job.name} was moved to {before.watermark:%Y-%m-%d}, and never goes back: what comes before "
+            "then is late; to read it all anew, start a new generation with --full-refresh"
+        )
     if cuts_through(come) > _SCATTERED:
         warnings.append(
             f"the files of {name} each span much of the time that is read, and are read {cuts_through(come):.1f} times: "
@@ -105,23 +113,6 @@ def plan_run(
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
 
-def _changes(job: KeyedJob, table: Place, position: int | None) -> Changes:
-    remedy = "see that the event table is right, then start a new generation with --full-refresh"
-    try:
-        time = job.stored_time
-        return snapshot(table, time) if position is None else changes_since(table, position, time)
-    except RowsChangedError as error:
-        raise KeyfoldError(
-            f"job {job.name}: rows of events.{job.stream} were changed or deleted by other than ingest, after it had "
-            f"begun to read them ({error}), and what they had led to cannot be taken back one by one; {remedy}"
-        ) from None
-    except LogGoneError as error:
-        raise KeyfoldError(
-            f"job {job.name} cannot tell what is new in events.{job.stream}: {error} (a restored backup, or a log that was "
-            f"cleaned up before the job ran?); {remedy}"
-        ) from None
-
-
 def _plans(
     done: KeyedDone | None,
     changes: Changes,
@@ -135,13 +126,10 @@ def _plans(
     total = sum(one.rows for one in slices)
     plans: list[KeyedPlan] = []
     rows_before = 0
-    bounds = [wanted.since, *(from_milliseconds(one.until) for one in slices[:-1]), wanted.until]
-    # Files count as whole by their spans in whole milliseconds; a bound in between cuts through such a file unseen.
-    is_exact = all(bound is None or micros(bound) % 1000 == 0 for bound in (wanted.since, wanted.until))
+    bounds = [wanted.since, *(end_of(one) for one in slices[:-1]), wanted.until]
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
         files = tuple(
-            PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole and is_exact)
-            for file, whole in one.files
+            PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole) for file, whole in one.files
         )
         plans.append(
             KeyedPlan(
@@ -149,7 +137,7 @@ def _plans(
                 run=first,
                 batches=len(slices),
                 planned_at=reading.wall,
-                inputs=(TableInput(table=table, version=changes.version, files=files),),
+                inputs=(TableInput(table=table, position=changes.position, files=files),),
                 since=bounds[number],
                 until=bounds[number + 1],
                 clock=at.clock,
@@ -167,7 +155,6 @@ def _plans(
 
 
 def _span(wanted: RunBounds) -> tuple[int | None, int | None]:
-    """What is read, in whole milliseconds: widened to them, since rows are looked at one by one at the ends."""
-    since = None if wanted.since is None else micros(wanted.since.astimezone(UTC)) // 1000
-    until = None if wanted.until is None else -(-micros(wanted.until.astimezone(UTC)) // 1000)
+    """What is read, in microseconds."""
+    since, until = (None if bound is None else micros(in_utc(bound)) for bound in (wanted.since, wanted.until))
     return since, until

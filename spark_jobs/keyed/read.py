@@ -188,7 +188,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
         rows = scan.select(name for name in names if name in there)
         frame = rows.collect().with_columns(lacking)
-        # The log has times in whole milliseconds: at the ends of a slice rows are looked at one by one.
+        # Of a file that lies across an end of the slice, rows are looked at one by one.
         if not unit.whole:
             time = pl.col(job.event_time)
             if since is not None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from spark_jobs.journal import Done, Plan
 from spark_jobs.journal.clock import Reading
 from spark_jobs.journal.records import Record
+from spark_jobs.lakehouse.positions import Position
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class TableInput(Record):
 
     Attributes:
         table: its name in the lakehouse.
-        version: up to which version of the table the run reads.
+        position: up to which position in the table the run reads.
         files: that hold rows of the batch's slice.
     """
 
     table: str
-    version: int
+    position: Position
     files: tuple[PlannedFile, ...] = ()
 
 
@@ -99,7 +100,7 @@ class KeyedPlan(Plan):
         seed: state that it takes in; such a batch is a generation's first, and reads no events.
         since, until: the slice: rows at or after the one and before the other; None for no bound.
         clock: what time it is in the batch.
-        newest: the newest event time of all events so far, in whole milliseconds, rounded down; None before any.
+        newest: the newest event time of all events so far; None before any.
         arrived_at: the processing time at which the last events so far were planned; None before any.
         stands_in: whether `newest` is an arrival, since no event had a time of its own so far (`event_time`).
         reading: what the machine's clocks said.
@@ -125,7 +126,7 @@ class KeyedPlan(Plan):
             rows = sum(file.rows for file in self.seed.files)
             return f"{rows:,} rows of state; watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
         files = sum(len(one.files) for one in self.inputs)
-        names = ", ".join(f"{one.table} to version {one.version}" for one in self.inputs)
+        names = ", ".join(f"{one.table} to version {one.position.version}" for one in self.inputs)
         by = f" by {self.clock.advanced_by}" if self.clock.advanced_by else ""
         return f"{files} files of {names}; watermark to {self.clock.watermark:%Y-%m-%d %H:%M:%S}{by}"
 
@@ -134,7 +135,7 @@ class KeyedDone(Done):
     """What a batch of a keyed job made.
 
     Attributes:
-        positions: of each input table, the version up to which all is read; a run's last batch moves it.
+        positions: in each input table, up to which all is read; a run's last batch moves it.
         watermark: event time reached.
         newest, arrived_at, stands_in: as in the plan.
         arrivals: the processing times of the last runs that brought events, for the usual gap between them.
@@ -146,7 +147,7 @@ class KeyedDone(Done):
         processing_time: of the batch; a later one's is never less.
     """
 
-    positions: dict[str, int]
+    positions: dict[str, Position]
     watermark: datetime
     newest: datetime | None = None
     arrived_at: datetime | None = None

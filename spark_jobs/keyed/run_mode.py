@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.journal.clock import check_advance
 from spark_jobs.times import parse_time
 
 ModeName = Literal["incremental", "full_refresh", "replay"]
@@ -16,10 +17,16 @@ class Incremental:
 
     Attributes:
         advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
+
+    Raises:
+        KeyfoldError: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
     """
 
     name: ClassVar[ModeName] = "incremental"
     advance_to: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,9 @@ class FullRefresh:
     name: ClassVar[ModeName] = "full_refresh"
     advance_to: datetime | None = None
 
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -45,7 +55,7 @@ class Replay:
         advance_to: as of `Incremental`.
 
     Raises:
-        KeyfoldError: `since` is not before `until`.
+        KeyfoldError: `since` is not before `until`, or `advance_to` is too late.
     """
 
     name: ClassVar[ModeName] = "replay"
@@ -55,6 +65,7 @@ class Replay:
     advance_to: datetime | None = None
 
     def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
         if self.since and self.until and self.since >= self.until:
             raise KeyfoldError(f"replay {self.branch}: since {self.since} is not before until {self.until}")
 
@@ -90,7 +101,8 @@ def parse_run_mode(
     """Make a run mode of what a person gave as text; times are ISO 8601, in UTC where they have no offset.
 
     Raises:
-        KeyfoldError: options do not go together, a replay lacks its branch, or a time is none; says what to give.
+        KeyfoldError: options do not go together, a replay lacks its branch, or a time is none or too late; says what to
+            give.
 
     Example:
         >>> names = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
@@ -101,6 +113,7 @@ def parse_run_mode(
         spark_jobs.errors.KeyfoldError: --since says what to replay: name a branch with --replay, or leave it out
     """
     reached = parse_time(names.advance_to, advance_to)
+    check_advance(names.advance_to, reached)
     if mode == "replay":
         if not branch:
             raise KeyfoldError(f"a replay needs a branch to write to: give it a name in {names.branch}")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
@@ -20,15 +20,15 @@ from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.damage import damage_told
 from spark_jobs.keyed.fixed import check_generation
 from spark_jobs.keyed.generations import Generation, go_live, live_generation
+from spark_jobs.keyed.inputs import REMEDY, check_inputs
 from spark_jobs.keyed.lookout import LastPlanned, wait_for_news
 from spark_jobs.keyed.planning import PlannedRun, RunBounds, plan_run
 from spark_jobs.keyed.records import Counts, KeyedPlan
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
-from spark_jobs.lakehouse.tables import table_id
 from spark_jobs.session.gateway import check_java
+from spark_jobs.times import in_utc
 
-_REMEDY = "start a new generation with --full-refresh"
 _WHAT_IS_NEW = Incremental()
 
 
@@ -93,7 +93,7 @@ def run_job(
     """
     options = options or RunOptions()
     span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
-    advance_to = None if mode.advance_to is None else mode.advance_to.astimezone(UTC)
+    advance_to = None if mode.advance_to is None else in_utc(mode.advance_to)
     with _opened(spark, lakehouse, job, mode, options) as run:
         run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
         if isinstance(mode, FullRefresh):
@@ -164,15 +164,14 @@ def _opened(
                     commit(spark, job, generation, done)
             done = generation.journal.last_done()
             yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
+            generation.record_checksums()
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
     where = f"job {job.name}, {generation.name}"
-    for name, born in generation.record["input_ids"].items():
-        if table_id(lakehouse.events(job.stream)) != born:
-            raise KeyfoldError(f"{where}: {name} is not the table that it has read, but another one; {_REMEDY}")
+    check_inputs(lakehouse, generation, where)
     tables = {table.name: generation.table(table.name) for table in job.tables}
-    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, _REMEDY)
+    check_tables(generation.journal, tables, generation.record["table_ids"], generation.identity, where, REMEDY)
     check_checkpoint(generation, where)
 
 

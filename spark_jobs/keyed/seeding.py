@@ -16,6 +16,7 @@ from spark_jobs.keyed.generations import Generation
 from spark_jobs.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
 from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.fail_points import reached
+from spark_jobs.lakehouse.positions import Position
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Beginning:
     Attributes:
         files: of the state, below the generation's folder `seed`, with the job's columns of state.
         events, rows: that had come and gone by then; see `records.Seed`.
-        version: of the event table, up to which all is in that state; None reads the table from its beginning.
+        position: in the event table, up to which all is in that state; None reads the table from its beginning.
         watermark: event time that the state has reached.
         newest, arrived_at, stands_in, arrivals: of the events so far, as in the done record.
         clock: how far time had gone, of a state that another generation left.
@@ -33,7 +34,7 @@ class Beginning:
 
     files: tuple[PlannedFile, ...]
     events: int
-    version: int | None
+    position: Position | None
     watermark: datetime
     rows: dict[str, int]
     newest: datetime | None = None
@@ -77,7 +78,7 @@ def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time
         run=0,
         batches=1,
         planned_at=reading.wall,
-        inputs=() if beginning.version is None else (TableInput(table=table, version=beginning.version),),
+        inputs=() if beginning.position is None else (TableInput(table=table, position=beginning.position),),
         seed=Seed(files=beginning.files, events=beginning.events, rows=beginning.rows, arrivals=beginning.arrivals),
         clock=PlannedClock(
             late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time

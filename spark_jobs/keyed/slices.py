@@ -3,7 +3,7 @@
 All events of a slice come before all those of the next, whatever files they lie in. So the watermark can follow them
 closely, state holds no more than it must, and what is late is decided by the watermark that the run began with alone.
 
-Times here are whole milliseconds since 1970, as the log of a Delta table written by Spark has them.
+Times here are microseconds since 1970.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +33,8 @@ class Slice:
     files: tuple[tuple[DataFile, bool], ...]
     rows: int
 
+
+_MILLISECOND = 1000
 
 _SMALLEST = 1 << 20
 """Slices of fewer bytes than this are not cut out of a file: a batch costs more than it."""
@@ -86,7 +88,6 @@ def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> S
         if not _overlaps(file, since, until):
             continue
         first, last = _span(file)
-        # `last` is rounded down: the event lies less than a millisecond past it, and bounds are whole ones.
         whole = (since is None or first >= since) and (until is None or last < until)
         chosen.append((file, whole))
         inside = min(last + 1, until if until is not None else last + 1) - max(
@@ -97,14 +98,15 @@ def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> S
 
 
 def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: int | None) -> list[int]:
-    """Where to cut: near equal shares, at a time that fewest bytes of files lie across."""
+    """Where to cut: near equal shares, at a time that fewest bytes of files lie across; in whole milliseconds."""
     if not files:
         return []
-    firsts = np.array([_span(file)[0] for file in files], dtype=np.float64)
-    ends = np.array([_span(file)[1] + 1 for file in files], dtype=np.float64)
+    # Milliseconds, since a float has those of every year in full, and microseconds only up to 2255.
+    firsts = np.array([_span(file)[0] // _MILLISECOND for file in files], dtype=np.float64)
+    ends = np.array([_span(file)[1] // _MILLISECOND + 1 for file in files], dtype=np.float64)
     sizes = np.array([file.bytes for file in files], dtype=np.float64)
-    low = firsts.min() if since is None else max(firsts.min(), since)
-    high = ends.max() if until is None else min(ends.max(), until)
+    low = firsts.min() if since is None else max(firsts.min(), -(-since // _MILLISECOND))
+    high = ends.max() if until is None else min(ends.max(), until // _MILLISECOND)
 
     def before(times: np.ndarray) -> np.ndarray:
         """Bytes that lie before each of these times, as if events were spread evenly over each file's span."""
@@ -130,7 +132,7 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
         # Two shares may come to one boundary.
         if time > (cuts[-1] if cuts else low):
             cuts.append(int(time))
-    return cuts
+    return [time * _MILLISECOND for time in cuts]
 
 
 def _where(before: Callable[[np.ndarray], np.ndarray], low: float, high: float, wanted: float) -> float:

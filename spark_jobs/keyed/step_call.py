@@ -3,12 +3,14 @@
 The operator on Spark and the harness in memory both call here, so that what passes in a test passes in a run.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 import polars as pl
 
-from spark_jobs.keyed.codec import conform, empty
-from spark_jobs.keyed.contract import Clock, KeyedJob
+from spark_jobs.keyed.codec import AnswerError, conform, empty
+from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
+from spark_jobs.times import BEGINNING, END, micros
 
 
 class Called(NamedTuple):
@@ -27,10 +29,12 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     """Call the step with all events but those that are late by the engine's own rule.
 
     Raises:
-        ValueError: the step gave back other columns or tables than it declared; the message names them.
+        AnswerError: the step returned no `Step` of frames, or other columns or tables than it declared; the message names
+            them.
     """
     on_time, late = route_late(job, state, events, clock)
     step = job.step(state, on_time, clock)
+    _check_step(step)
     tables = {job.name: conform(step.output, job.output, "output")}
     unknown = set(step.side) - {table.name for table in job.side_outputs}
     if unknown:
@@ -46,7 +50,9 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     lost = [name for name in job.key if state[name].null_count()]
     if lost:
         _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")
-    return Called(state, {name: frame for name, frame in tables.items() if frame.height})
+    timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
+    tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
+    return Called(within_calendar(state, timers), tables)
 
 
 def route_late(
@@ -69,10 +75,52 @@ def route_late(
     return events.filter(~late), events.filter(late)
 
 
+def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -> pl.DataFrame:
+    """A frame whose times all lie in the years 1 to 9999: what lies outside is their first moment, or their last.
+
+    Args:
+        frame: what a step gave back; a window's end or a timeout may lie past the last event by any length.
+        columns: to look at; None for all that are times.
+    """
+    times = [name for name, kind in frame.schema.items() if kind == _TIME] if columns is None else columns
+    outside = [name for name in times if not _is_within(frame[name].to_physical())]
+    return frame.with_columns(pl.col(outside).to_physical().clip(_FIRST, _LAST).cast(_TIME)) if outside else frame
+
+
+def _is_within(times: pl.Series) -> bool:
+    first, last = times.min(), times.max()
+    return first is None or (first >= _FIRST and last <= _LAST)  # type: ignore[operator]
+
+
+_TIME = pl.Datetime("us", "UTC")
+_FIRST, _LAST = micros(BEGINNING), micros(END)
+
+
+def count(frame: pl.DataFrame, events: pl.Expr) -> int:
+    """How many events a frame's rows stand for."""
+    return int(frame.select(events).item() or 0)
+
+
 def no_state(job: KeyedJob) -> pl.DataFrame:
     """The state of a key group that has none."""
     return empty(job.state)
 
 
+def _check_step(step: object) -> None:
+    wanted = "return Step(state=..., output=...), with polars.DataFrame for both"
+    if not isinstance(step, Step):
+        _refuse(f"the step returned {_kind(step)}, not a Step: {wanted}")
+    frames = {"state": step.state, "output": step.output, **step.side}
+    if step.late is not None:
+        frames["late"] = step.late
+    for name, frame in frames.items():
+        if not isinstance(frame, pl.DataFrame):
+            _refuse(f"the step returned {_kind(frame)} as {name}, not a DataFrame (an empty one has no rows): {wanted}")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
 def _refuse(reason: str) -> NoReturn:
-    raise ValueError(reason)
+    raise AnswerError(reason)

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock
+from spark_jobs.times import shifted
 
 TimeKind = Literal["event_time", "processing_time"]
 
@@ -104,7 +105,7 @@ class Timeout:
         """When a key is due that the batch has heard of, in an event of this time."""
         if self.in_event_time:
             return event_time + self.after
-        return pl.lit(clock.processing_time, _TIME) + self.after
+        return pl.lit(shifted(clock.processing_time, self.after), _TIME)
 
     def is_due(self, clock: Clock) -> pl.Expr:
         """Whether a row of state is due; one without a time is not."""
@@ -138,7 +139,7 @@ class Timeout:
         """
         if self.in_event_time:
             return state
-        due = pl.lit(clock.processing_time + self.after, _TIME)
+        due = pl.lit(shifted(clock.processing_time, self.after), _TIME)
         kept = before.group_by(key).agg(pl.col(STALE_AT).max())
         came = heard.select(key).unique().with_columns(due.alias(STALE_AT))
         timers = pl.concat([kept, came]).group_by(key).agg(pl.col(STALE_AT).max())

@@ -5,7 +5,6 @@ them is told to whoever reads a table by what is added to it: what those rows ha
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -15,21 +14,23 @@ import polars as pl
 from deltalake import DeltaTable
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse.empty_entries import check_no_entry_is_empty, told_of
+from spark_jobs.lakehouse.data_files import is_own_file
+from spark_jobs.lakehouse.empty_entries import check_no_entry_is_empty
 from spark_jobs.lakehouse.parquet import parquet_file
+from spark_jobs.lakehouse.positions import Position, entries_since, position_at
 from spark_jobs.objects.place import Place
-from spark_jobs.times import from_iso, micros
+from spark_jobs.times import from_iso, from_micros, micros
 
 ERASED = "keyfold.erased"
 """Of a commit that erased rows for good (`erasing`), where its log entry says which file stands for which: as JSON."""
 
 
+_CUT_OFF = 999
+"""Microseconds that the log of another writer may leave out."""
+
+
 class RowsChangedError(KeyfoldError):
     """Rows of a table that is read by its additions were changed or deleted."""
-
-
-class LogGoneError(KeyfoldError):
-    """A table's log no longer says what came to it since a version."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class DataFile:
         path: below the table's folder.
         rows: how many it holds.
         bytes: its size.
-        first, last: the span of its times in whole milliseconds since 1970, both rounded down; None of no rows.
+        first, last: the span of its times, in microseconds since 1970, which may end less than a millisecond after its
+            newest event where another program wrote it (`newest_time`); None of no rows.
     """
 
     path: str
@@ -52,14 +54,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Changes:
-    """A table's files, all or those since a version.
+    """A table's files, all or those since a position.
 
     Attributes:
-        version: of the table, up to which this is.
+        position: in the table, up to which this is.
         files: data files, in the order in which they were added.
     """
 
-    version: int
+    position: Position
     files: tuple[DataFile, ...]
 
 
@@ -72,7 +74,7 @@ def snapshot(table: Place, time: str) -> Changes:
 
     Raises:
         KeyfoldError: the table is partitioned or has deletion vectors, which Keyfold's own never are; or an entry of its log
-            is empty.
+            is empty or missing.
     """
     delta = DeltaTable(str(table))
     _check_plain(delta, table)
@@ -95,21 +97,19 @@ def snapshot(table: Place, time: str) -> Changes:
         )
         for at in order
     ]
-    return Changes(delta.version(), tuple(files))
+    return Changes(position_at(table, delta.version()), tuple(files))
 
 
-def changes_since(table: Place, version: int, time: str) -> Changes:
-    """The files that came to a table after a version; see `snapshot`.
+def changes_since(table: Place, position: Position, time: str) -> Changes:
+    """The files that came to a table after a position; see `snapshot`.
 
     Raises:
         RowsChangedError: a later commit changed or deleted rows.
-        LogGoneError: the log entry of a later version is gone, or the table is older than the version.
-        KeyfoldError: a later log entry is empty.
+        OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
-    newest = latest_version(table, version)
     files: list[DataFile] = []
-    for entry in range(version + 1, newest + 1):
-        actions = list(_log_entry(table, entry))
+    reached = position
+    for reached, actions in entries_since(table, position):
         erased = _erased(actions)
         if erased is not None:
             # What is erased is gone from files that are yet to be read, and no news where they have been read.
@@ -118,17 +118,17 @@ def changes_since(table: Place, version: int, time: str) -> Changes:
             continue
         for action in actions:
             if (removed := action.get("remove")) and removed.get("dataChange", True):
-                raise RowsChangedError(f"version {entry} of {table} changed or deleted rows")
+                raise RowsChangedError(f"version {reached.version} of {table} changed or deleted rows")
             added = action.get("add")
             if added and added.get("dataChange", True):
                 if added.get("deletionVector"):
-                    raise RowsChangedError(f"version {entry} of {table} deleted rows (by a deletion vector)")
+                    raise RowsChangedError(f"version {reached.version} of {table} deleted rows (by a deletion vector)")
                 stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
                 first, last = (_parsed(stats.get(end, {}).get(time)) for end in ("minValues", "maxValues"))
                 files.append(
                     _data_file(table, time, unquote(added["path"]), added["size"], stats.get("numRecords"), first, last)
                 )
-    return Changes(newest, tuple(files))
+    return Changes(reached, tuple(files))
 
 
 def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
@@ -146,49 +146,19 @@ def _without_erased(
     return None if path is None else _data_file(table, time, path, sizes[path], None, None, None)
 
 
-def next_change(table: Place, version: int) -> int:
-    """The first version after another one that came with rows or took some away; the one to come where none did.
+def next_change(table: Place, position: Position) -> int:
+    """The first version after a position that came with rows or took some away; the one to come where none did.
 
     Raises:
-        LogGoneError: as `changes_since`.
+        OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
-    newest = latest_version(table, version)
-    for entry in range(version + 1, newest + 1):
-        actions = (action.get("add") or action.get("remove") for action in _log_entry(table, entry))
-        if any(action.get("dataChange", True) for action in actions if action):
-            return entry
+    newest = position.version
+    for one, actions in entries_since(table, position):
+        files = (action.get("add") or action.get("remove") for action in actions)
+        if any(file.get("dataChange", True) for file in files if file):
+            return one.version
+        newest = one.version
     return newest + 1
-
-
-def latest_version(table: Place, version: int) -> int:
-    """The newest version of a table, of which one is known: a look at the log's names alone.
-
-    Raises:
-        LogGoneError: the table is older than the version that is known.
-    """
-    log = table / "_delta_log"
-    newest = version
-    while (log / f"{newest + 1:020d}.json").exists():
-        newest += 1
-    if newest == version and not (log / f"{version:020d}.json").exists():
-        # The known version's own entry may have been cleaned up; entries after it would then have been seen.
-        found = DeltaTable(str(table)).version()
-        if found < version:
-            raise LogGoneError(f"{table} is at version {found}, yet its version {version} was read before")
-        if found > version:
-            raise LogGoneError(f"the log of {table} no longer says what came after version {version}")
-    return newest
-
-
-def _log_entry(table: Place, version: int) -> Iterator[dict[str, Any]]:
-    try:
-        text = (table / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise LogGoneError(f"the log of {table} no longer has version {version}") from None
-    if not text:
-        raise told_of(table, version)
-    for line in text.splitlines():
-        yield json.loads(line)
 
 
 def _check_plain(delta: DeltaTable, table: Place) -> None:
@@ -205,13 +175,18 @@ def _data_file(
     # Writers need not put statistics into the log; Delta's own stop behind the 32nd column.
     if rows is None or (rows and (first is None or last is None)):
         rows, first, last = _from_footer(table / path, time)
+    # Other writers may cut off what is below a millisecond, of the last time too.
+    end = 0 if is_own_file(path) else _CUT_OFF
     return DataFile(
-        path,
-        rows,
-        size,
-        None if first is None else micros(first) // 1000,
-        None if last is None else micros(last) // 1000,
+        path, rows, size, None if first is None else micros(first), None if last is None else micros(last) + end
     )
+
+
+def newest_time(table: Place, file: DataFile, time: str) -> datetime | None:
+    """The newest time of a file's rows; None of no rows. A file that another program wrote is looked into."""
+    if is_own_file(file.path) or file.last is None:
+        return None if file.last is None else from_micros(file.last)
+    return _from_footer(table / file.path, time)[2]
 
 
 def _from_footer(path: Place, time: str) -> tuple[int, datetime | None, datetime | None]:

@@ -5,19 +5,20 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
+from spark_jobs.lakehouse.checksums import name_with_checksum
 from spark_jobs.lakehouse.files import new_file
 from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.objects.place import Place
-from spark_jobs.times import ISO_FORMAT
+from spark_jobs.times import ISO_FORMAT, to_iso
 
 ROWS_A_GROUP = 250_000
 """Rows of a Parquet row group: what one reader decodes at a time."""
@@ -58,8 +59,8 @@ def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder
         OSError: the disk is full or fails.
     """
     frame = frame.select(schema.names)
-    path = _new_path(folder)
-    with new_file(table / path) as file, _faults_of_the_disk(table / path):
+    name = _Name(folder)
+    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
@@ -69,7 +70,7 @@ def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder
     )
     span: dict[str, Any] = spans.row(0, named=True) if times else {}
     return WrittenFile(
-        path=path.as_posix(),
+        path=name.path.as_posix(),
         rows=frame.height,
         bytes=size,
         first={name: span[f"first {name}"] for name in times if span[f"first {name}"]},
@@ -88,15 +89,15 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
     Raises:
         OSError: the disk is full or fails.
     """
-    path = _new_path()
-    with new_file(table / path) as file, _faults_of_the_disk(table / path):
+    name = _Name()
+    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
         # From the file's end: the rows themselves have gone by.
         footer = pq.read_metadata(file)
     spans = _spans(footer, [field.name for field in schema if pa.types.is_timestamp(field.type)])
     return WrittenFile(
-        path=path.as_posix(),
+        path=name.path.as_posix(),
         rows=footer.num_rows,
         bytes=size,
         first={name: first for name, (first, _) in spans.items()},
@@ -120,9 +121,24 @@ def _faults_of_the_disk(path: Place) -> Iterator[None]:
         raise
 
 
-def _new_path(folder: str = "") -> PurePosixPath:
-    # A new name each time: a second attempt must not write over a file that a done record names.
-    return PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
+def is_own_file(path: str) -> bool:
+    """Whether this module wrote a data file, by its name: its statistics then have times in full, in microseconds."""
+    return _OWN_NAME.fullmatch(PurePosixPath(path).name) is not None
+
+
+_OWN_NAME = re.compile(r"part-[0-9a-f]{32}(_[0-9a-f]{16})?\.parquet")
+
+
+class _Name:
+    """The name of a data file: a new one until it is written, then with the checksum of what it holds."""
+
+    def __init__(self, folder: str = "") -> None:
+        # A new name each time: a second attempt must not write over a file that a done record names.
+        self.path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
+
+    def __call__(self, file: IO[bytes]) -> str:
+        self.path = self.path.with_name(name_with_checksum(self.path, file))
+        return self.path.name
 
 
 def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -136,4 +152,4 @@ def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str
 
 
 def _as_text(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return to_iso(time.replace(tzinfo=UTC))

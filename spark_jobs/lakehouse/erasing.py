@@ -6,6 +6,7 @@ whoever reads the table's additions goes on as if those rows had never come.
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -19,7 +20,7 @@ from spark_jobs.lakehouse.commits import NO_HOOKS, statistics_of
 from spark_jobs.lakehouse.data_files import write_data_file
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import sync_folder
-from spark_jobs.lakehouse.parquet import scan_parquet
+from spark_jobs.lakehouse.reading import scan_in_columns
 from spark_jobs.objects.lease import check_held
 from spark_jobs.objects.place import Place
 
@@ -41,11 +42,14 @@ class ErasedRows:
 
 def count_rows_of(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
     """How many rows of a table a condition holds for, without touching them."""
-    found = [_counted(table / path, which, events) for path in _files(DeltaTable(str(table)))]
+    delta = DeltaTable(str(table))
+    found = [_counted(_rows(delta, table, path), which, events) for path in _files(delta)]
     return ErasedRows(sum(one.rows for one in found), sum(one.events for one in found))
 
 
-def erase_rows(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
+def erase_rows(
+    table: Place, which: pl.Expr, events: pl.Expr | None = None, masked: Mapping[str, pl.Expr] | None = None
+) -> ErasedRows:
     """Take the rows that a condition holds for out of a table; its older versions can be read no more after `forget`.
 
     Call it where nobody else writes to the table.
@@ -54,21 +58,24 @@ def erase_rows(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> E
         table: an existing Delta table.
         which: the rows.
         events: how many events rows stand for.
+        masked: by column, what it is to be in the rows that stay.
 
     Raises:
         OSError: the disk is full or fails; the table is as it was.
     """
     delta = DeltaTable(str(table))
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
-    counted = {path: _counted(table / path, which, events) for path in _files(delta)}
-    held = [path for path, one in counted.items() if one.rows]
+    masks = masked or {}
+    is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
+    counted = {path: _counted(_rows(delta, table, path), which, events, is_masked) for path in _files(delta)}
+    held = [path for path, one in counted.items() if one.rows or one.is_masked]
     if not held:
         return ErasedRows(0, 0)
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
     for path in held:
         # A condition of NULL holds for no row: what cannot be told to be wanted out stays.
-        left = scan_parquet(table / path).filter(~which.fill_null(False)).collect()
-        new = write_data_file(_in_columns(left, schema), table, schema) if left.height else None
+        left = _rows(delta, table, path).filter(~which.fill_null(False)).with_columns(**masks).collect()
+        new = write_data_file(left, table, schema) if left.height else None
         mapping[path] = new.path if new else None
         actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
         if new:
@@ -104,20 +111,39 @@ def forget(table: Place) -> int:
     return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
 
 
+def forget_log(table: Place) -> None:
+    """Delete the entries of a table's log before its newest version, whose statistics may hold least and greatest values.
+
+    Call it where nobody reads the table by what came since a version, as jobs read event tables.
+    """
+    delta = DeltaTable(str(table))
+    check_held()
+    delta.create_checkpoint()
+    log, newest = table / "_delta_log", f"{delta.version():020d}"
+    for path in sorted(log.iterdir()):
+        # The newest entry stays: a table whose log has a checkpoint alone looks cut short to some readers.
+        if path.name[:20].isdigit() and path.name[:20] < newest:
+            path.unlink(missing_ok=True)
+    sync_folder(log)
+
+
 def _files(delta: DeltaTable) -> list[str]:
     return [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
 
 
-def _counted(path: Place, which: pl.Expr, events: pl.Expr | None) -> ErasedRows:
-    rows = scan_parquet(path).filter(which)
+def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
+    """The rows of a file, with the columns that came to the table after it was written, empty."""
+    return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
+
+
+@dataclass(frozen=True)
+class _Counted(ErasedRows):
+    is_masked: bool
+
+
+def _counted(rows: pl.LazyFrame, which: pl.Expr, events: pl.Expr | None, is_masked: pl.Expr | None = None) -> _Counted:
+    found = rows.filter(which)
     wanted = [pl.len().alias("rows"), (events if events is not None else pl.lit(0)).cast(pl.Int64).alias("events")]
-    found = rows.select(wanted).collect().row(0)
-    return ErasedRows(int(found[0]), int(found[1] or 0))
-
-
-def _in_columns(frame: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
-    """With the columns that came to the table after the file was written, empty."""
-    wanted = pl.from_arrow(schema.empty_table())
-    assert isinstance(wanted, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    lacking = [pl.lit(None, kind).alias(name) for name, kind in wanted.schema.items() if name not in frame.columns]
-    return frame.with_columns(lacking).select(wanted.columns)
+    count, stand_for = found.select(wanted).collect().row(0)
+    masked = is_masked is not None and bool(rows.select(is_masked.any()).collect().item())
+    return _Counted(int(count), int(stand_for or 0), masked)

@@ -31,12 +31,14 @@ class FoundFile(NamedTuple):
         bytes: its size.
         changed_at: nanoseconds since 1970.
         is_shared: whether it has a second name; in a store none has.
+        tag: of its content, where a store has one.
     """
 
     path: Place
     bytes: int
     changed_at: int
     is_shared: bool = False
+    tag: str = ""
 
 
 class DamagedError(KeyfoldError):
@@ -171,8 +173,12 @@ def write_whole(path: Place, content: bytes) -> None:
 
 
 @contextmanager
-def new_file(path: Place) -> Iterator[IO[bytes]]:
+def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> Iterator[IO[bytes]]:
     """Open a new file of a name that nobody looks for yet, to write and read; it is durable at the end, or gone without it.
+
+    Args:
+        path: where.
+        named: gives the name, in the same folder, that the file has at the end, from what was written.
 
     Raises:
         OSError: the disk is full or fails.
@@ -181,13 +187,17 @@ def new_file(path: Place) -> Iterator[IO[bytes]]:
         # On this machine's disk first: a worker holds its rows in memory as it is.
         with tempfile.TemporaryFile() as file:
             yield file
+            to = path.with_name(named(file)) if named else path
             file.seek(0)
-            path.write_from(file)
+            to.write_from(file)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(path, "x+b") as file:
             yield file
+            if named:
+                # Before it is synced: with the file its new name is made durable too.
+                path = path.rename(path.with_name(named(file)))
             _sync(file)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -269,7 +279,7 @@ def files_below(folder: Place) -> Iterator[FoundFile]:
     """Every file at any depth below a folder; what goes while it is listed may be left out. Links are not followed."""
     if isinstance(folder, RemotePath):
         for path, found in folder.below():
-            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+            yield FoundFile(path, found.st_size, found.st_mtime_ns, tag=found.e_tag or "")
         return
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -12,14 +12,22 @@ def is_table(path: Place) -> bool:
     return DeltaTable.is_deltatable(str(path))
 
 
-def create_table(path: Place, schema: pa.Schema) -> None:
+def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> None:
     """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends.
 
     What the schema's columns mean (`spark_jobs.columns`) becomes their comments.
+
+    Args:
+        path: its folder.
+        schema: its columns.
+        is_read_by_version: whether jobs read what came to it since a version. Delta then deletes no log entries by their
+            age; maintenance does, by what jobs have yet to read.
     """
     # As often as Spark writes one by default; deltalake would take ten times as many commits.
-    checkpoints = {"delta.checkpointInterval": "10"}
-    DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=checkpoints)
+    properties = {"delta.checkpointInterval": "10"}
+    if is_read_by_version:
+        properties["delta.enableExpiredLogCleanup"] = "false"
+    DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=properties)
 
 
 def table_schema(schema: pa.Schema) -> Schema:

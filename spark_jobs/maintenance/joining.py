@@ -88,9 +88,9 @@ def _columns(there: Sequence[str], schema: pa.Schema) -> Iterator[pl.Expr]:
 def _is_within(one: Slice, time: str) -> pl.Expr:
     is_within = pl.lit(True)
     if one.since is not None:
-        is_within &= pl.col(time) >= pl.lit(from_micros(one.since * 1000))
+        is_within &= pl.col(time) >= pl.lit(from_micros(one.since))
     if one.until is not None:
-        is_within &= pl.col(time) < pl.lit(from_micros(one.until * 1000))
+        is_within &= pl.col(time) < pl.lit(from_micros(one.until))
     return is_within
 
 

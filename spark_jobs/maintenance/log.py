@@ -1,7 +1,7 @@
 """Old entries of a Delta log, which whoever opens a table lists, all of them: a table that takes a batch a second gets 600,000 a week.
 
-Delta itself forgets entries after 30 days (`delta.logRetentionDuration`), by their age alone. Here it goes by their number,
-and by who has yet to read them.
+Delta itself deletes entries after 30 days (`delta.logRetentionDuration`), by their age alone; of event tables it does not
+(`lakehouse.tables`). Here it goes by their number, and by who has yet to read them.
 """
 
 import re
@@ -36,8 +36,8 @@ def trim_log(lakehouse: Lakehouse, name: str, table: Place, kept: int = KEPT_VER
         KeyfoldError: a job's journal cannot be read, so that it cannot be told what it has yet to read.
     """
     bound = DeltaTable(str(table)).version() - kept
-    # A job goes on from the version before the first that it has yet to read.
-    bound = min([bound, *(reader.version - 1 for reader in readers(lakehouse, name, table))])
+    # The entry of the version that a job has read last identifies the table to it.
+    bound = min([bound, *(reader.read for reader in readers(lakehouse, name, table))])
     entries = [(int(found[1]), path) for path in (table / "_delta_log").iterdir() if (found := _ENTRY.match(path.name))]
     # A version is read from a checkpoint before it on, so that what is kept begins with one.
     checkpoints = [version for version, path in entries if ".checkpoint." in path.name and path.name[0] != "."]

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.keyed.checkpoint import finished_batch
-from spark_jobs.keyed.generations import Generation, live_generation_name
+from spark_jobs.keyed.generations import FORMAT, Generation, live_generation_name
+from spark_jobs.keyed.inputs import positions_explained
 from spark_jobs.lakehouse import Lakehouse, read_json
 from spark_jobs.lakehouse.changes import next_change
 from spark_jobs.lakehouse.locks import is_held
@@ -14,10 +15,17 @@ from spark_jobs.objects.place import Place
 
 @dataclass(frozen=True)
 class Reader:
-    """A generation of a job that reads a table, and the first version that it may yet have to open files of."""
+    """A generation of a job that reads a table.
+
+    Attributes:
+        name: of the reader, for people.
+        version: the first version that it may yet have to open files of.
+        read: the version that it has read last, whose log entry identifies the table; of its first run, the one it reads.
+    """
 
     name: str
     version: int
+    read: int
 
 
 def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
@@ -32,7 +40,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         table: its folder.
 
     Raises:
-        KeyfoldError: a journal cannot be read.
+        KeyfoldError: a journal cannot be read, or what a job has yet to read cannot be told.
     """
     identity = table_id(table)
     for folder in sorted(lakehouse.home.glob("jobs/*/generation-*")):
@@ -42,16 +50,18 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         if is_old or is_dead or not (folder / "generation.json").exists():
             continue
         generation = Generation(folder, read_json(folder / "generation.json"))
-        # Of another table of that name, or of an earlier form of Keyfold: it is not gone on with either.
-        if generation.record.get("input_ids", {}).get(name) != identity:
+        # Of another table of that name, or of an earlier version of Keyfold: it is not gone on with either.
+        if generation.record.get("input_ids", {}).get(name) != identity or generation.record["format"] != FORMAT:
             continue
-        version = _first_version_needed(generation, name, table)
-        if version is not None:
-            yield Reader(f"job {folder.parent.name}, {folder.name}", version)
+        where = f"job {folder.parent.name}, {folder.name}"
+        with positions_explained(where, name, "run it with --full-refresh, or remove its folder if it is no more"):
+            versions = _versions_needed(generation, name, table)
+        if versions is not None:
+            yield Reader(where, *versions)
 
 
-def _first_version_needed(generation: Generation, name: str, table: Place) -> int | None:
-    """None where nothing older than the table as it is now will be read.
+def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:
+    """The first version to read and the one read last; None where nothing older than the table as it is now will be read.
 
     A batch that Spark has not finished is worked on again, done or not: what counts is where its run began.
     """
@@ -66,7 +76,8 @@ def _first_version_needed(generation: Generation, name: str, table: Place) -> in
     position = before.positions.get(name) if before else None
     if position is not None:
         # A run that finds nothing makes no batch: what lies between may be many nights of maintenance.
-        return next_change(table, position)
+        return next_change(table, position), position.version
     # In a generation's first run the whole of one version is read.
     plan = journal.plan(following)
-    return next((one.version for one in plan.inputs if one.table == name), None) if plan else None
+    planned = [one.position.version for one in plan.inputs if one.table == name] if plan else []
+    return (planned[0], planned[0]) if planned else None

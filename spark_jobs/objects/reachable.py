@@ -1,6 +1,7 @@
 """Whether a store can be reached, and a bucket's keeps conditions: told at once, and not minutes into a run."""
 
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
@@ -16,6 +17,9 @@ from spark_jobs.objects.place import to_place
 from spark_jobs.objects.remote_path import NotAnsweringError, RemotePath
 
 _WITHIN = timedelta(seconds=10)
+
+_TRIES_OF_A_BUSY_STORE = 10
+_BUSY = re.compile(r"SlowDown|ServiceUnavailable|TooManyRequests|\b(429|500|503) [A-Z]")
 
 _ROLES = "169.254.169.254"
 
@@ -49,12 +53,16 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
         check_name_node(found, environment)
     if not isinstance(found, ObjectPath):
         return
-    try:
-        # Once and not for long: what is wrong with the settings is as wrong at the tenth try.
-        listed = obstore.list(_store(found, environment, retries=1), prefix=f"{found.key}/" if found.key else None)
-        next(iter(listed), None)
-    except (obstore.exceptions.BaseError, OSError) as error:
-        raise _told(found, error, environment) from None
+    # Once and not for long, since wrong settings are as wrong at the tenth try; but a store that is busy is asked again.
+    for retries in (1, _TRIES_OF_A_BUSY_STORE):
+        try:
+            listed = obstore.list(_store(found, environment, retries), prefix=f"{found.key}/" if found.key else None)
+            next(iter(listed), None)
+        except (obstore.exceptions.BaseError, OSError) as error:
+            if retries == 1 and _BUSY.search(str(error)):
+                continue
+            raise _told(found, error, environment) from None
+        return
 
 
 def check_conditions(home: object) -> None:
@@ -70,7 +78,7 @@ def check_conditions(home: object) -> None:
         return
     probe = place / f".conditions-{uuid.uuid4().hex}"
     try:
-        tag = probe.create(b"one")
+        tag = _created(probe, b"one")
         for attempt in (
             lambda: probe.create(b"two"),
             lambda: probe.write_if_unchanged(b"two", f'"{uuid.uuid4().hex}"'),
@@ -84,12 +92,25 @@ def check_conditions(home: object) -> None:
                 "would keep two runs apart; use a store that keeps them: Amazon S3 does, and so do MinIO, Ceph and others in "
                 "newer versions"
             )
-        probe.write_if_unchanged(b"three", tag)
+        try:
+            probe.write_if_unchanged(b"three", tag)
+        except FileExistsError:
+            # The answer to a first try was lost, and the second found what the first had written.
+            if probe.read_bytes() != b"three":
+                raise
     except OSError as error:
         raise KeyfoldError(f"{place} cannot be written: {error}") from None
     finally:
         probe.unlink(missing_ok=True)
     _KEPT.add(str(place))
+
+
+def _created(probe: ObjectPath, content: bytes) -> str:
+    """Create an object by a name that nobody else has: one that is there already is of a try whose answer was lost."""
+    try:
+        return probe.create(content)
+    except FileExistsError:
+        return probe.read_with_tag()[1]
 
 
 _KEPT: set[str] = set()
@@ -110,6 +131,11 @@ def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -
     where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
     if "NoSuchBucket" in said:
         return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; make it, or name another")
+    if "RequestTimeTooSkewed" in said:
+        return KeyfoldError(
+            f"{place}: {where} refuses requests of this machine, whose clock differs too much from its own: set the clock (by "
+            "NTP), and run this again"
+        )
     is_refused = any(sign in said for sign in _REFUSALS)
     # With no key set a machine's role is asked for, at this address; that one answers, and the store does not, is another matter.
     if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):

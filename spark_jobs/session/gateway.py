@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.session.interrupts import signals_kept_waiting
 from spark_jobs.session.redaction import shown, without_secrets
 
 OLDEST_JAVA = 17
@@ -88,7 +89,8 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
             # In a session of its own: what is told to stop with all of its group (a shell's job, `timeout`) needs Java to
             # finish its batch. It ends with this process, however that one ends.
             settings = {"stdout": messages.pipe, "stderr": messages.pipe, "start_new_session": True}
-            gateway: Any = launch_gateway(None, settings)
+            with signals_kept_waiting():
+                gateway: Any = launch_gateway(None, settings)
         except PySparkRuntimeError:
             raise KeyfoldError(without_secrets(explained(messages.until_the_end()), conf)) from None
     messages.forget()
@@ -110,13 +112,20 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _plain_errors(conf: Mapping[str, str]) -> Iterator[None]:
-    # Of a Java that ends while it is asked, py4j logs a stack besides; what is raised here says it all.
+    try:
+        with py4j_is_quiet():
+            yield
+    except (Py4JError, PySparkException) as error:
+        raise KeyfoldError(f"Spark did not start: {without_secrets(_reason(error), conf)}") from None
+
+
+@contextmanager
+def py4j_is_quiet() -> Iterator[None]:
+    """Keep back the stack that py4j logs when a call to Java is cut short; what is raised says it all."""
     root = logging.getLogger()
     root.addFilter(_not_of_py4j)
     try:
         yield
-    except (Py4JError, PySparkException) as error:
-        raise KeyfoldError(f"Spark did not start: {without_secrets(_reason(error), conf)}") from None
     finally:
         root.removeFilter(_not_of_py4j)
 

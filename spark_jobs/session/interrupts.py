@@ -51,6 +51,30 @@ def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
+def signals_kept_waiting() -> Iterator[None]:
+    """Have SIGINT and SIGTERM take effect only at the end, in Python's main thread; in another it does nothing.
+
+    Whoever is interrupted while Java starts leaves a Java that nobody ends: pyspark removes the file by which the two are to
+    find each other, and Java does not get as far as to notice that its parent is gone.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+    # A handler that was set by C code, of which Python says None, cannot be put back.
+    before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) is not None}
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+@contextmanager
 def _cut_connections_closed() -> Iterator[None]:
     """Have py4j do for every interrupt what it does for a KeyboardInterrupt; Dagster raises one of its own."""
     send = ClientServerConnection.send_command

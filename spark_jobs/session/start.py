@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -49,7 +52,8 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         builder = SparkSession.builder.appName(settings.app_name)
         for name, value in conf.items():
             builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        with _handlers_kept():
+            session = builder.getOrCreate()
         _read_settings(session)
     if not settings.is_local:
         try:
@@ -76,6 +80,21 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
             "a Spark session with other settings runs already; stop it first, or use another process: "
             + json.dumps(others)
         )
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Keep this process's handler of SIGINT: a new SparkContext replaces it by one that interrupts its caller anywhere.
+
+    Who started the session decides what an interrupt does; `work_ends_on_interrupt` ends Spark's jobs.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # In another thread, Spark sets none; and one that was set by C code cannot be set again from here.
+        if current_thread() is main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _python_that_starts() -> subprocess.Popen[bytes]:

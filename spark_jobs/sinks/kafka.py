@@ -28,7 +28,7 @@ from spark_jobs.lakehouse import Lakehouse, is_table
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.parquet import read_parquet
 from spark_jobs.session.settings import parse_conf
-from spark_jobs.sinks.sender import NOTE, Sender
+from spark_jobs.sinks.sender import Sender, Sent
 from spark_jobs.times import ISO_FORMAT
 
 SINKS_VARIABLE = "KEYFOLD_KAFKA_SINKS"
@@ -82,8 +82,9 @@ def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] 
         environment: says which tables have topics, and how to reach Kafka.
 
     Raises:
-        KeyfoldError: a table is updated in place, Kafka does not answer, somebody else sends the same table, or a file of
-            it is gone. The tables have their rows; the next call goes on with the batch that this one broke off at.
+        KeyfoldError: a table is updated in place, Kafka does not answer, somebody else sends the same table, a file of it
+            is gone, or its topic has batches of another history of the job. The tables have their rows; the next call
+            goes on with the batch that this one broke off at.
     """
     sinks = kafka_sinks(environment)
     wanted = [table for table in job.tables if table.name in sinks]
@@ -155,11 +156,14 @@ def _publish(
 
 
 def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: OutputTable, topic: str) -> Published:
-    first = sender.next_batch()
-    last = generation.journal.last_done()
+    done = generation.journal.last_done()
+    last = done.batch if done else -1
+    sent = sender.last_sent()
+    _check_history(generation, sent, last, f"topic {topic}", job.name)
+    first = sent.batch + 1
     warnings: list[str] = []
     batches = rows = 0
-    for done in _committed(generation, table.name, first, last.batch if last else -1):
+    for done in _committed(generation, table.name, first, last):
         if done.batch > first:
             warnings.append(
                 f"topic {topic} lacks the rows of {table.name} that batches {first} to {done.batch - 1} made: the journal keeps "
@@ -167,10 +171,28 @@ def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: Outp
             )
         files = done.tables.get(table.name, ())
         reached("sink: before")
-        rows += sender.send(done.batch, (row for file in files for row in _rows(generation, job, table, file.path)))
+        digest = generation.journal.digest(done.batch) or ""
+        rows += sender.send(
+            done.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path))
+        )
         batches += 1
         first = done.batch + 1
     return Published(table.name, topic, batches, rows, tuple(warnings))
+
+
+def _check_history(generation: Generation, sent: Sent, last: int, topic: str, job: str) -> None:
+    """Refuse where a topic has a batch that the journal, restored from a backup, does not have or made anew."""
+    if sent.batch > last:
+        what = f"{topic} has batch {sent.batch} of job {job}, and the journal ends at batch {last}"
+    elif sent.digest and generation.journal.digest(sent.batch) not in {None, sent.digest}:
+        what = f"batch {sent.batch} of job {job}, which {topic} has, is not the one in the journal"
+    else:
+        # The journal may keep the record no more: it is then a hundred batches ahead.
+        return
+    raise KeyfoldError(
+        f"{what}: {generation.folder} was restored from a backup. No rows are sent, since readers could not tell those of the "
+        f"two histories apart. Run job {job} with --full-refresh: it sends all rows as a new generation"
+    )
 
 
 def _committed(generation: Generation, table: str, first: int, last: int) -> Iterator[KeyedDone]:
@@ -194,7 +216,7 @@ def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) 
     except FileNotFoundError:
         raise KeyfoldError(
             f"{file} is gone (maintenance deletes what no reader needs after days), and its rows were not sent yet; the table "
-            f"{table.name} has them. To leave them out, set its batch in {generation.folder / NOTE} to the newest one"
+            f"{table.name} has them. Run job {job.name} with --full-refresh: it sends all rows as a new generation"
         ) from None
     times = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
     frame = frame.with_columns(pl.col(name).dt.strftime(ISO_FORMAT) for name in times)

@@ -1,8 +1,8 @@
-"""Sends a table's batches to a topic: each in a transaction of Kafka, in which the number of the next one is committed too."""
+"""Sends a table's batches to a topic: each in a transaction of Kafka, which also commits the number of the next batch."""
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -16,12 +16,24 @@ TIMEOUT = 60.0
 """Seconds until a broker must have taken a transaction."""
 
 NOTE = "published.json"
-"""File of a generation that says which batch is next, should Kafka have forgotten."""
+"""File of a generation that says which batch was sent last, should Kafka have forgotten."""
 
 _MAX_TRANSACTION_MS = 900_000
 """As long as brokers allow by default: a batch of a full refresh may be large."""
 
 _Answer = TypeVar("_Answer")
+
+
+class Sent(NamedTuple):
+    """The last batch that a topic has.
+
+    Attributes:
+        batch: its number; -1 before the first.
+        digest: of its commit record (`Journal.digest`); empty where an older Keyfold sent it.
+    """
+
+    batch: int = -1
+    digest: str = ""
 
 
 class Sender:
@@ -54,19 +66,35 @@ class Sender:
         self._group.close()
         self._producer.purge()
 
-    def next_batch(self) -> int:
-        """The first batch that was not sent."""
+    def last_sent(self) -> Sent:
+        """The last batch that was sent; by the note where Kafka does not know."""
         found = _patiently(self._committed)
-        noted = read_json(self._note).get(self._key, 0) if self._note.exists() else 0
+        if found.offset >= 0:
+            return Sent(found.offset - 1, found.metadata or "")
         # None of either: a topic that is new to this table.
-        return found if found >= 0 else noted
+        noted = self._notes().get(self._key)
+        if isinstance(noted, int):  # written by an older Keyfold: the next batch
+            return Sent(noted - 1)
+        return Sent(*noted) if noted else Sent()
 
-    def send(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
-        """Send a batch's rows, all of them or none; gives how many."""
+    def send(self, batch: int, digest: str, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
+        """Send a batch's rows, all of them or none.
+
+        Args:
+            batch: its number.
+            digest: of its commit record.
+            rows: keys and values.
+
+        Returns:
+            How many rows were sent.
+
+        Raises:
+            KafkaException: Kafka has not taken the batch.
+        """
         self._producer.begin_transaction()
         try:
             count = self._produce(batch, rows)
-            sent = TopicPartition(self._topic, 0, batch + 1)
+            sent = TopicPartition(self._topic, 0, batch + 1, digest)
             group = self._group.consumer_group_metadata()
             _patiently(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
             reached("sink: sent")
@@ -77,15 +105,17 @@ class Sender:
                 self._producer.abort_transaction(TIMEOUT)
             raise
         reached("sink: committed")
-        notes = read_json(self._note) if self._note.exists() else {}
-        write_json(self._note, notes | {self._key: batch + 1})
+        write_json(self._note, self._notes() | {self._key: Sent(batch, digest)})
         return count
 
-    def _committed(self) -> int:
+    def _notes(self) -> dict[str, Any]:
+        return read_json(self._note) if self._note.exists() else {}
+
+    def _committed(self) -> TopicPartition:
         [found] = self._group.committed([self._place], timeout=TIMEOUT)
         if found.error is not None:
             raise KafkaException(found.error)
-        return found.offset
+        return found
 
     def _produce(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
         count = 0

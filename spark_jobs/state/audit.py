@@ -1,6 +1,8 @@
 """Who changed state by hand, when and why: a table that only grows, `monitoring.edits`."""
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,9 +11,12 @@ import pyarrow as pa
 
 from spark_jobs.columns import column
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse import Lakehouse, create_table, exclusive
+from spark_jobs.ingest.erased_names import holds_any
+from spark_jobs.lakehouse import Lakehouse, create_table, exclusive, is_table
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.lakehouse.erasing import erase_rows, forget, forget_log
+from spark_jobs.lakehouse.reading import scan_table
 from spark_jobs.streams import TIMESTAMP
 
 EDITS = pa.schema(
@@ -22,12 +27,18 @@ EDITS = pa.schema(
         column("what", pa.string(), "corrected, removed or erased", nullable=False),
         column("of", pa.string(), "The job, or for an erasure the stream", nullable=False),
         column("generation", pa.string(), "That is live since, of a job"),
-        column("keys", pa.string(), "Which keys; of an erasure, the SHA-256 of them alone", nullable=False),
+        column(
+            "keys",
+            pa.string(),
+            "Which keys, private columns masked; of an erasure, by column the SHA-256 of its values, or the mask",
+            nullable=False,
+        ),
         column("rows", pa.string(), "Rows that changed or went, by place, as JSON", nullable=False),
     ]
 )
 
 _APPLICATION = "edits"
+_ERASED = "(erased)"
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,55 @@ def write_down(
         # A transaction needs a number that grows; the table itself counts, under its lock.
         number = committed_batch(table, _APPLICATION)
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
+
+
+def mask_keys(
+    lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, not_of: Sequence[str], dry_run: bool
+) -> int:
+    """Put a mask in the place of edited keys that have one of the values in each of their columns that is named.
+
+    Args:
+        lakehouse: whose `monitoring.edits`.
+        values: by column.
+        not_of: jobs whose entries stay as they are.
+        dry_run: count alone.
+
+    Returns:
+        How many entries have such a key.
+    """
+    table = lakehouse.monitoring("edits")
+    if not is_table(table):
+        return 0
+
+    def mask(keys: str) -> str:
+        # Of an erasure, an object.
+        found = json.loads(keys) if keys.startswith("[") else []
+        hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in found]
+        return keys if hidden == found else json.dumps(hidden)
+
+    masked = pl.when(~pl.col("of").is_in(not_of)).then(pl.col("keys").map_elements(mask, pl.String)).otherwise("keys")
+    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
+        count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
+        if not dry_run:
+            erase_rows(table, pl.lit(value=False), masked={"keys": masked})
+            forget(table)
+            forget_log(table)
+    return int(count)
+
+
+def texts_that_hold(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]]) -> int:
+    """How many entries say one of the values in what people wrote, as a word of its own."""
+    table = lakehouse.monitoring("edits")
+    if not is_table(table):
+        return 0
+    holds = holds_any(text for texts in values.values() for text in texts)
+    said = scan_table(table).select("who", "why").collect()
+    return sum(holds(who or "") or holds(why or "") for who, why in said.iter_rows())
+
+
+def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:
+    named = [name for name in values if name in key]
+    return bool(named) and all(str(key[name]) in values[name] for name in named)
 
 
 def digest(text: str) -> str:

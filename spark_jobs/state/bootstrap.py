@@ -10,17 +10,20 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.journal.clock import BEGINNING
+from spark_jobs.journal.clock import check_advance
 from spark_jobs.keyed.birth import new_generation
 from spark_jobs.keyed.conservation import events_in_table
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, go_live, live_generation
+from spark_jobs.keyed.inputs import positions_explained
 from spark_jobs.keyed.runner import watermark as watermark_of
 from spark_jobs.keyed.seeding import Beginning, take_in
 from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
+from spark_jobs.lakehouse.positions import Position, check_position, position_at
 from spark_jobs.privacy import masked
 from spark_jobs.state.sources import open_source, reading
 from spark_jobs.state.staging import Checked, as_state, check_rows, private_in_state, write_rows
+from spark_jobs.times import BEGINNING, shifted
 
 ReadFrom = int | Literal["live", "latest", "start"]
 """Which version of the event table the state stands at; `live`: where the live generation has read to."""
@@ -33,16 +36,22 @@ class Bootstrap:
     """What a job is seeded with.
 
     Attributes:
-        source: a table's name, or the path of a Delta table or of Parquet, CSV or JSON lines.
+        source: a table's name, or the path of a Delta table or of Parquet, CSV or JSON lines (`keyed-json` too).
         mapping: SQL expressions over the source's columns, by column of state.
         watermark: event time that the state has reached; None takes the live generation's, or none.
         read_from: where reading goes on; None takes the live generation's place where there is one.
+
+    Raises:
+        KeyfoldError: `watermark` is later than `journal.clock.LATEST_ADVANCE`.
     """
 
     source: str
     mapping: Mapping[str, str] = field(default_factory=dict)
     watermark: datetime | None = None
     read_from: ReadFrom | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("watermark", self.watermark)
 
 
 @dataclass(frozen=True)
@@ -80,12 +89,13 @@ def bootstrap(
             a run holds the job. Whatever was live is as it was.
     """
     with reading(wanted.source):
-        source = open_source(lakehouse, wanted.source)
+        source = open_source(lakehouse, wanted.source, job.key)
         checked = check_rows(job, source, wanted.mapping)
         rows = as_state(job, source, wanted.mapping)
         sample = masked(rows.head(_SAMPLE).collect(), private_in_state(job))
     live = live_generation(lakehouse, job.name)
-    version, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
+    position, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
+    version = position.version if position else None
     # What lies before the state's version is never read: the conservation check must not look for it.
     skipped = _events_at(lakehouse, job, version)
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
@@ -96,14 +106,14 @@ def bootstrap(
         generation = new_generation(spark, lakehouse, job, origin)
         files = write_rows(rows, generation.seed, job.state)
         # The event time that leads to this watermark, which follows it by the job's delay.
-        newest = None if watermark == BEGINNING else watermark + job.watermark_delay
-        beginning = Beginning(files, checked.events, version, watermark, {}, newest=newest)
+        newest = None if watermark == BEGINNING else shifted(watermark, job.watermark_delay)
+        beginning = Beginning(files, checked.events, position, watermark, {}, newest=newest)
         take_in(spark, lakehouse, job, generation, beginning)
         go_live(lakehouse, generation)
     return Bootstrapped(job.name, generation.name, checked, version, watermark, new_rows, sample)
 
 
-def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> int | None:
+def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> Position | None:
     events, table = lakehouse.events(job.stream), f"events.{job.stream}"
     if not is_table(events):
         raise KeyfoldError(
@@ -121,15 +131,20 @@ def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gene
     if read_from == "live":
         if done is None:
             raise KeyfoldError(f"job {job.name} has never run: no live generation has read anything yet")
-        return done.positions.get(table)
+        position = done.positions.get(table)
+        if position is not None:
+            with positions_explained(
+                f"job {job.name}", table, "say with --from-version which events its state has seen"
+            ):
+                check_position(events, position)
+        return position
     if read_from == "start":
         return None
     newest = DeltaTable(str(events)).version()
-    if read_from == "latest":
-        return newest
-    if not 0 <= read_from <= newest:
-        raise KeyfoldError(f"{table} has versions 0 to {newest}, and none {read_from}")
-    return read_from
+    version = newest if read_from == "latest" else read_from
+    if not 0 <= version <= newest:
+        raise KeyfoldError(f"{table} has versions 0 to {newest}, and none {version}")
+    return position_at(events, version)
 
 
 def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:

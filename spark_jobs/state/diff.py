@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from spark_jobs.lakehouse.frames import table_frame
 from spark_jobs.objects.place import to_place
 from spark_jobs.state.export import Export, Format, write_frame
@@ -203,9 +204,13 @@ def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
     if not path.exists():
         raise KeyfoldError(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
     if (path / "_delta_log").is_dir():
+        # Spark itself would follow an absolute path in the log.
+        check_files_are_inside(path)
         return spark.read.format("delta").load(str(path))
-    files = (file.suffix for file in path.rglob("*") if file.suffix in ENDINGS)
-    ends = path.suffix if path.is_file() else next(files, "")
+    files = [file for file in path.rglob("*") if file.suffix in ENDINGS] if path.is_dir() else [path]
+    if path.is_dir():
+        check_no_link_leads_out(path, files)
+    ends = files[0].suffix if files else ""
     if ends not in ENDINGS:
         raise KeyfoldError(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
     return spark.read.option("header", "true").format(_SPARK_FORMATS[ENDINGS[ends]]).load(str(path))

@@ -11,13 +11,15 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, Origin, live_generation
-from spark_jobs.keyed.operator import count
+from spark_jobs.keyed.step_call import count
 from spark_jobs.lakehouse import Lakehouse, exclusive
-from spark_jobs.privacy import describe_error
+from spark_jobs.privacy import describe_error, masked
 from spark_jobs.state.audit import Author, write_down
+from spark_jobs.state.fitting import fitted
 from spark_jobs.state.keys import Key, WantedKeys, wanted_keys
 from spark_jobs.state.reader import read_state
 from spark_jobs.state.rewriting import ChangeRows, filled, last_batch, rewrite
+from spark_jobs.state.staging import private_in_state
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def edit_state(
             return Edited(job.name, None, before, after, done.open_events)
         gone = count(before, job.state_events) - count(after, job.state_events)
         what = "corrected" if edit.corrections else "removed"
-        keys = json.dumps(before.select(job.key).unique(maintain_order=True).to_dicts(), default=str)
+        edited = masked(before.select(job.key).unique(maintain_order=True), private_in_state(job))
+        keys = json.dumps(edited.to_dicts(), default=str)
         rewritten = rewrite(
             spark,
             lakehouse,
@@ -127,13 +130,13 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
             f"job {job.name}: {', '.join(fixed or unknown)} cannot be set; the state's own columns are {columns}"
         )
     kinds = polars_schema(job.state)
-    expressions = []
+    expressions = {}
     for name, text in corrections.items():
         try:
-            expressions.append(pl.sql_expr(text).cast(kinds[name], strict=True).alias(name))
-            # Tried on no rows, so that a wrong name is told before Spark starts.
-            pl.DataFrame(schema=kinds).select(expressions[-1])
-        except pl.exceptions.PolarsError as error:
+            expressions[name] = pl.sql_expr(text)
+            # Tried on no rows, so that a wrong name is reported before Spark starts.
+            _corrected(pl.DataFrame(schema=kinds), {name: expressions[name]})
+        except (pl.exceptions.PolarsError, ValueError) as error:
             raise KeyfoldError(
                 f"--set {name}={text}: {str(error).splitlines()[0]}; write SQL that gives {kinds[name]}, over "
                 f"{', '.join(kinds)}"
@@ -146,6 +149,24 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
         others = rows.join(theirs.select(job.key).unique(), on=list(job.key), how="anti")
         if not expressions:
             return others
-        return pl.concat([others, theirs.with_columns(expressions)])
+        return pl.concat([others, _corrected(theirs, expressions)])
 
     return change
+
+
+def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The rows with corrections, each made of the values as they were.
+
+    Raises:
+        ValueError: a correction does not fit its column's type.
+    """
+    given = rows.select(**expressions)
+    fits = given.select(
+        fitted(pl.col(name), kind, rows.schema[name]).alias(name) for name, kind in given.schema.items()
+    )
+    for name in given.columns:
+        if fits[name].null_count() > given[name].null_count():
+            raise ValueError(f"{name} is no {rows.schema[name]} in some rows")
+    if given.height != rows.height:
+        return rows.with_columns(fits[name].item() for name in fits.columns)
+    return rows.with_columns(fits)

@@ -10,28 +10,36 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 
 import polars as pl
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from spark_jobs.columns import made_of
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.birth import REBUILD
 from spark_jobs.ingest.inspection import is_unfinished
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.keyed.generations import Generation, live_generation
-from spark_jobs.keyed.operator import count
+from spark_jobs.keyed.inputs import changes_for
 from spark_jobs.keyed.records import KeyedDone
-from spark_jobs.lakehouse import Lakehouse, exclusive, is_table
-from spark_jobs.lakehouse.changes import changes_since
-from spark_jobs.lakehouse.erasing import ErasedRows, count_rows_of, erase_rows, forget
-from spark_jobs.lakehouse.parquet import scan_parquet
-from spark_jobs.lakehouse.reading import data_file_paths
+from spark_jobs.keyed.step_call import count
+from spark_jobs.lakehouse import Lakehouse, exclusive, is_table, read_json
+from spark_jobs.lakehouse.erasing import ErasedRows, count_rows_of, erase_rows, forget, forget_log
+from spark_jobs.lakehouse.reading import scan_files
 from spark_jobs.objects.place import Place
-from spark_jobs.state.audit import Author, digest, write_down
+from spark_jobs.privacy import MASK
+from spark_jobs.state.audit import Author, digest, mask_keys, texts_that_hold, write_down
 from spark_jobs.state.editing import origin_after
-from spark_jobs.state.keys import wanted_keys
+from spark_jobs.state.erasing_ingest import (
+    Unsearchable,
+    Values,
+    erase_in_ingest,
+    forget_in_ingest,
+    typed_values,
+    unsearchable,
+)
 from spark_jobs.state.pruning import remove_other_generations
 from spark_jobs.state.rewriting import last_batch, map_frames, rewrite
 from spark_jobs.streams import Stream
@@ -44,10 +52,12 @@ class Erasure:
     Attributes:
         values: by column of the stream; a row goes that has one of a column's values in every column named.
         author: who does it, and why.
+        remove_unsearchable: whether quarantined lines go too whose fields cannot be told.
     """
 
     values: Mapping[str, Sequence[str]]
     author: Author
+    remove_unsearchable: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,10 @@ class Erased:
 
     Attributes:
         stream: whose rows.
-        rows: that were found and erased, by place: `state of JOB`, a table's name, `events.STREAM`, `quarantine.STREAM`.
+        rows: that were found and erased, by place: `state of JOB`, a table's name, `events.STREAM`, `quarantine.STREAM`,
+            `aside/FOLDER/events` and `/quarantine`, and how many `names of landing files` and `keys in monitoring.edits`.
         sums: tables and states that do not keep the columns, and to which such events may have been added.
+        unsearchable: quarantined lines whose fields cannot be told; they stay unless they were to be removed too.
         generations: that are live now, by job.
         files_deleted: of the tables' history.
         not_touched: places outside the tables where people should look, for people.
@@ -66,6 +78,7 @@ class Erased:
     stream: str
     rows: dict[str, int]
     sums: tuple[str, ...]
+    unsearchable: Unsearchable
     generations: dict[str, str]
     files_deleted: int
     not_touched: tuple[str, ...] = field(default=())
@@ -94,14 +107,15 @@ def erase(
         KeyfoldError: a column is none of the stream's or a value none of its type, a run was cut off, or one holds the
             stream or a job.
     """
-    which = _condition(stream, erasure.values)
+    values = _values(stream, erasure.values)
+    which = values.which
     with ExitStack() as locks:
         if not dry_run:
             # All at once: a run in between would read what is being erased, or write it again.
             locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
             for job in jobs:
                 locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        if is_unfinished(lakehouse, stream.name):
+        if is_unfinished(lakehouse, stream.name) or (lakehouse.ingest(stream.name) / REBUILD).exists():
             raise KeyfoldError(
                 f"the last ingest of {stream.name} was cut off; run it once first: `keyfold ingest {stream.name}`"
             )
@@ -112,36 +126,49 @@ def erase(
             now = _of_job(spark, lakehouse, job, generation, done, which, rows, dry_run=dry_run)
             generations[job.name] = now.name
         tables = {f"open.{job.name}": lakehouse.open_state(job.name) for job, _, _ in live}
-        tables |= {f"quarantine.{stream.name}": lakehouse.quarantine(stream.name)}
-        # The events last: what jobs have read is counted from them, also where a killed call is run again.
-        tables |= {f"events.{stream.name}": lakehouse.events(stream.name)}
+        tables = {name: table for name, table in tables.items() if is_table(table)}
         for name, table in tables.items():
-            if is_table(table):
-                condition = _in_text(erasure.values) if name.startswith("quarantine.") else which
-                rows[name] = (count_rows_of if dry_run else erase_rows)(table, condition).rows
+            if _has(pa.schema(DeltaTable(str(table)).schema().to_arrow()), which):
+                rows[name] = (count_rows_of if dry_run else erase_rows)(table, which).rows
+        cannot = unsearchable(lakehouse, stream, values)
+        rows["keys in monitoring.edits"] = mask_keys(
+            lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
+        )
+        rows |= erase_in_ingest(
+            lakehouse, stream, values, remove_unsearchable=erasure.remove_unsearchable, dry_run=dry_run
+        )
         deleted = 0
         if not dry_run:
             for job, _, _ in live:
                 # They hold the rows too, and could be promoted.
                 remove_other_generations(lakehouse, job.name, branches=True)
-                deleted += sum(forget(_now(lakehouse, job).table(table.name)) for table in job.tables)
-            deleted += sum(forget(table) for table in tables.values() if is_table(table))
-    found = Erased(
+                generation = _now(lakehouse, job)
+                deleted += sum(forget(generation.table(table.name)) for table in job.tables)
+                generation.record_checksums()
+            for table in tables.values():
+                deleted += forget(table)
+                forget_log(table)
+            deleted += forget_in_ingest(lakehouse, stream.name)
+    rows = {name: count for name, count in rows.items() if count}
+    if not dry_run:
+        write_down(
+            lakehouse,
+            erasure.author,
+            what="erased",
+            of=stream.name,
+            generation=None,
+            keys=_described(stream, erasure.values),
+            rows=json.dumps(rows),
+        )
+    return Erased(
         stream=stream.name,
-        rows={name: count for name, count in rows.items() if count},
+        rows=rows,
         sums=tuple(_sums(live, which)),
+        unsearchable=cannot,
         generations=generations,
         files_deleted=deleted,
-        not_touched=_elsewhere(lakehouse, stream),
+        not_touched=tuple(_elsewhere(lakehouse, stream, jobs, erasure.values)),
     )
-    if not dry_run:
-        told = json.dumps({name: sorted(values) for name, values in erasure.values.items()}, sort_keys=True)
-        rows_told = json.dumps(found.rows)
-        # The digest alone: a list of erased keys would be what the erasure was to end.
-        write_down(
-            lakehouse, erasure.author, what="erased", of=stream.name, generation=None, keys=digest(told), rows=rows_told
-        )
-    return found
 
 
 def _of_job(
@@ -165,7 +192,7 @@ def _of_job(
             rows[table.name] = there.rows
             events += there.events
     unread = _unread(lakehouse, job, done)
-    read = count_rows_of(lakehouse.events(job.stream), which, job.copies).events - _held(job, unread, which)
+    read = count_rows_of(lakehouse.events(job.stream), which, job.copies).events - _held(lakehouse, job, unread, which)
     is_there = in_state.rows or any(rows.get(table.name) for table in job.tables)
     if dry_run or not (is_there or events != read):
         return live
@@ -198,18 +225,16 @@ def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedD
 def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[Place]:
     """Files of the event table that the job has yet to read."""
     events, position = lakehouse.events(job.stream), done.positions.get(f"events.{job.stream}")
-    if position is None:
-        return data_file_paths(events)
-    return [events / file.path for file in changes_since(events, position, job.stored_time).files]
+    return [events / file.path for file in changes_for(job, events, position).files]
 
 
-def _held(job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
+def _held(lakehouse: Lakehouse, job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
     """Events of the job in these files, of the event table."""
-    return sum(int(scan_parquet(file).filter(which).select(job.copies).collect().item() or 0) for file in files)
+    rows = scan_files(lakehouse.events(job.stream), files)
+    return int(rows.filter(which).select(job.copies).collect().item() or 0)
 
 
-def _condition(stream: Stream, values: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """The rows of a frame that has the columns."""
+def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
     if not values:
         raise KeyfoldError(f"say what is to be erased, by columns of {stream.name}: {', '.join(stream.schema.names)}")
     unknown = [name for name in values if name not in stream.schema.names]
@@ -217,20 +242,14 @@ def _condition(stream: Stream, values: Mapping[str, Sequence[str]]) -> pl.Expr:
         raise KeyfoldError(
             f"stream {stream.name} has no column {', '.join(unknown)}; it has {', '.join(stream.schema.names)}"
         )
-    condition = pl.lit(value=True)
-    for name, texts in values.items():
-        wanted = wanted_keys(texts, (name,), stream.schema)
-        assert wanted is not None  # noqa: S101 - narrows: a column is named with a value at least
-        condition = condition & pl.col(name).is_in(wanted.frames[0][name].implode())
-    return condition
+    return typed_values(stream, values)
 
 
-def _in_text(values: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """Quarantined lines that hold one of each column's values, as text."""
-    held = [
-        reduce(or_, [pl.col("raw").str.contains(text, literal=True) for text in texts]) for texts in values.values()
-    ]
-    return pl.all_horizontal(held)
+def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
+    """What was erased, without saying it: a list of erased keys would be what the erasure was to end."""
+    return json.dumps(
+        {name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()}
+    )
 
 
 def _has(schema: pa.Schema, which: pl.Expr) -> bool:
@@ -238,10 +257,13 @@ def _has(schema: pa.Schema, which: pl.Expr) -> bool:
 
 
 def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], which: pl.Expr) -> Iterator[str]:
+    columns = set(which.meta.root_names())
     for job, _, _ in live:
-        if not _has(job.state, which):
-            yield f"state of {job.name}"
-        yield from (table.name for table in job.tables if not _has(table.schema, which))
+        schemas = {f"state of {job.name}": job.state, **{table.name: table.schema for table in job.tables}}
+        for name, schema in schemas.items():
+            if not _has(schema, which):
+                made = [field.name for field in schema if columns.intersection(made_of(field))]
+                yield f"{name} ({', '.join(made)}: made of {', '.join(sorted(columns))})" if made else name
 
 
 def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
@@ -250,9 +272,31 @@ def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     return live
 
 
-def _elsewhere(lakehouse: Lakehouse, stream: Stream) -> tuple[str, ...]:
-    return (
-        f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again",
-        "answers of services that events were sent to, and what those keep",
-        "backups of the lakehouse, and copies that others have made of its tables",
-    )
+def _streams_of_jobs(lakehouse: Lakehouse) -> dict[str, str]:
+    """The streams of all jobs that have run, also of those that the project has no more."""
+    found: dict[str, str] = {}
+    for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json")):
+        found[record.parent.parent.name] = read_json(record)["fixed"]["stream"]
+    return found
+
+
+def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
+    return [job for job, read in _streams_of_jobs(lakehouse).items() if read != stream.name]
+
+
+def _elsewhere(
+    lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    known = {job.name for job in jobs}
+    for job, read in _streams_of_jobs(lakehouse).items():
+        if read == stream.name and job not in known:
+            yield (
+                f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
+                "were not searched; remove the folder if nobody needs it"
+            )
+    if entries := texts_that_hold(lakehouse, values):
+        yield f"who and why in monitoring.edits: {entries} entries hold such a value as a word of their own"
+    yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
+    yield "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show rows of columns that are not private"
+    yield "topics of Kafka, and answers of services that events were sent to, and what those keep"
+    yield "backups of the lakehouse, and copies that others have made of its tables"

@@ -23,6 +23,7 @@ from spark_jobs.objects.place import Place, to_place
 from spark_jobs.state.failures import explained
 from spark_jobs.state.lines import LineFormat, json_lines
 from spark_jobs.state.reader import Change, StateRows
+from spark_jobs.state.variables import VariableRows
 
 Format = Literal["jsonl", "parquet", "delta", "keyed-json"]
 
@@ -50,11 +51,11 @@ class Export:
     bytes: int | None
 
 
-def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
+def write_state(rows: StateRows | VariableRows, to: Path | str, style: Format) -> Export:
     """Write rows of state to a folder, which appears when it is whole, or as a new version of a Delta table.
 
     Args:
-        rows: of a job's state.
+        rows: of a job's state, or of a checkpoint's variables.
         to: a folder that is not there yet, an existing Delta table of the same columns (format `delta`: its rows are
             replaced), or a URL of any file system that Spark knows.
         style: `jsonl` and `keyed-json` as `lines.json_lines` says; `parquet`; `delta`.
@@ -93,7 +94,7 @@ def write_state(rows: StateRows, to: Path | str, style: Format) -> Export:
     return _export(target, style, written)
 
 
-def write_table(rows: StateRows, table: Place, change: Change, schema: pa.Schema) -> Export:
+def write_table(rows: StateRows | VariableRows, table: Place, change: Change, schema: pa.Schema) -> Export:
     """Write what a function makes of the rows as a new version of a Delta table, whose rows it replaces.
 
     Args:
@@ -132,7 +133,7 @@ def write_frame(frame: DataFrame, to: Path | str, style: Format, where: str) -> 
         KeyfoldError: the path holds something already, or the frame's source cannot be read.
     """
     if style == "keyed-json":
-        raise KeyfoldError("keyed-json is a form of a job's state alone; give jsonl, parquet or delta")
+        raise KeyfoldError("keyed-json is of whole keys: give jsonl, parquet or delta")
     path = str(to) if "://" in str(to) else str(Path(to).expanduser().resolve())
     if "://" not in path and Path(path).exists() and any(Path(path).iterdir()):
         raise KeyfoldError(f"{path} is there already: name a folder that is not, or is empty")
@@ -145,18 +146,22 @@ def write_frame(frame: DataFrame, to: Path | str, style: Format, where: str) -> 
     return Export(path, style, rows, None, None)
 
 
-def _written_by_spark(rows: StateRows, to: str, style: Format) -> Export:
+def _written_by_spark(rows: StateRows | VariableRows, to: str, style: Format) -> Export:
     if style in ("parquet", "delta"):
         return write_frame(rows.spark(), to, style, rows.where)
+    with explained(rows.where):
+        lines_of(rows, style).write.mode("errorifexists").text(to)
+        return Export(to, style, rows.spark().count(), None, None)
+
+
+def lines_of(rows: StateRows | VariableRows, style: LineFormat) -> DataFrame:
+    """The rows as lines of JSON, made by workers, in a Spark frame of one column."""
     key = rows.key
 
     def line(frame: pl.DataFrame) -> pl.DataFrame:
         return json_lines(frame, key, style).alias("value").to_frame()
 
-    with explained(rows.where):
-        lines = rows.changed(line, pa.schema([("value", pa.string())]))
-        lines.write.mode("errorifexists").text(to)
-        return Export(to, style, rows.spark().count(), None, None)
+    return rows.changed(line, pa.schema([("value", pa.string())]))
 
 
 def _files(

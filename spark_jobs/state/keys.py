@@ -13,6 +13,7 @@ from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.hashing import HASH, key_hash
 from spark_jobs.times import parse_time
+from spark_jobs.whole_numbers import whole_numbers
 
 Key = Any
 """A key as it is given: the value of a key of one column, the values of one of several in their order, or a mapping of
@@ -111,7 +112,10 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
             return {"true": True, "false": False}[value.lower()]
         if isinstance(value, datetime):
             return value
-        one = pl.Series([value]).cast(kind, strict=True)[0]
-    except (pl.exceptions.PolarsError, KeyError, TypeError) as error:
+        given = pl.Series([value])
+        # Not by a cast: it would take 2.5 for 2, and find another key.
+        if kind.is_integer() and value is not None:
+            return whole_numbers(given, kind).drop_nulls().item()
+        return given.cast(kind, strict=True)[0]
+    except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise KeyfoldError(f"key column {column} is {kind}, and {value!r} is none") from error
-    return one

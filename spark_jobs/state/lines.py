@@ -1,6 +1,7 @@
 """Rows of state as lines of JSON: a row a line, or a key a line."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import polars as pl
@@ -8,6 +9,8 @@ import polars as pl
 from spark_jobs.times import ISO_FORMAT
 
 LineFormat = Literal["jsonl", "keyed-json"]
+
+_KEYED = r'^\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*(\{.*\}|\[.*\])\s*\}\s*$'
 
 
 def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.Series:
@@ -39,6 +42,52 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
     several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
     value = pl.when(pl.col("rows") == 1).then(pl.col("content").list.first()).otherwise(several)
     return lines.select(pl.concat_str(pl.lit("{"), "name", pl.lit(":"), value, pl.lit("}"))).to_series()
+
+
+def is_keyed(line: str) -> bool:
+    """Whether a line of JSON has the form `keyed-json`: one name, with an object or an array of objects."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    values = list(found.values()) if isinstance(found, dict) else []
+    rows = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    return len(values) == 1 and bool(rows) and all(isinstance(row, dict) for row in rows)
+
+
+def keyed_rows(lines: Mapping[str, pl.Series], key: Sequence[str]) -> pl.LazyFrame:
+    """The rows of lines in the form `keyed-json`: the key's columns as text, and those of the objects.
+
+    Raises:
+        ValueError: a line has another form; names the first of them by file and number.
+
+    Example:
+        >>> lines = {"totals.jsonl": pl.Series(['{"Watch": {"models": ["a", "b"], "quantity": 1929}}'])}
+        >>> keyed_rows(lines, ["item"]).collect().row(0)
+        ('Watch', ['a', 'b'], 1929)
+    """
+    text = "\n".join(_rows_in_line(file, content) for file, content in lines.items())
+    frame = pl.read_ndjson(text.encode(), infer_schema_length=None).explode("#rows")
+    names = (
+        [pl.col("#key")]
+        if len(key) == 1
+        else [pl.col("#key").str.json_path_match(f"$[{at}]") for at in range(len(key))]
+    )
+    return (
+        frame.select(*(one.alias(name) for one, name in zip(names, key, strict=True)), "#rows").unnest("#rows").lazy()
+    )
+
+
+def _rows_in_line(file: str, lines: pl.Series) -> str:
+    """The lines of a file with key and rows under names of their own."""
+    parts = lines.rename("line").to_frame().with_row_index("number", 1).filter(pl.col("line").str.strip_chars() != "")
+    parts = parts.with_columns(pl.col("line").str.extract_groups(_KEYED).struct.rename_fields(["key", "rows"]))
+    parts = parts.unnest("line")
+    if (wrong := parts.filter(pl.col("rows").is_null())).height:
+        raise ValueError(f'{file}: line {wrong["number"][0]} is not {{"<key>": {{…}}}}, as the first one is')
+    rows = pl.when(pl.col("rows").str.starts_with("[")).then("rows").otherwise(pl.format("[{}]", "rows"))
+    whole = pl.concat_str(pl.lit('{"#key":'), "key", pl.lit(',"#rows":'), rows, pl.lit("}"))
+    return "\n".join(parts.select(whole).to_series())
 
 
 def _name(key: Sequence[str]) -> pl.Expr:

@@ -3,11 +3,17 @@
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.journal.agreement import check_tables, has_taken_all
 from spark_jobs.keyed.checkpoint import finished_batch, follow_move
-from spark_jobs.keyed.generations import Generation, generation_folder, go_live, live_generation
+from spark_jobs.keyed.generations import (
+    Generation,
+    branch_folder,
+    generation_folder,
+    go_live,
+    live_generation,
+)
+from spark_jobs.keyed.inputs import check_inputs
 from spark_jobs.lakehouse import Lakehouse, exclusive, read_json
 from spark_jobs.lakehouse.fail_points import reached
 from spark_jobs.lakehouse.files import move_tree
-from spark_jobs.lakehouse.tables import table_id
 
 
 def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
@@ -45,7 +51,7 @@ def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:
 
 
 def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
-    folder = lakehouse.job(job) / "branches" / branch
+    folder = branch_folder(lakehouse, job, branch)
     if not (folder / "generation.json").exists():
         there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
         raise KeyfoldError(f"job {job} has no branch {branch!r}; its branches: {there}")
@@ -65,9 +71,5 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
         raise KeyfoldError(f"{where}: a table lacks its last batch; {remedy}")
-    for name, born in generation.record["input_ids"].items():
-        if table_id(lakehouse.events(name.removeprefix("events."))) != born:
-            raise KeyfoldError(
-                f"branch {branch} of job {job} has read another table than {name} is now; make it anew: `keyfold try {job} {branch}`"
-            )
+    check_inputs(lakehouse, generation, where, remedy)
     return generation

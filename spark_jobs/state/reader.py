@@ -3,8 +3,8 @@
 Spark finds and loads the state; workers decode it, a key group at a time, as tables.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -25,6 +25,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.state.failures import explained
 from spark_jobs.state.keys import Key, WantedKeys, wanted_keys
 from spark_jobs.state.places import find_batch, find_generation
+from spark_jobs.state.selection import selected
 
 _ROWS_AT_ONCE = 50_000
 _BYTES_AT_ONCE = 32 << 20
@@ -56,11 +57,23 @@ class StateRows:
     _session: SparkSession
     _blobs: DataFrame | None
     _wanted: WantedKeys | None
+    _columns: Mapping[str, str] | None = None
 
     @property
     def where(self) -> str:
         """What they are of, for people."""
         return f"job {self.job}, {self.generation}, batch {self.batch}"
+
+    def select(self, columns: Mapping[str, str]) -> "StateRows":
+        """The rows with some columns, by their new names.
+
+        Raises:
+            KeyfoldError: there is no such column, or a name comes twice.
+        """
+        wanted = selected(self.where, columns, self.schema.names)
+        schema = pa.schema([self.schema.field(old).with_name(new) for old, new in wanted.items()])
+        key = tuple(wanted[name] for name in self.key if name in wanted)
+        return replace(self, key=key, schema=schema, _columns=wanted)
 
     def spark(self) -> DataFrame:
         """The rows as a Spark frame; workers decode them when it is used.
@@ -84,7 +97,7 @@ class StateRows:
         with explained(self.where):
             # Partition by partition: all at once would be the whole state on the driver.
             for row in self._blobs.toLocalIterator():
-                rows = _kept(decode_group(self.where, row["key_group"], row["payload"]), self._wanted)
+                rows = _kept(decode_group(self.where, row["key_group"], row["payload"]), self._wanted, self._columns)
                 if rows.height:
                     yield rows
 
@@ -111,10 +124,10 @@ class StateRows:
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
         """What a function makes, on each worker, of the frames of its key groups, as a Spark frame of a schema."""
-        where, wanted = self.where, self._wanted
+        where, wanted, columns = self.where, self._wanted, self._columns
 
         def decoded(blobs: Iterator[Blob]) -> Iterator[pa.RecordBatch]:
-            return work(_kept(decode_group(where, *blob), wanted) for blob in blobs)
+            return work(_kept(decode_group(where, *blob), wanted, columns) for blob in blobs)
 
         return self._over_blobs(decoded, schema)
 
@@ -239,8 +252,9 @@ def decode_group(where: str, group: int, payload: Any, columns: Sequence[str] | 
         ) from error
 
 
-def _kept(rows: pl.DataFrame, wanted: WantedKeys | None) -> pl.DataFrame:
-    return rows if wanted is None else wanted.of(rows)
+def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:
+    kept = rows if wanted is None else wanted.of(rows)
+    return kept if columns is None else kept.select(pl.col(old).alias(new) for old, new in columns.items())
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -121,7 +121,7 @@ def rewrite(
     beginning = Beginning(
         files=files,
         events=done.total_events if events is None else events,
-        version=done.positions.get(f"events.{job.stream}"),
+        position=done.positions.get(f"events.{job.stream}"),
         watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
         newest=done.newest,

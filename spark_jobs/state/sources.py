@@ -1,24 +1,33 @@
 """What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from polars.io.plugins import register_io_source
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse import Lakehouse, is_table
+from spark_jobs.lakehouse.files import open_for_reading
+from spark_jobs.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from spark_jobs.lakehouse.parquet import scan_parquet
-from spark_jobs.lakehouse.reading import data_file_paths
 from spark_jobs.objects.hdfs_path import HdfsPath
 from spark_jobs.objects.object_path import ObjectPath
 from spark_jobs.objects.place import Place, to_place
+from spark_jobs.state.lines import is_keyed, keyed_rows
 
-ENDINGS = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-"""Formats by how a file's name ends."""
+ENDINGS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "jsonl",
+}
+"""Formats by how a file's name ends; `.txt` is what Spark's own writer calls lines of JSON."""
 
 
 @contextmanager
@@ -35,15 +44,17 @@ def reading(source: str) -> Iterator[None]:
         raise KeyfoldError(f"{source} cannot be read: {why[0]}; nothing was changed") from error
 
 
-def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
+def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> pl.LazyFrame:
     """The rows of a source; nothing is read yet.
 
     Args:
         lakehouse: whose tables go by their names.
         source: a table's name as `keyfold show` takes it, or the path of a Delta table, a file, or a folder of files.
 
+        key: columns that the keys of lines in the form `keyed-json` become; without them there are no such lines.
+
     Raises:
-        KeyfoldError: there is no such table or path, or nothing says what its files are.
+        KeyfoldError: there is no such table or path, a line has another form than the first, or nothing says what its files are.
     """
     if source in (tables := lakehouse.tables()):
         return _delta(tables[source])
@@ -54,30 +65,61 @@ def open_source(lakehouse: Lakehouse, source: str) -> pl.LazyFrame:
     if path.is_dir() and is_table(path):
         return _delta(path)
     files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
+    if path.is_dir():
+        check_no_link_leads_out(path, files)
     kinds = {ENDINGS.get(file.suffix) for file in files}
     if len(kinds) != 1 or None in kinds:
         raise KeyfoldError(
             f"{path} holds no files of one kind that can be read; give a Delta table, or files that end in "
             f"{', '.join(ENDINGS)}, all of one kind"
         )
-    return _scan(kinds.pop(), files)
+    kind = kinds.pop()
+    if kind == "jsonl" and key and is_keyed(_first_line(files)):
+        try:
+            return keyed_rows({str(file): _lines(file) for file in files}, key)
+        except ValueError as error:
+            raise KeyfoldError(f"{error}; nothing was changed") from None
+    return _scan(kind, files)
+
+
+def _first_line(files: Sequence[Place]) -> str:
+    for file in files:
+        with open_for_reading(file) as opened:
+            for line in opened:
+                if line.strip():
+                    return line.decode(errors="replace")
+    return ""
+
+
+def _lines(file: Place) -> pl.Series:
+    return pl.Series(file.read_text(encoding="utf-8").split("\n"), dtype=pl.String)
 
 
 def _delta(path: Place) -> pl.LazyFrame:
-    delta = DeltaTable(str(path))
-    files = data_file_paths(path)
-    if not files:
-        empty = pl.from_arrow(delta.to_pyarrow_table())
-        assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-        return empty.lazy()
-    # A file that is older than a column lacks it.
-    return scan_parquet(files, missing_columns="insert", extra_columns="ignore", schema=_schema(delta))
+    """The rows by Delta's own reader: values of partitions are in the log alone, and files may lack columns."""
+    dataset = check_files_are_inside(path).to_pyarrow_dataset()
+    schema = pl.Schema(_frame(dataset.schema.empty_table()).schema)
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = limit
+        for batch in dataset.to_batches(columns=columns):
+            # A batch without columns has rows all the same, where a query takes constants alone.
+            frame = _frame(batch) if batch.num_columns else pl.DataFrame(height=batch.num_rows)
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield frame if left is None else frame.head(left)
+            left = None if left is None else left - frame.height
+            if left is not None and left <= 0:
+                return
+
+    return register_io_source(read, schema=schema, is_pure=True)
 
 
-def _schema(delta: DeltaTable) -> pl.Schema:
-    empty = pl.from_arrow(delta.to_pyarrow_dataset().schema.empty_table())
-    assert isinstance(empty, pl.DataFrame)  # noqa: S101 - as above
-    return empty.schema
+def _frame(rows: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    return frame
 
 
 def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:

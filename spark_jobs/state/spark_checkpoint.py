@@ -18,10 +18,11 @@ from pyspark.sql.types import StructType
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.state_source import read_source
 from spark_jobs.state.failures import explained
+from spark_jobs.state.foreign_checkpoint import check_checkpoint_is_harmless
 
 TIMERS = "timers"
 _JOIN = "symmetricHashJoin"
-_TTL = "ttlExpirationMs"
+TTL = "ttlExpirationMs"
 _NO_VALUE = ["__dummy__"]
 """What a de-duplication keeps beside its keys."""
 _KEPT_WHOLE = {"list_value": "values", "map_value": "entries"}
@@ -58,6 +59,8 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
     """
     if "://" not in str(checkpoint) and not (Path(checkpoint) / "commits").is_dir():
         raise KeyfoldError(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
+    if "://" not in str(checkpoint):
+        check_checkpoint_is_harmless(Path(checkpoint))
     try:
         with explained(f"checkpoint {checkpoint}"):
             stores = read_source(spark, checkpoint, "state-metadata").collect()
@@ -131,7 +134,7 @@ def read_checkpoint(
         raise KeyfoldError(
             f"checkpoint {checkpoint} has no operator {operator} with state; it has {describe_parts(parts)}"
         )
-    _check_batch(checkpoint, having[0], batch if changes_since is None else changes_since)
+    check_batch(checkpoint, having[0], batch if changes_since is None else changes_since)
     options = {
         "batchId": None if changes_since is not None else batch,
         "readChangeFeed": None if changes_since is None else "true",
@@ -151,7 +154,7 @@ def read_checkpoint(
         # An operator that has no such state has no row of it.
         frames.append(rows if operator in (None, one.operator) else rows.where(F.lit(False)))
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
-    return _only(both, [dict(key) for key in keys], checkpoint)
+    return rows_of_keys(both, [dict(key) for key in keys], checkpoint)
 
 
 def describe_parts(parts: Iterable[StatePart]) -> str:
@@ -180,7 +183,12 @@ def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
     return parts
 
 
-def _check_batch(checkpoint: Path | str, part: StatePart, batch: int | None) -> None:
+def check_batch(checkpoint: Path | str, part: StatePart, batch: int | None) -> None:
+    """Check that a batch's state is retained.
+
+    Raises:
+        KeyfoldError: it is not; says which are.
+    """
     if batch is not None and not part.first_batch <= batch <= part.last_batch:
         raise KeyfoldError(
             f"checkpoint {checkpoint} has no state of batch {batch}; retained: {part.first_batch} to {part.last_batch}"
@@ -204,16 +212,21 @@ def _flat(frame: DataFrame, operator: int) -> DataFrame:
 
 def _spread(columns: dict[str, Column], struct: Column, kind: StructType, prefix: str) -> None:
     names = kind.fieldNames()
-    if names == ["value", _TTL] and isinstance(kind["value"].dataType, StructType):
+    if names == ["value", TTL] and isinstance(kind["value"].dataType, StructType):
         _spread(columns, struct["value"], kind["value"].dataType, prefix)
-        columns["ttl_expires_at"] = F.timestamp_millis(struct[_TTL])
+        columns["ttl_expires_at"] = F.timestamp_millis(struct[TTL])
         return
     for name in names:
         # A value may have a column of the key's name.
         columns[name if name not in columns else f"{prefix}_{name}"] = struct[name]
 
 
-def _only(frame: DataFrame, keys: list[dict[str, Any]], checkpoint: Path | str) -> DataFrame:
+def rows_of_keys(frame: DataFrame, keys: list[dict[str, Any]], checkpoint: Path | str) -> DataFrame:
+    """The rows that have the values of any of some keys; all rows where there are none.
+
+    Raises:
+        KeyfoldError: a key has a column that the rows lack.
+    """
     if strangers := sorted({name for key in keys for name in key} - set(frame.columns)):
         raise KeyfoldError(
             f"checkpoint {checkpoint}: no column {', '.join(strangers)}; there are {', '.join(frame.columns)}"

@@ -18,6 +18,7 @@ from spark_jobs.lakehouse.files import new_file, sync_folder
 from spark_jobs.lakehouse.parquet import scan_parquet
 from spark_jobs.objects.place import Place
 from spark_jobs.privacy import MASK, masked, private_columns
+from spark_jobs.state.fitting import fitted
 
 _FAULTS_SHOWN = 3
 _ROW = "#row"
@@ -58,11 +59,7 @@ def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) ->
     wanted = polars_schema(job.state)
     have = source.select(**values).collect_schema()
     return source.select(
-        (
-            _fitted(expression, have[name], wanted[name])
-            if (expression := values.get(name)) is not None
-            else pl.lit(None)
-        )
+        (fitted(expression, have[name], wanted[name]) if (expression := values.get(name)) is not None else pl.lit(None))
         .cast(wanted[name])
         .alias(name)
         for name in wanted
@@ -169,42 +166,6 @@ def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) ->
             f"--map {name}={text}: {why}; write SQL over the source's columns, {', '.join(there)}"
         ) from None
     return expression
-
-
-def _fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    """The value in the wanted type, NULL where it does not fit."""
-    fitted = value
-    if isinstance(wanted, pl.Datetime):
-        fitted = _time(value, have)
-    elif isinstance(have, pl.String) and isinstance(wanted, pl.Date):
-        fitted = value.str.to_date("%Y-%m-%d", strict=False)
-    elif have.is_float() and wanted.is_integer():
-        whole = value.cast(wanted, strict=False)
-        fitted = pl.when(whole.cast(pl.Float64) == value.cast(pl.Float64)).then(whole)
-    elif have.is_nested() != wanted.is_nested():
-        fitted = pl.lit(None)
-    elif isinstance(have, pl.String) and isinstance(wanted, pl.Binary):
-        fitted = value.str.decode("base64", strict=False)  # as `json_lines` writes bytes
-    fitted = fitted.cast(wanted, strict=False)
-    if isinstance(have, pl.List) and isinstance(wanted, pl.List):
-        # A list fits if each of its values does: a cast makes those that do not NULL, and lets the list stand.
-        fitted = pl.when(_known(fitted) == _known(value)).then(fitted)
-    return fitted
-
-
-def _known(values: pl.Expr) -> pl.Expr:
-    return values.list.drop_nulls().list.len()
-
-
-def _time(value: pl.Expr, have: pl.DataType) -> pl.Expr:
-    if isinstance(have, pl.String):
-        return value.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
-    if isinstance(have, pl.Datetime):
-        return value.dt.replace_time_zone("UTC") if have.time_zone is None else value.dt.convert_time_zone("UTC")
-    if isinstance(have, pl.Date):
-        return value.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-    # A number says no unit: whether these are seconds or microseconds, nobody knows but who wrote them.
-    return pl.lit(None)
 
 
 def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.generations import Generation, live_generation
+from spark_jobs.keyed.generations import Generation, branch_folder, live_generation
 from spark_jobs.keyed.run_mode import Replay
 from spark_jobs.keyed.runner import RunOptions, RunSummary, run_job
 from spark_jobs.lakehouse import Lakehouse, read_json
@@ -113,7 +113,7 @@ def _live(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
 
 
 def _branch(lakehouse: Lakehouse, job: KeyedJob, branch: str) -> Generation:
-    folder = lakehouse.job(job.name) / "branches" / branch
+    folder = branch_folder(lakehouse, job.name, branch)
     return Generation(folder, read_json(folder / "generation.json"))
 
 

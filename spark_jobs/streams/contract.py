@@ -82,7 +82,7 @@ class Stream:
             (`ingest.sources.files`).
         private: columns that say who a person is, or what is nobody else's business; shown to nobody where rows are
             shown (previews, samples, pages, logs), though the tables hold them.
-        max_line_bytes: the longest line of a text file; a file with a longer one goes to quarantine as a whole.
+        max_line_bytes: the longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine as a whole.
         max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
 
     Raises:

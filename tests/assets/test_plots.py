@@ -94,7 +94,7 @@ def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
     points = telemetry_table(np.random.default_rng(1), 12, ticks)
     for name, plot, drawn, given in (
         ("fleet_days", plot_days, "days", {}),
-        ("fleet_warnings", plot_warnings, "warnings", {"geofences": str(GEOFENCES)}),
+        ("fleet_warnings", plot_warnings, "warnings_map", {"geofences": str(GEOFENCES)}),
     ):
         job = build_job(JOBS[name], given)
         harness = TestHarness(job)

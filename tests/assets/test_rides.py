@@ -39,13 +39,10 @@ def materialize(
     more: Sequence[dg.AssetsDefinition] = (),
     selection: dg.AssetSelection | None = None,
     suites: bool = False,
-    landing: str | None = None,
 ) -> dg.ExecuteInProcessResult:
     ops: dict[str, Any] = {}
     if job_config:
         ops["ride_summaries"] = {"config": job_config}
-    if landing:
-        ops["ingest_ride_points"] = {"config": {"landing": landing}}
     with dg.DagsterInstance.ephemeral() as instance:
         return dg.materialize(
             [*ASSETS, *CHECKS, *(RIDE_SUITES if suites else ()), *more],
@@ -188,12 +185,12 @@ def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
             )
 
 
-def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lakehouse, tmp_path):
+def test_a_folder_of_ones_own_is_read_in_place_of_the_landing_folder(spark, lakehouse, tmp_path, monkeypatch):
+    monkeypatch.setenv("KEYFOLD_LANDING", f"ride_points={tmp_path / 'mine'}")
     made = simulate("ride_points", tmp_path / "mine", size=10, files=4)
     result = materialize(
         spark,
         lakehouse,
-        landing=str(tmp_path / "mine"),
         selection=dg.AssetSelection.assets("ride_points_events").required_multi_asset_neighbors(),
     )
     assert told(result, "ride_points_events")["accepted"] == made.events

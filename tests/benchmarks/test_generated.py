@@ -13,7 +13,7 @@ from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES, DAY, moments
 from benchmarks.generated_series import LEAD, labelled, labelled_corpus, unlabelled
 from benchmarks.nab import score_corpus
-from spark_jobs.jobs.anomaly_predictions.models.rarest_view import RarestView
+from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 
 EVERY_BASE = pytest.mark.parametrize("base", BASES)
 EVERY_KIND = pytest.mark.parametrize("kind", ANOMALIES)
@@ -64,7 +64,7 @@ def test_the_corpus_has_every_base_with_every_kind():
 
 def test_alarms_are_counted_in_shares_of_those_stated():
     calm = [unlabelled("white_noise", 3, days=70)]
-    one, two = (alarm_shares("return_period", calm, stated)[0] for stated in (1.0, 2.0))
+    one, two = (alarm_shares("rarity", calm, stated)[0] for stated in (1.0, 2.0))
     assert 0 < one < 2
     assert 0 < two < 2
     with pytest.raises(ValueError, match="ewma does not count days"):
@@ -73,7 +73,7 @@ def test_alarms_are_counted_in_shares_of_those_stated():
 
 def test_ablation_scores_in_one_call_what_the_job_scores_one_by_one():
     corpus = [labelled(base, "spike", 3) for base in ("white_noise", "rush_hours")]
-    for by_job, at_once in zip(score_corpus("rarest_view", corpus), score(RarestView(), corpus), strict=True):
+    for by_job, at_once in zip(score_corpus("rarity", corpus), score(Rarity(), corpus), strict=True):
         assert (by_job.scores[30:] == at_once.scores[30:]).all()
 
 
@@ -83,7 +83,7 @@ def test_each_constant_that_ablation_changes_is_one_that_the_model_reads(name, c
     before = [getattr(module, constant) for module, constant, _ in changes]
     with changed(changes):
         assert [getattr(module, constant) for module, constant, _ in changes] != before
-        assert all(np.isfinite(one.scores).all() for one in score(RarestView(), corpus[:1]))
+        assert all(np.isfinite(one.scores).all() for one in score(Rarity(), corpus[:1]))
     assert [getattr(module, constant) for module, constant, _ in changes] == before
 
 

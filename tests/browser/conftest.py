@@ -45,10 +45,12 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
-    """A window of its own for each test; of a test that fails, a picture of it stays."""
+    """A window of its own for each test, logged in where there are pages; of a test that fails, a picture of it stays."""
     window = browser.new_context(viewport={"width": 1400, "height": 900})
     window.set_default_timeout(PATIENCE)
     page = window.new_page()
+    if "pages" in request.fixturenames:
+        page.goto(request.getfixturevalue("pages").link)
     yield page
     if request.node.stash.get(_FAILED, False):
         page.screenshot(path=tmp_path / "page.png")

@@ -1,6 +1,7 @@
 """Dagster's pages of a lakehouse of its own, served as `make ui` serves them."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dagster_project.serving.web_server import token_file
 from spark_jobs.lakehouse import Lakehouse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -25,11 +27,13 @@ class Pages:
 
     Attributes:
         url: of the web server, without a slash at its end.
+        link: that logs in, as the server has printed it.
         lakehouse: whose assets the pages show.
         environment: variables of the servers, for a command that does what a run of theirs would.
     """
 
     url: str
+    link: str
     lakehouse: Lakehouse
     environment: Mapping[str, str]
 
@@ -68,25 +72,33 @@ def served_pages(folder: Path) -> Iterator[Pages]:
         )
     try:
         url = f"http://127.0.0.1:{port}"
-        if not _comes_up(server, url):
+        if not _comes_up(server, url, token_file(home / "dagster", port)):
             pytest.fail(f"the pages did not come up; they told:\n{told.read_text(encoding='utf-8', errors='replace')}")
         environment["KEYFOLD_DATA_DOCS_URL"] = f"http://127.0.0.1:{docs_port}"
-        yield Pages(url, Lakehouse(home), environment)
+        (link,) = re.findall(rf"{url}/\S+", told.read_text(encoding="utf-8"))
+        yield Pages(url, link, Lakehouse(home), environment)
     finally:
         _end(server)
 
 
-def _comes_up(server: subprocess.Popen[bytes], url: str) -> bool:
-    """Whether the pages answer before long, with the project's code loaded."""
+def has_loaded(url: str, token: Path) -> bool:
+    """Whether the pages answer a program that has the token, with the project's code loaded."""
     query = {"query": "{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"}
-    with httpx.Client(trust_env=False, timeout=30) as client:
-        for _ in range(COMES_UP_WITHIN):
-            with suppress(httpx.HTTPError):
-                if client.post(f"{url}/graphql", json=query).json()["data"]["repositoriesOrError"].get("nodes"):
-                    return True
-            with suppress(subprocess.TimeoutExpired):
-                server.wait(timeout=1)
-                return False
+    with suppress(httpx.HTTPError, FileNotFoundError), httpx.Client(trust_env=False, timeout=30) as client:
+        headers = {"Authorization": f"Bearer {token.read_text(encoding='ascii').strip()}"}
+        answer = client.post(f"{url}/graphql", json=query, headers=headers)
+        return bool(answer.json()["data"]["repositoriesOrError"].get("nodes"))
+    return False
+
+
+def _comes_up(server: subprocess.Popen[bytes], url: str, token: Path) -> bool:
+    """Whether the pages answer before long."""
+    for _ in range(COMES_UP_WITHIN):
+        if has_loaded(url, token):
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=1)
+            return False
     return False
 
 

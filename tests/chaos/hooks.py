@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.registry import JOBS
+from spark_jobs.journal import journal
 from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.lakehouse import fail_points
 from spark_jobs.objects import lease
@@ -31,6 +32,11 @@ def lose_a_landing_file() -> None:
 def short_leases() -> None:
     """A lease lasts two seconds, so that a test need not wait for long."""
     lease.LASTS = timedelta(seconds=2)
+
+
+def keep_records() -> None:
+    """The journal keeps its records as long as real ones do: a topic is sent what they name."""
+    journal.KEPT = 100
 
 
 def steps_raise() -> None:

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from dagster_project.automation.outbox import Outbox, deliver
-from dagster_project.automation.webhook import post
+from dagster_project.alerts.outbox import Queue, deliver
+from dagster_project.alerts.webhook import post
 from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
 from tests.chaos.conftest import in_short
 from tests.chaos.hostile_server import ACTS, HostileServer
@@ -69,18 +69,17 @@ def delivered(act: str, sent: list[str]) -> list[str]:
     """The alerts that a webhook took which does so twice, and then is well."""
     now = [0.0]
     with HostileServer(lambda _: {}, [act] * 2) as server:
-        outbox = Outbox()
-        for number, text in enumerate(sent):
-            outbox = outbox.add({"text": text}, str(number), [number])
+        queue = Queue().add([{"condition": text} for text in sent])
         for _ in range(6):
-            outbox = deliver(
-                outbox,
-                lambda message: post(server.url, message, seconds=SECONDS),
+            queue = deliver(
+                queue,
+                lambda entries, _: post(server.url, {"text": entries[0]["condition"]}, seconds=SECONDS),
+                most=1,
                 save=lambda _: None,
                 log=lambda _: None,
                 clock=lambda: now[0],
             )
-            now[0] = max(now[0], outbox.not_before)
+            now[0] = max(now[0], queue.not_before)
         return [message["text"] for message in server.taken]
 
 

@@ -109,8 +109,6 @@ def test_the_clock_tick_runs_the_keyed_job_alone():
 
 def test_nothing_starts_by_itself():
     sensors = {sensor.name: sensor.default_status for sensor in defs.sensors or []}
-    # It starts nothing: it tells of checks that fail.
-    assert sensors.pop("failed_checks") in dg.DefaultSensorStatus
     assert set(sensors) == {*(f"{stream}_landed" for stream in STREAMS), "checked_events"}
     assert set(sensors.values()) == {dg.DefaultSensorStatus.STOPPED}
     assert {schedule.default_status for schedule in defs.schedules or []} == {dg.DefaultScheduleStatus.STOPPED}

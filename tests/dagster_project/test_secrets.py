@@ -17,6 +17,7 @@ PROGRAM = textwrap.dedent("""
     from dagster._serdes import serialize_value
     from pyspark.sql import SparkSession
     from dagster_project.resources import resources_from
+    from dagster_project.run_config import closed
     from spark_jobs.session import SparkSettings, build_session
 
     @dg.asset
@@ -25,7 +26,7 @@ PROGRAM = textwrap.dedent("""
         context.log.info(f"settings: {sorted(name for name, _ in spark.sparkContext.getConf().getAll())}")
         return dg.MaterializeResult(metadata={"letters": len(key)})
 
-    resources = {"spark": resources_from()["spark"]}
+    resources = {"spark": closed(resources_from())["spark"]}
     definitions = dg.Definitions(assets=[uses], resources=resources, jobs=[dg.define_asset_job("all_of_it", [uses])])
     shown = serialize_value(RepositorySnap.from_def(definitions.get_repository_def()))
     job = definitions.resolve_job_def("all_of_it")
@@ -73,7 +74,7 @@ def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_o
     assert not told["refused"]
     assert "spark.hadoop.fs.s3a.secret.key" in told["error"]
     assert "(hidden) is wanted" in told["error"]
-    assert '{\\"env\\": \\"KEYFOLD_SPARK_CONF\\"}' in told["shown"]
+    assert "shuffle_partitions" in told["shown"]
     records = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
     assert b"starting Spark anew: no warm Spark serves at" in records, "the records are where they are looked for"
     for where in (records, run.stdout.encode(), run.stderr.encode()):

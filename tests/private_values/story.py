@@ -17,7 +17,8 @@ import pyarrow as pa
 from assets.health import drift_check
 from assets.keyed_asset import conservation_check, keyed_assets
 from assets.streams import stream_assets, stream_check
-from dagster_project.automation.alerts import failed_checks
+from dagster_project.alerts.settings import AlertSettings
+from dagster_project.alerts.watch import Watch
 from dagster_project.suites import suite_checks
 from expectations.suite import Suite
 from spark_jobs.columns import column
@@ -172,8 +173,10 @@ def main() -> None:
                 raise_on_error=False,
             )
 
-        begun = failed_checks(dg.build_sensor_context(instance=instance, cursor=None))
-        assert isinstance(begun, dg.SensorResult)
+        watch = Watch(
+            instance, lakehouse, list(NAMES), AlertSettings.from_environment(), print, silence=timedelta(days=1)
+        )
+        watch.look()
         evaluated = {
             f"{one.asset_key.to_user_string()}: {one.check_name}": one.passed
             for one in materialize().get_asset_check_evaluations()
@@ -181,7 +184,7 @@ def main() -> None:
         for stream, name in NAMES.items():
             (lakehouse.landing(stream) / "unlucky.ndjson").write_text(visit(name, 70, UNLUCKY))
         failed = materialize()
-        failed_checks(dg.build_sensor_context(instance=instance, cursor=begun.cursor))
+        watch.look()
     spark.stop()
     steps = [event.step_key for event in failed.all_node_events if event.is_step_failure]
     told = {"checks": evaluated, "failed_steps": steps}

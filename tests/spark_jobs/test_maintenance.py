@@ -19,6 +19,7 @@ from spark_jobs.lakehouse import Lakehouse, exclusive
 from spark_jobs.lakehouse.changes import changes_since, snapshot
 from spark_jobs.lakehouse.commits import replace_files
 from spark_jobs.lakehouse.data_files import STAGED, WrittenFile, write_data_file
+from spark_jobs.lakehouse.positions import Position, position_at
 from spark_jobs.lakehouse.tables import create_table, table_id
 from spark_jobs.maintenance import Maintained, maintain
 from spark_jobs.maintenance.readers import Reader, readers
@@ -42,6 +43,11 @@ def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
     return maintain(lakehouse, EVENTS, table, **{"time": "at", **settings})
 
 
+def read_to(table: Path, version: int) -> dict[str, Position]:
+    """What a job has read, as its commit record says it."""
+    return {EVENTS: position_at(table, version)}
+
+
 def append(table: Path, *minutes: int) -> None:
     for minute in minutes:
         write_deltalake(
@@ -54,15 +60,23 @@ def append(table: Path, *minutes: int) -> None:
 
 def grow_old(table: Path, days: float) -> None:
     """Make all that was done to a table so many days older."""
+    records = list(table.parents[1].glob("jobs/*/*/journal/*.json"))
     for log in (table / "_delta_log").glob("*.json"):
+        before = position_of(log)
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for action in actions:
             for name, key in (("commitInfo", "timestamp"), ("remove", "deletionTimestamp")):
                 if name in action:
                     action[name][key] -= int(days * DAY * 1000)
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        for record in records:
+            record.write_text(record.read_text().replace(before.digest, position_of(log).digest))
     for file in table.rglob("*.parquet"):
         touch(file, file.stat().st_mtime - days * DAY)
+
+
+def position_of(log: Path) -> Position:
+    return position_at(log.parents[1], int(log.stem))
 
 
 def touch(file: Path, at: float) -> None:
@@ -128,14 +142,14 @@ def test_files_that_lie_across_each_other_follow_one_another_afterwards_and_jobs
         minutes = [(number + 4 * at) * 1440 / 1_000_000 for at in range(250_000)]
         clicks(*zip(users, minutes, strict=True)).write_delta(str(table), mode="append")
     before = pl.read_delta(str(table)).sort("at")
-    version = DeltaTable(str(table)).version()
+    position = position_at(table, DeltaTable(str(table)).version())
     assert care(lakehouse, table).files_after > 1
     files = sorted(snapshot(table, "at").files, key=lambda file: file.first or 0)
     assert all((one.last or 0) <= (following.first or 0) for one, following in pairwise(files))
     for file in files:
         assert pl.read_parquet(table / file.path)["at"].is_sorted()
     assert pl.read_delta(str(table)).sort("at").equals(before)
-    assert changes_since(table, version, "at").files == ()
+    assert changes_since(table, position, "at").files == ()
     care(lakehouse, table)  # in order, the same rows take less room: some are joined once more
     again = DeltaTable(str(table)).version()
     care(lakehouse, table)
@@ -214,7 +228,7 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
     grow_old(table, days=30)
     care(lakehouse, table)
     grow_old(table, days=8)
-    put_done(generation(lakehouse), 0, positions={EVENTS: 1})
+    put_done(generation(lakehouse), 0, positions=read_to(table, 1))
     done = care(lakehouse, table)
     assert done.deleted == 0
     assert done.kept_for == "job windows, generation-0001"
@@ -225,7 +239,7 @@ def test_files_are_kept_back_to_what_the_last_reader_has_yet_to_read(lakehouse, 
 def test_a_reader_that_has_caught_up_holds_nothing_back(lakehouse, table, position):
     append(table, 1, 2)
     care(lakehouse, table)  # version 2, which is nothing new to a reader that was here before
-    put_done(generation(lakehouse), 0, positions={EVENTS: position})
+    put_done(generation(lakehouse), 0, positions=read_to(table, position))
     grow_old(table, days=8)
     done = care(lakehouse, table)
     assert (done.deleted, done.kept_for) == (2, None)
@@ -249,13 +263,13 @@ def test_a_reader_within_its_first_run_keeps_that_version_whole(lakehouse, table
 
 def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_back(lakehouse, table):
     append(table, *range(6))
-    put_done(generation(lakehouse), 0, positions={EVENTS: 0})
-    put_done(generation(lakehouse, "generation-0002"), 0, positions={EVENTS: 4})
-    put_done(generation(lakehouse, "generation-0003", live=False), 0, positions={EVENTS: 1})
-    live = Reader("job windows, generation-0002", 5)
+    put_done(generation(lakehouse), 0, positions=read_to(table, 0))
+    put_done(generation(lakehouse, "generation-0002"), 0, positions=read_to(table, 4))
+    put_done(generation(lakehouse, "generation-0003", live=False), 0, positions=read_to(table, 1))
+    live = Reader("job windows, generation-0002", 5, 4)
     assert list(readers(lakehouse, EVENTS, table)) == [live]
     with exclusive(lakehouse.job("windows"), "job windows"):
-        assert list(readers(lakehouse, EVENTS, table)) == [live, Reader("job windows, generation-0003", 2)]
+        assert list(readers(lakehouse, EVENTS, table)) == [live, Reader("job windows, generation-0003", 2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -270,29 +284,29 @@ def test_the_first_version_needed_is_where_the_next_batch_begins(lakehouse, tabl
     append(table, *range(6))
     job = generation(lakehouse)
     if position is not None:
-        put_done(job, 0, positions={EVENTS: 2})
+        put_done(job, 0, positions=read_to(table, 2))
         job.journal.write_plans([plan_of(1, EVENTS, position)])
-        put_done(job, 1, positions={EVENTS: position}, finished=finished)
+        put_done(job, 1, positions=read_to(table, position), finished=finished)
     assert [reader.version for reader in readers(lakehouse, EVENTS, table)] == ([] if version is None else [version])
 
 
 def test_a_plan_that_is_not_done_keeps_what_was_new_when_its_run_began(lakehouse, table):
     append(table, *range(10))
     job = generation(lakehouse)
-    put_done(job, 0, positions={EVENTS: 2})
+    put_done(job, 0, positions=read_to(table, 2))
     job.journal.write_plans([plan_of(batch, EVENTS, 9, run=1, batches=2) for batch in (1, 2)])
-    put_done(job, 1, run=1, positions={EVENTS: 2})
-    assert list(readers(lakehouse, EVENTS, table)) == [Reader("job windows, generation-0001", 3)]
+    put_done(job, 1, run=1, positions=read_to(table, 2))
+    assert list(readers(lakehouse, EVENTS, table)) == [Reader("job windows, generation-0001", 3, 2)]
 
 
 def test_readers_of_other_tables_of_a_table_that_was_here_before_and_of_an_older_form_hold_nothing_back(
     lakehouse, table
 ):
     append(table, 1)
-    put_done(put_generation(lakehouse, "windows", input_ids={EVENTS: "another"}), 0, positions={EVENTS: 0})
-    put_done(put_generation(lakehouse, "older", format=1), 0, positions={EVENTS: 0})
+    put_done(put_generation(lakehouse, "windows", input_ids={EVENTS: "another"}), 0, positions=read_to(table, 0))
+    put_done(put_generation(lakehouse, "older", format=1), 0, positions=read_to(table, 0))
     assert list(readers(lakehouse, EVENTS, table)) == []
-    put_done(generation(lakehouse), 1, positions={EVENTS: 0})
+    put_done(generation(lakehouse), 1, positions=read_to(table, 0))
     (lakehouse.events("other")).mkdir()
     append(lakehouse.events("other"), 1)
     assert list(readers(lakehouse, "events.other", lakehouse.events("other"))) == []
@@ -303,7 +317,7 @@ def test_where_it_cannot_be_told_how_far_a_reader_has_come_nothing_is_deleted(la
     care(lakehouse, table)
     grow_old(table, days=60)
     job = generation(lakehouse)
-    put_done(job, 0, positions={EVENTS: 0})
+    put_done(job, 0, positions=read_to(table, 0))
     record = job.folder / "journal" / "000000000.done.json"
     good = record.read_text()
     record.write_text('{"batch": 0}')
@@ -315,7 +329,7 @@ def test_where_it_cannot_be_told_how_far_a_reader_has_come_nothing_is_deleted(la
     (table / "_delta_log" / f"{1:020d}.json").unlink()
     done = care(lakehouse, table)
     assert done.deleted == 0
-    assert "whose log entry is gone" in (done.not_deleted or "")
+    assert "has no entry of version 1" in (done.not_deleted or "")
 
 
 def test_a_reader_meets_joined_files_once_and_finds_what_it_has_yet_to_read(without_spark, lakehouse, table):

@@ -13,6 +13,7 @@ from spark_jobs.lakehouse import Lakehouse
 from spark_jobs.lakehouse.changes import changes_since
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import write_data_file
+from spark_jobs.lakehouse.positions import position_at
 from spark_jobs.lakehouse.tables import create_table, table_id
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.log import trim_log
@@ -67,10 +68,10 @@ def test_the_newest_entries_are_kept_from_a_checkpoint_on_and_the_table_is_what_
 
 def test_a_job_that_lags_behind_still_finds_what_is_new_to_it(lakehouse, table):
     generation = put_generation(lakehouse, "windows", input_ids={EVENTS: table_id(table)})
-    put_done(generation, 0, positions={EVENTS: 12})
-    expected = changes_since(table, 12, "at")
+    put_done(generation, 0, positions={EVENTS: position_at(table, 12)})
+    expected = changes_since(table, position_at(table, 12), "at")
     assert trim_log(lakehouse, EVENTS, table, kept=KEPT) > 0
-    assert changes_since(table, 12, "at") == expected
+    assert changes_since(table, position_at(table, 12), "at") == expected
     assert versions(table)[0] <= 12
 
 
@@ -94,7 +95,7 @@ def test_without_a_checkpoint_nothing_is_deleted(lakehouse):
 def test_checkpoints_forget_replaced_files_after_the_retention_and_who_reads_the_table_notices_nothing(
     lakehouse, table
 ):
-    before = DeltaTable(str(table)).version()
+    before = position_at(table, DeltaTable(str(table)).version())
     maintain(lakehouse, EVENTS, table, time="at")
     appended = append_until_checkpoint(table, 41)
     assert removals(table) == 39

@@ -26,8 +26,8 @@ COPIES = 700
 
 
 @pytest.fixture(scope="module")
-def real_files(shared_data):
-    return [gzip.decompress(path.read_bytes()).splitlines() for path in sorted((shared_data / "rides").glob("*.gz"))]
+def real_files(real_data):
+    return [gzip.decompress(path.read_bytes()).splitlines() for path in sorted((real_data / "rides").glob("*.gz"))]
 
 
 @pytest.fixture(scope="module")

@@ -216,7 +216,7 @@ def cleaned_log(house):
         (damage_log, r"the log of its table totals in .* is damaged", {"ann": 2, "bob": 1}),
         (break_plan_record, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
         (break_clock, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
-        (older_form, r"was made by an earlier form of Keyfold", {"ann": 2, "bob": 1}),
+        (older_form, r"was made by an earlier version of Keyfold", {"ann": 2, "bob": 1}),
         (other_delay, r"was born with watermark_delay 1\.0 and now runs with", {"ann": 2, "bob": 1}),
         (changed_events, r"were changed or deleted by other than ingest", {"ann": 2}),
         (cleaned_log, r"cannot tell what is new in events\.clicks", {"ann": 2, "bob": 3}),

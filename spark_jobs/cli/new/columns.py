@@ -10,6 +10,7 @@ from spark_jobs.cli.new.names import words
 from spark_jobs.cli.new.sample import Sample
 from spark_jobs.cli.new.time_shapes import ISO, TimeShape, find_time_shape
 from spark_jobs.streams import TIMESTAMP
+from spark_jobs.whole_numbers import whole_numbers
 
 MARKS = ("NA", "N/A", "n/a", "null", "NULL", "None", "NaN", "nan", "-", "--", "?")
 """Texts that stand for no value, where the rest of their column are numbers or times."""
@@ -20,6 +21,10 @@ _REAL = r"^-?(?:(?:0|[1-9]\d*)\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 _OFFSET = r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$"
 _CODE = r"^\d+[eE]\d+$"
 """Some programs write 1e3 for 1000; where most values look so they are codes."""
+_FLOAT_DIGITS = 17
+"""No float needs more to be told from all others."""
+
+_NOT_READ = "ingest reads no nested values, binaries, days or integers of more than 64 bits: it is left out"
 _ID_WORDS = frozenset(("id", "key", "code", "uuid", "guid", "customer", "account"))
 
 
@@ -95,14 +100,22 @@ def _propose(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
         kind = TIMESTAMP
     elif dtype == pl.List(pl.String):
         kind = pa.list_(pa.string())
-    notes = () if kind else ("ingest reads no nested values, binaries or days: it is left out",)
+    notes = () if kind else (_NOT_READ,)
     return RawColumn(name, kind, values, notes=notes)
 
 
 def _of_numbers(name: str, values: pl.Series, there: pl.Series) -> RawColumn:
     if found := find_time_shape(name, there, 0):
         return _of_times(name, values, there.is_not_null(), found)
-    return RawColumn(name, pa.int64() if values.dtype.is_integer() else pa.float64(), values)
+    if values.dtype.is_float():
+        return RawColumn(name, pa.float64(), values)
+    misfits = there.filter(whole_numbers(there, pl.Int64()).is_null())
+    if values.dtype.is_decimal() and (misfits != misfits.round()).any():
+        return RawColumn(name, pa.float64(), values.cast(pl.Float64), notes=_rounded(there.cast(pl.String)))
+    if len(misfits) * 2 > len(there):
+        return RawColumn(name, None, values, notes=(_NOT_READ,))
+    whole = whole_numbers(values, pl.Int64())
+    return RawColumn(name, pa.int64(), whole, notes=_misfits(misfits, "no integer of 64 bits"))
 
 
 def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
@@ -139,8 +152,18 @@ def _number(name: str, values: pl.Series, there: pl.Series, most: int) -> RawCol
         # What holds a digit is a code rather than rubbish: 85123A.
         if len(misfits) <= most and not misfits.str.contains(r"\d").any():
             numbers = values.set(~values.str.contains(pattern), None).cast(dtype, strict=False)
-            return RawColumn(name, kind, numbers, notes=_misfits(misfits, "no number"))
+            notes = (*_misfits(misfits, "no number"), *(_rounded(there) if kind == pa.float64() else ()))
+            return RawColumn(name, kind, numbers, notes=notes)
     return None
+
+
+def _rounded(there: pl.Series) -> tuple[str, ...]:
+    """What is lost where these numbers become floats."""
+    digits = there.str.replace(r"[eE].*$", "").str.replace(r"(\.\d*?)0+$", "$1").str.replace_all(r"\D", "")
+    most = digits.str.strip_chars_start("0").str.len_chars().max()
+    if not isinstance(most, int) or most <= _FLOAT_DIGITS:
+        return ()
+    return (f"its numbers have up to {most} digits, of which a float keeps 15: the others are rounded",)
 
 
 def _why_text(name: str, there: pl.Series) -> tuple[str, ...]:

@@ -164,14 +164,14 @@ def _typed(name: str, values: list[Any]) -> tuple[pl.Series, int]:
     if not kinds:
         return pl.Series(name, [None] * len(values), dtype=pl.Null), 0
     if kinds["real"]:
-        kinds["real"] += kinds.pop("integer", 0)
+        kinds["real"] += kinds.pop("integer", 0) + kinds.pop("large", 0)
     kind, count = kinds.most_common(1)[0]
     dtype = {"truth": pl.Boolean, "integer": pl.Int64, "real": pl.Float64, "text": pl.String}.get(kind)
     if kind == "texts":
         dtype = pl.List(pl.String)
     if dtype is None:
         return pl.Series(name, values, dtype=pl.Object), 0
-    fits = {kind, "integer"} if kind == "real" else {kind}
+    fits = {kind, "integer", "large"} if kind == "real" else {kind}
     kept = [value if value is not None and _kind(value) in fits else None for value in values]
     return pl.Series(name, kept, dtype=dtype, strict=False), sum(kinds.values()) - count
 
@@ -180,7 +180,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "truth"
     if isinstance(value, int):
-        return "integer" if -(1 << 63) <= value < 1 << 63 else "real"
+        return "integer" if -(1 << 63) <= value < 1 << 63 else "large"
     if isinstance(value, float):
         return "real"
     if isinstance(value, str):

@@ -53,7 +53,9 @@ class TimeShape:
 
 def iso_times(values: pl.Series) -> pl.Series:
     """Values as ingest reads times that nothing is said of."""
-    typed, _ = cast_columns(pa.table({"time": values.to_arrow()}), pa.schema([("time", TIMESTAMP)]))
+    typed, _ = cast_columns(
+        {"time": [pa.chunked_array([values.to_arrow()])]}, len(values), pa.schema([("time", TIMESTAMP)])
+    )
     return pl.Series(pl.from_arrow(typed.column("time")))
 
 

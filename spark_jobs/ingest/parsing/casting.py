@@ -4,12 +4,15 @@ Nothing is guessed: a number is not text, text is a number only where the format
 number is never a time, since nobody knows whether it counts seconds or milliseconds.
 """
 
+from collections.abc import Mapping, Sequence
+
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.streams import TIMESTAMP
+from spark_jobs.whole_numbers import whole_numbers
 
 SHOWN = 80
 """How many characters of a wrong value a reason shows."""
@@ -21,9 +24,19 @@ _TIME = (
 _CALENDAR = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds since 1970 of the years 1 to 9999: what Spark and Python can both hold."""
 
+_DAY = 86_400_000_000
+_TEXTS = pl.List(pl.String)
 
-def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Series]:
+
+def cast_columns(
+    columns: Mapping[str, Sequence[pa.ChunkedArray]], rows: int, schema: pa.Schema
+) -> tuple[pa.Table, pl.Series]:
     """Cast to the schema's types; a column that is not there is NULL throughout.
+
+    Args:
+        columns: of each column the candidates, in order: row by row the first one with a value gives it.
+        rows: how many.
+        schema: the types.
 
     Returns:
         The typed table, with NULL for values that would not go, and per row the first such value's reason or NULL.
@@ -32,27 +45,60 @@ def cast_columns(columns: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pl.Ser
         KeyfoldError: the schema has a type that no cast leads to.
     """
     typed: list[pa.ChunkedArray | pa.Array] = []
-    wrong = pl.repeat(None, columns.num_rows, dtype=pl.String, eager=True)
+    wrong = pl.repeat(None, rows, dtype=pl.String, eager=True)
     for field in schema:
-        if field.name not in columns.column_names:
-            typed.append(pa.nulls(columns.num_rows, field.type))
+        candidates = [one for one in columns.get(field.name, ()) if one.null_count < rows]
+        quick = _quick(candidates[0], field.type) if len(candidates) == 1 else None
+        if quick is not None or not candidates:
+            typed.append(pa.nulls(rows, field.type) if quick is None else quick)
             continue
-        column = columns.column(field.name)
-        quick = _quick(column, field.type)
-        if quick is not None:
-            typed.append(quick)
-            continue
-        given = pl.Series(pl.from_arrow(column))
-        values = _cast(given, field)
+        # Each is cast by itself: as text, to make them alike, a float would pass for the digits that it is shown with.
+        values, reason, is_given = _cast_with_reasons(candidates[0], field)
+        for candidate in candidates[1:]:
+            other, other_reason, other_given = _cast_with_reasons(candidate, field)
+            values, reason = values.zip_with(is_given, other), reason.zip_with(is_given, other_reason)
+            is_given |= other_given
         typed.append(values.to_arrow().cast(field.type))
-        failed = values.is_null() & given.is_not_null()
-        if given.dtype.is_float():
-            failed &= given.is_not_nan()  # a frame's NaN stands for a value that is missing
-        if failed.any():
-            reason = f"{field.name} is not {named(field.type)}: " + _shown(given)
-            wrong = wrong.zip_with(wrong.is_not_null() | ~failed, reason)
+        wrong = wrong.zip_with(wrong.is_not_null(), reason)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.table(typed, schema=nullable), wrong
+
+
+def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
+    """The column for Polars. Decimals of 256 bits become text with all their digits, and types that it lacks, bytes."""
+    if types.is_decimal256(column.type):
+        column = column.cast(pa.string())
+    try:
+        return pl.Series(pl.from_arrow(column))
+    except (pl.exceptions.ComputeError, pl.exceptions.PanicException):
+        shown = [None if value is None else str(value)[:SHOWN].encode() for value in column.to_pylist()]
+        return pl.Series(shown, dtype=pl.Binary)
+
+
+def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """The typed values, why a value would not go, and which rows have a value."""
+    given = to_series(column)
+    is_given = given.is_not_null()
+    if given.dtype.is_float():
+        is_given &= given.is_not_nan()  # a frame's NaN stands for a value that is missing
+    values = _cast(given, field)
+    # A wide decimal is text by now, and is none.
+    if types.is_decimal256(column.type) and not (types.is_integer(field.type) or types.is_floating(field.type)):
+        values = values.clear(len(values))
+    reason = pl.repeat(None, len(given), dtype=pl.String, eager=True)
+    failed = (values.is_null() & is_given).arg_true()
+    if len(failed):
+        reason = reason.scatter(failed, _reasons(given.gather(failed), field))
+    return values, reason, is_given
+
+
+def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
+    reasons = f"{field.name} is not {named(field.type)}: " + _shown(wrong)
+    if wrong.dtype.is_float() and types.is_integer(field.type):
+        # A whole number all the same, but nobody knows which.
+        coarse = f"{field.name} is a float too large to stand for one whole number alone: " + _shown(wrong)
+        reasons = reasons.zip_with(wrong.is_infinite() | (wrong != wrong.floor()) | (wrong.abs() > 2**63), coarse)
+    return reasons
 
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
@@ -81,7 +127,7 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
     if types.is_boolean(target):
         return _as_bool(given)
     if types.is_integer(target):
-        return _as_integer(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
+        return whole_numbers(given, pl.Series(pl.from_arrow(pa.array([], target))).dtype)
     if types.is_floating(target):
         return _as_float(given)
     if types.is_list(target) and types.is_string(target.value_type):
@@ -98,9 +144,12 @@ def _as_text(given: pl.Series) -> pl.Series:
 
 
 def _as_texts(given: pl.Series) -> pl.Series:
-    texts = pl.List(pl.String)
-    if given.dtype == texts:
-        return given
+    """Lists as they are, also with elements that are NULL."""
+    if isinstance(given.dtype, pl.Array):
+        given = given.arr.to_list()
+    if isinstance(given.dtype, pl.List):
+        is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
+        return given.cast(_TEXTS) if is_text else _nothing(given, _TEXTS)
     # A text alone is a list of one: producers leave the brackets out where there is one value.
     alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
@@ -124,18 +173,6 @@ def _as_float(given: pl.Series) -> pl.Series:
     return values.set(~values.is_finite(), None)
 
 
-def _as_integer(given: pl.Series, dtype: pl.DataType) -> pl.Series:
-    if given.dtype.is_integer():
-        return given.cast(dtype, strict=False)
-    whole = _nothing(given, dtype)
-    if given.dtype == pl.String:
-        whole = given.str.strip_chars().cast(dtype, strict=False)
-    # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
-    values = _as_float(given)
-    integral = values.set(values != values.floor(), None).cast(dtype, strict=False)
-    return whole.zip_with(whole.is_not_null(), integral)
-
-
 def _as_time(given: pl.Series) -> pl.Series:
     dtype = pl.Datetime("us", "UTC")
     if isinstance(given.dtype, pl.Datetime):
@@ -145,6 +182,9 @@ def _as_time(given: pl.Series) -> pl.Series:
         elif given.dtype.time_unit == "ms":
             ticks = ticks.set(~ticks.is_between(_CALENDAR[0] // 1000, _CALENDAR[1] // 1000), None) * 1000
         return _in_calendar(ticks)
+    if given.dtype == pl.Date:  # its midnight: as a type it says that it is a day, which a text does not
+        days = given.to_physical().cast(pl.Int64)
+        return _in_calendar(days.set(days.abs() > _CALENDAR[1] // _DAY, None) * _DAY)
     if given.dtype != pl.String:
         return _nothing(given, dtype)
     parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
@@ -183,6 +223,6 @@ def named(target: pa.DataType) -> str:
 def _shown(given: pl.Series) -> pl.Series:
     if given.dtype.is_nested() or given.dtype == pl.Binary:
         return pl.Series([None if value is None else str(value)[:SHOWN] for value in given.to_list()], dtype=pl.String)
-    if given.dtype.is_temporal():
+    if given.dtype.is_temporal() and given.dtype != pl.Date:
         given = given.to_physical()  # a time that is wrong is one that no calendar holds
     return given.cast(pl.String).str.head(SHOWN)

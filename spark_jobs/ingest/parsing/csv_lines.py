@@ -6,7 +6,7 @@ not all that follow.
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,8 @@ from spark_jobs.ingest.parsing.rows import Reject, Rows
 from spark_jobs.ingest.parsing.text import UnreadableFileError
 
 MAX_ROW_LINES = 1000
-"""A quote that is not closed within so many lines was not meant to open a field."""
+MAX_ROW_CHARACTERS = 16 << 20
+"""A quote that is not closed within so many lines and characters was not meant to open a field."""
 
 _QUOTED = r'"(?:[^"]|"")*"'
 _PLAIN = rf'^(?:{_QUOTED}|[^",]*)(?:,(?:{_QUOTED}|[^",]*))*$'
@@ -33,30 +34,48 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
         UnreadableFileError: the header names a column of the schema twice.
     """
     header: list[str] | None = None
+    header_text = ""
     line, rest = 1, b""
     for chunk, is_last in _with_last(text):
+        # Between rows, a chunk of blank lines alone holds none.
+        if not rest and header is not None and not chunk.strip(b"\n"):
+            line += chunk.count(b"\n")
+            continue
         data = rest + chunk
         rest = b""
-        # Without a quote a line is a row: the chunk goes to Arrow as it is, and is never split in Python.
-        if header is not None and b'"' not in data:
+        # Without a quote a line is a row: the chunk goes to Arrow as it is, and is never split in Python. But for Arrow a
+        # CR alone ends a line as well, and a blank line is a row of one field.
+        is_plain = b'"' not in data and data.count(b"\r") == data.count(b"\r\n")
+        if header is not None and len(header) > 1 and is_plain:
             count = data.count(b"\n") + (not data.endswith(b"\n"))
             table = _read(header, schema, data, count)
             if table is not None:
-                yield Rows(table, np.arange(line, line + count, dtype=np.int64), _Raw(data))
+                yield Rows(table, np.arange(line, line + count, dtype=np.int64), _Raw(data), header=header_text)
                 line += count
                 continue
         final = is_last or not data.endswith(b"\n")
-        lines = [one.removesuffix("\r") for one in data.decode().removesuffix("\n").split("\n")]
+        # What is carried over keeps its CRs: of each line one is cut off once.
+        whole = data.decode().removesuffix("\n").split("\n")
+        lines = [one.removesuffix("\r") for one in whole]
         start = 0
         if header is None:
-            start, header = _header(lines, schema)
+            start, header = _header(lines, schema, final=final)
             if header is None:
-                line += len(lines)
+                rest = "".join(f"{one}\n" for one in whole[start:]).encode()
+                line += start
                 continue
+            header_text = "\n".join(lines[:start]).lstrip()
         rows, used = _read_lines(header, schema, lines, start, line, final=final)
-        rest = "".join(f"{one}\n" for one in lines[used:]).encode()
+        rest = "".join(f"{one}\n" for one in whole[used:]).encode()
         line += used
-        yield rows
+        yield replace(rows, header=header_text)
+
+
+def read_row(text: str) -> list[str] | None:
+    """The values of one row, which a quoted field may spread over several lines; None where the text is not just that."""
+    lines = text.split("\n")
+    values, used, _, _ = _read_one(lines, 0)
+    return values if used == len(lines) else None
 
 
 class _Raw:
@@ -82,11 +101,16 @@ def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield before, True
 
 
-def _header(lines: Sequence[str], schema: pa.Schema) -> tuple[int, list[str] | None]:
-    """The column names and the position of the line after them; foreign columns get names that no schema has."""
+def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[int, list[str] | None]:
+    """The column names and the position of the line after them; foreign columns get names that no schema has.
+
+    Without names yet, the position of the line from which on they may stand.
+    """
     for position, line in enumerate(lines):
         if line.strip(_BLANK):
-            found, used, error = _read_one(lines, position)
+            found, used, is_open, error = _read_one(lines, position)
+            if is_open and not final:
+                return position, None
             if found is None:
                 raise UnreadableFileError(f"the CSV header cannot be read: {error}")
             names = [name.strip() for name in found]
@@ -122,8 +146,8 @@ def _read_lines(
     for at in np.flatnonzero(todo & ~plain.to_numpy()).tolist():
         if not todo[at]:
             continue
-        values, used, error = _read_one(lines, at)
-        if values is None and at + used >= len(lines) and used < MAX_ROW_LINES and not final:
+        values, used, is_open, error = _read_one(lines, at)
+        if is_open and not final:
             end = at  # the quote may yet close in the next chunk
             break
         if values is not None and len(values) != len(header):
@@ -141,8 +165,12 @@ def _read_lines(
     at_once = np.flatnonzero(todo & right)
     table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once))
     if table is None:  # Arrow and this module differ on what a row is: Python's csv decides
-        read = [(at, 1, _read_one(lines, at)[0]) for at in at_once.tolist()]
-        singles += [(at, used, values) for at, used, values in read if values is not None]
+        for at in at_once.tolist():
+            values, _, _, error = _read_one(lines[at : at + 1], 0)
+            if values is None:
+                rejects.append(Reject(lines[at], first_line + at, error))
+            else:
+                singles.append((at, 1, values))
         at_once, table = at_once[:0], _text_table(header, schema, [])
     tables = [table, _text_table(header, schema, [values for _, _, values in singles])]
     positions = np.concatenate([at_once, np.array([at for at, _, _ in singles], dtype=np.int64)])
@@ -159,13 +187,42 @@ def _miscounted(found: int, header: list[str]) -> str:
     return f"the row has {found} fields, the header {len(header)}"
 
 
-def _read_one(lines: Sequence[str], at: int) -> tuple[list[str] | None, int, str]:
-    """One row from a line on: its values or None, how many lines were read for it, what was wrong."""
-    reader = csv.reader((f"{line}\n" for line in islice(lines, at, at + MAX_ROW_LINES)), strict=True)
+def _read_one(lines: Sequence[str], at: int) -> tuple[list[str] | None, int, bool, str]:
+    """One row from a line on.
+
+    Returns:
+        Its values or None, how many lines were read for it, whether further lines may yet close it, what was wrong.
+    """
+    row = _Row(lines, at)
+    reader = csv.reader(row, strict=True)
     try:
-        return next(reader), reader.line_num, ""
+        return next(reader), reader.line_num, False, ""
     except csv.Error as error:
-        return None, reader.line_num, f"not valid CSV: {error}"
+        # Its own words speak of how Python was to open the file.
+        why = "a carriage return stands alone outside quotes" if "new-line" in str(error) else error
+        return None, reader.line_num, row.is_open, f"not valid CSV: {why}"
+
+
+class _Row:
+    """The lines that a row may take up."""
+
+    def __init__(self, lines: Sequence[str], at: int) -> None:
+        self.is_open = False
+        self._lines, self._at, self._end = lines, at, at + MAX_ROW_LINES
+        self._left = MAX_ROW_CHARACTERS
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self._left <= 0 or self._at == self._end:
+            raise StopIteration
+        if self._at == len(self._lines):
+            self.is_open = True
+            raise StopIteration
+        line = self._lines[self._at]
+        self._at, self._left = self._at + 1, self._left - len(line) - 1
+        return f"{line}\n"
 
 
 def _wanted(header: list[str], schema: pa.Schema) -> list[str]:

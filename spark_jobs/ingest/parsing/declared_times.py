@@ -4,8 +4,11 @@ import polars as pl
 
 from spark_jobs.streams.contract import TIME_UNITS
 from spark_jobs.times import ISO_FORMAT
+from spark_jobs.whole_numbers import whole_numbers
 
-_MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EXACT = pl.Decimal(38, 9)
+_LAST = 253_402_300_799_999_999
 
 
 def to_iso_times(values: pl.Series, shape: str) -> pl.Series:
@@ -39,12 +42,27 @@ def parse_times(values: pl.Series, shape: str) -> pl.Series:
 
 
 def _since_1970(values: pl.Series, unit: str) -> pl.Series:
-    given = values.str.strip_chars() if values.dtype == pl.String else values
-    if unit == "ns":
-        # Whole: no float holds so many digits.
-        micros = given.cast(pl.Int64, strict=False) // 1000
-    else:
-        micros = (given.cast(pl.Float64, strict=False) * _MICROSECONDS[unit]).round().cast(pl.Int64, strict=False)
+    micros = _micros(values, unit)
     # Between the years 1 and 9999, which is what ISO 8601 can say.
-    known = micros.is_between(-62_135_596_800_000_000, 253_402_300_799_999_999)
+    known = micros.is_between(-62_135_596_800_000_000, _LAST)
     return micros.set(~known, None).cast(pl.Datetime("us", "UTC"))
+
+
+def _micros(values: pl.Series, unit: str) -> pl.Series:
+    """Whole microseconds, rounded; exact for integers, text and decimals. NULL where a float is too coarse to say."""
+    if unit == "ns":
+        return whole_numbers(values, pl.Int64()) // 1000
+    factor = _MICROSECONDS[unit]
+    if values.dtype.is_float():
+        whole = whole_numbers(values, pl.Int64())
+        rounded = whole_numbers((values.cast(pl.Float64) * factor).round(), pl.Int64())
+        return _times(whole, factor).zip_with(whole.is_not_null(), rounded)
+    if values.dtype.is_integer():
+        return _times(whole_numbers(values, pl.Int64()), factor)
+    texts = values.str.strip_chars() if values.dtype == pl.String else values
+    return (texts.cast(_EXACT, strict=False) * factor).round().cast(pl.Int64, strict=False)
+
+
+def _times(counts: pl.Series, factor: int) -> pl.Series:
+    """The product; NULL beyond the year 9999, before a product could overflow."""
+    return counts.set(counts.abs() > _LAST // factor, None) * factor

@@ -54,7 +54,7 @@ def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     schema = stream.raw_schema
     found = file_type(path).format
     if found == "parquet":
-        yield from read_parquet(schema, path, stream.max_file_bytes)
+        yield from read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
         return
     if found is None:
         raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")

@@ -5,8 +5,9 @@ the bad line is among a few, and those few go through Python's json, which also 
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,19 @@ from pyarrow import types
 
 from spark_jobs.ingest.parsing.casting import SHOWN, named
 from spark_jobs.ingest.parsing.rows import Reject, Rows
+from spark_jobs.whole_numbers import whole_number
 
 _PARTS = 16
 _FEW = 32
 _BLANK = b" \t\r\n"
+_NOT_JSON = "not valid JSON"
+_DIGITS = 300
+"""An integer of more is read as a float is: each one of fewer has a float."""
+
+_MAX_DEPTH = 500
+"""Python's reader is asked up to here: how deep it gets depends on where it was called from."""
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 
 
 def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
@@ -26,6 +36,9 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
     line = 1
     for chunk in text:
         ended = chunk.count(b"\n")
+        if not chunk.strip(_BLANK):
+            line += ended
+            continue
         count = ended + (not chunk.endswith(b"\n"))
         table = read_objects(schema, chunk, count)
         if table is not None:
@@ -54,7 +67,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
     def read(start: int, stop: int) -> None:
         part = there[start:stop]
         table = None
-        if all(value.startswith(b"{") and value.endswith(b"}") for value in part):
+        if all(map(_is_braced, part)):
             table = _read(text_schema, b"\n".join(part), len(part))
         if table is not None:
             tables.append(table)
@@ -68,15 +81,21 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
 
     def read_singly(start: int, stop: int) -> None:
         good: list[dict[str, Any]] = []
+        alone: list[tuple[int, pa.Table]] = []
         for index in range(start, stop):
-            row, reason = _read_one(schema, there[index], missing)
+            value = there[index]
+            row, reason = _read_one(schema, value, missing)
             if reason is None:
                 good.append(row)
                 kept.append(index)
+            elif reason.startswith(_NOT_JSON) and (table := _read_alone(text_schema, value)) is not None:
+                alone.append((index, table))
             else:
                 source = where[index]
                 rejects.append(Reject(_line_text(values[source]), int(lines[source]), reason))
         tables.append(pa.Table.from_pylist(good, schema=text_schema))
+        tables.extend(table for _, table in alone)
+        kept.extend(index for index, _ in alone)
 
     if there:
         read(0, len(there))
@@ -104,7 +123,11 @@ def _line_text(value: bytes) -> str:
 
 def _as_text(schema: pa.Schema) -> pa.Schema:
     """The schema to read with: times are text in JSON."""
-    return pa.schema([(field.name, pa.string() if types.is_timestamp(field.type) else field.type) for field in schema])
+    return pa.schema([(field.name, pa.string() if _is_text(field.type) else field.type) for field in schema])
+
+
+def _is_text(target: pa.DataType) -> bool:
+    return types.is_string(target) or types.is_timestamp(target)
 
 
 def _one_object_a_line(chunk: bytes, count: int) -> bool:
@@ -130,13 +153,44 @@ def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     return table if table.num_rows == count else None
 
 
+def _read_alone(text_schema: pa.Schema, value: bytes) -> pa.Table | None:
+    """The table of one line as Arrow's reader takes it: what it takes among others it takes alone.
+
+    It takes what Python's does not: any depth, any number of digits, and Inf.
+    """
+    return _read(text_schema, value, 1) if _is_braced(value) else None
+
+
+def _is_braced(value: bytes) -> bool:
+    return value.startswith(b"{") and value.endswith(b"}")
+
+
+class _Real(float):
+    """A number with its text, which says more than a float can."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def _whole(text: str) -> int | _Real:
+    # -0 is a float's own: an integer has no such sign.
+    return int(text) if len(text) <= _DIGITS and text != "-0" else _Real(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_Real, parse_int=_whole)
+
+
 def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tuple[dict[str, Any], str | None]:
+    if _depth(value) > _MAX_DEPTH:
+        return {}, f"{_NOT_JSON}: nested too deeply"
     try:
-        found = json.loads(value)
-    except RecursionError:
-        return {}, "not valid JSON: nested too deeply"
+        found = _DECODER.decode(value.decode("utf-8-sig"))
     except ValueError as error:
-        return {}, f"not valid JSON: {error}"
+        return {}, f"{_NOT_JSON}: {error}"
     if not isinstance(found, dict):
         return {}, f"not a JSON object: {_short(found)}"
     row: dict[str, Any] = {}
@@ -144,8 +198,9 @@ def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tupl
         given = found.get(field.name)
         if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
             continue
-        # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one.
-        if isinstance(given, str) and given.strip() in missing:
+        # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one. In a column of text
+        # it becomes NULL later, as where Arrow read it.
+        if isinstance(given, str) and not _is_text(field.type) and given.strip() in missing:
             continue
         typed = _typed(given, field.type)
         if typed is None:
@@ -154,12 +209,26 @@ def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tupl
     return row, None
 
 
+def _depth(value: bytes) -> int:
+    """How deep arrays and objects are nested; no more than their number where that is small."""
+    count = value.count(b"[") + value.count(b"{")
+    if count <= _MAX_DEPTH:
+        return count
+    signs = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    steps = np.isin(signs, (ord("["), ord("{"))).astype(np.int32) - np.isin(signs, (ord("]"), ord("}")))
+    return int(np.cumsum(steps).max(initial=0))
+
+
 def _typed(given: Any, target: pa.DataType) -> Any:
     """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
     if types.is_list(target):
         values = given if isinstance(given, list) else [given]
-        return values if all(isinstance(value, str) and _is_unicode(value) for value in values) else None
-    if types.is_string(target) or types.is_timestamp(target):
+        return (
+            values
+            if all(value is None or (isinstance(value, str) and _is_unicode(value)) for value in values)
+            else None
+        )
+    if _is_text(target):
         fits = isinstance(given, str) and _is_unicode(given)
     elif types.is_boolean(target):
         fits = isinstance(given, bool)
@@ -171,14 +240,14 @@ def _typed(given: Any, target: pa.DataType) -> Any:
 def _typed_number(given: Any, target: pa.DataType) -> int | float | None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
-    try:
-        number = float(given)
-        if not np.isfinite(number) or types.is_floating(target):
-            return number if np.isfinite(number) else None
-        # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
-        return pa.scalar(int(given), target).as_py() if int(given) == given else None
-    except (OverflowError, pa.ArrowInvalid):
+    if types.is_floating(target):
+        return float(given)  # what is not finite, the cast rejects, as it does where Arrow read it
+    # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
+    number = whole_number(given.text) if isinstance(given, _Real) else given
+    if number is None or isinstance(number, float):
         return None
+    least = -(1 << target.bit_width - 1) if types.is_signed_integer(target) else 0
+    return number if 0 <= number - least < 1 << target.bit_width else None
 
 
 def _is_unicode(text: str) -> bool:
@@ -187,5 +256,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def _short(given: Any) -> str:
-    text = given if isinstance(given, str) else repr(given) if isinstance(given, float) else json.dumps(given)
+    if isinstance(given, float):
+        text = given.text if isinstance(given, _Real) else repr(given)
+    else:
+        text = given if isinstance(given, str) else json.dumps(given)
     return text.encode("utf-8", "backslashreplace").decode()[:SHOWN]

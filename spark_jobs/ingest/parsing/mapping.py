@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from spark_jobs.ingest.formats import file_type
+from spark_jobs.ingest.parsing.casting import to_series
 from spark_jobs.ingest.parsing.declared_times import to_iso_times
 from spark_jobs.objects.place import Place, path_below
 from spark_jobs.streams import Stream
@@ -18,15 +19,15 @@ def path_value(path: Place, landing: Place | None) -> str:
     return inside.with_name(file_type(inside).stem).as_posix()
 
 
-def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> pa.Table:
-    """The columns of the stream, made of raw ones; not yet of its types. What no source has is NULL throughout.
+def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, list[pa.ChunkedArray]]:
+    """What the columns of the stream are made of, not yet of its types: of each its sources that are there, in order.
 
     Args:
         stream: says where each column comes from.
         raw: columns by their raw names.
         path: the value of columns that are taken from the path; NULL where rows came from no file.
     """
-    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    columns: dict[str, list[pa.ChunkedArray]] = {}
     for field in stream.schema:
         source = stream.source(field.name)
         found = [_present(raw.column(name), stream.missing) for name in source.names if name in raw.column_names]
@@ -35,11 +36,8 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> pa.Table:
         fallback = path if source.path else source.constant
         if fallback is not None:
             found.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
-        if found:
-            columns[field.name] = found[0] if len(found) == 1 else _first_there(found)
-        else:
-            columns[field.name] = pa.nulls(raw.num_rows, field.type)
-    return pa.table(columns)
+        columns[field.name] = found
+    return columns
 
 
 def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
@@ -55,25 +53,8 @@ def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArr
 
 
 def _iso_times(column: pa.ChunkedArray, shape: str) -> pa.ChunkedArray:
-    values = pl.Series(pl.from_arrow(column))
+    values = to_series(column)
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
     # What is a time already, as in Parquet, says so better than any shape.
     return column if values.dtype.is_temporal() else pa.chunked_array([to_iso_times(values, shape).to_arrow()])
-
-
-def _first_there(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Row by row the first value that is there; as texts where the columns are of different types."""
-    series = [pl.Series(pl.from_arrow(column)) for column in columns]
-    if len({one.dtype for one in series}) > 1:
-        series = [one if one.dtype.is_nested() else one.cast(pl.String) for one in series]
-    nested = next((one.dtype for one in series if one.dtype.is_nested()), None)
-    if nested is not None:
-        series = [one if one.dtype.is_nested() else _lists_of_one(one, nested) for one in series]
-    first = series[0]
-    for other in series[1:]:
-        first = first.zip_with(first.is_not_null(), other)
-    return pa.chunked_array([first.to_arrow()])
-
-
-def _lists_of_one(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    lists = values.to_frame("value").select(pl.concat_list("value").cast(dtype)).to_series()
-    return lists.set(values.is_null(), None)

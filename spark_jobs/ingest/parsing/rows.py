@@ -39,12 +39,14 @@ class Rows:
         lines: the line number of each of those rows.
         raw: gives the raw text of the row at a position in `columns`; asked for bad rows only.
         rejects: the rows that could not be read.
+        header: of CSV, the text that names its columns; empty of others.
     """
 
     columns: pa.Table
     lines: Lines
     raw: Callable[[int], str]
     rejects: Sequence[Reject] = field(default=())
+    header: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class ValidatedRows:
         lines: the line number of each accepted row.
         rejects: the others, by line.
         untimed: how many accepted rows had no time of their own, so that their arrival stands in.
+        header: as of `Rows`.
     """
 
     read: int
@@ -64,6 +67,7 @@ class ValidatedRows:
     lines: Lines
     rejects: Sequence[Reject]
     untimed: int = 0
+    header: str = ""
 
 
 def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, path: str | None = None) -> ValidatedRows:
@@ -77,7 +81,7 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
         path: the value of columns that the stream takes from the file's path.
     """
     read = rows.columns.num_rows + len(rows.rejects)
-    typed, wrong = cast_columns(map_columns(stream, rows.columns, path), stream.schema)
+    typed, wrong = cast_columns(map_columns(stream, rows.columns, path), rows.columns.num_rows, stream.schema)
     # Of the plan, as the bound is: a replay writes what the first attempt would have written.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
@@ -93,7 +97,8 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
         for position in bad.arg_true().to_list():
             rejects.append(Reject(rows.raw(position), int(lines[position]), reasons[position]))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
-    return ValidatedRows(read, frame, lines, sorted(rejects, key=lambda reject: reject.line), int(lacks_time.sum()))
+    rejects.sort(key=lambda reject: reject.line)
+    return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
 
 
 def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series:

@@ -14,6 +14,9 @@ from spark_jobs.objects.place import Place
 CHUNK = 16 << 20
 """Bytes of text that are parsed at once."""
 
+CHUNK_LINES = 1 << 19
+"""Lines that are parsed at once: each costs memory of its own, however short it is."""
+
 _MIB = 1 << 20
 
 
@@ -51,7 +54,7 @@ def chunks(
         _check(decoder, block, done)
         done += len(block)
         if done > max_bytes:
-            raise UnreadableFileError(f"the file holds more than {_size(max_bytes)} of text, which is its limit")
+            raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)} of text, which is its limit")
         data = rest + block if rest else block
         if not is_begun:
             # A read may give fewer bytes than the mark has.
@@ -62,7 +65,7 @@ def chunks(
         _check_lines(data, max_line)
         cut = data.rfind(b"\n") + 1
         if cut:
-            yield data if cut == len(data) else data[:cut]
+            yield from _by_lines(data if cut == len(data) else data[:cut])
         rest = data[cut:]
     _decode(decoder, b"", done, final=True)
     if rest:
@@ -80,17 +83,28 @@ def _check(decoder: codecs.IncrementalDecoder, block: bytes, done: int) -> None:
         _decode(decoder, block, done)
 
 
+def _by_lines(data: bytes) -> Iterator[bytes]:
+    """Whole lines in parts of at most so many lines: halves, and halves of these."""
+    if data.count(b"\n") <= CHUNK_LINES:
+        yield data
+        return
+    cut = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
+    yield from _by_lines(data[:cut])
+    yield from _by_lines(data[cut:])
+
+
 def _check_lines(data: bytes, limit: int) -> None:
     """Jump from line end to line end, each time as far as a line may reach: few steps, however many lines there are."""
     start = 0
     while len(data) - start > limit:
         end = data.rfind(b"\n", start, start + limit + 1)
         if end < 0:
-            raise UnreadableFileError(f"the file has a line of more than {_size(limit)}, which is its limit")
+            raise UnreadableFileError(f"the file has a line of more than {in_bytes(limit)}, which is its limit")
         start = end + 1
 
 
-def _size(count: int) -> str:
+def in_bytes(count: int) -> str:
+    """A size as reasons show it."""
     return f"{count // _MIB:,} MiB" if count >= _MIB else f"{count:,} bytes"
 
 

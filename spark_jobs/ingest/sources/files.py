@@ -20,10 +20,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import blake2b
 from pathlib import PurePath
 from stat import S_ISREG
 from typing import IO
+
+import xxhash
 
 from spark_jobs.objects.place import Place
 from spark_jobs.objects.remote_path import ObjectStat, RemotePath, StoreError
@@ -34,15 +35,17 @@ SETTLE = timedelta(seconds=5)
 
 DONE = ".done"
 _SUCCESS = "_SUCCESS"
-_ENDS = 64 << 10
+_READ_AT_ONCE = 4 << 20
+_NOT_UTF_8 = "its name is not UTF-8; rename it, and it is read"
 
 
 @dataclass(frozen=True)
 class LandedFile:
-    """A file in a landing folder.
+    r"""A file in a landing folder.
 
     Attributes:
-        path: below the landing folder.
+        path: below the landing folder. Where it is not UTF-8, the bytes that are not are written as `\xNN`, and a slash
+            at the end, which no file's path has, keeps it apart from a file whose name is written so.
         size: bytes.
         modified_at: its own modification time, nanoseconds since 1970: what tells that it was written again.
         changed_at: inode change time in nanoseconds since 1970; the marker's where that is later. A modification time
@@ -117,7 +120,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
                 raise
             # Removed since it was listed: there is nothing to read, and nothing to say.
             if not isinstance(error, FileNotFoundError):
-                unreadable.append(parent)
+                unreadable.append(_readable(parent)[0])
             continue
         files += found
         waiting += folders
@@ -129,11 +132,13 @@ def refusal(folder: Place, path: str) -> str | None:
     if isinstance(folder, RemotePath):
         return None
     place, top = os.path.realpath(folder / path), os.path.realpath(folder)
-    return None if _is_below(place, top) else f"the link leads out of the landing folder, to {place}"
+    return None if _is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
 
 
 def fingerprint(file: Place) -> str:
-    """A cheap digest of a file: of its size, its first and its last 64 KiB; of an object, the store's tag.
+    """A digest of a file's content (XXH3, 128 bits); of an object, the store's tag.
+
+    All of it is read: a change in the middle that keeps the size is a change too.
 
     Raises:
         OSError: it cannot be read, or is no regular file any more.
@@ -142,24 +147,20 @@ def fingerprint(file: Place) -> str:
         return file.stat().e_tag or "" if file.is_there_once_whole else _digest_of(file)
     # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
-        found = os.fstat(opened.fileno())
-        if not S_ISREG(found.st_mode):
+        if not S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(None, f"{file} is no regular file")
-        return _digest_of_ends(opened, found.st_size)
+        return _digest_of_content(opened)
 
 
 def _digest_of(file: RemotePath) -> str:
-    size = file.stat().st_size
-    with file.open_reader(_ENDS) as opened:
-        return _digest_of_ends(opened, size)
+    with file.open_reader(_READ_AT_ONCE) as opened:
+        return _digest_of_content(opened)
 
 
-def _digest_of_ends(opened: IO[bytes], size: int) -> str:
-    digest = blake2b(str(size).encode(), digest_size=16)
-    digest.update(opened.read(_ENDS))
-    if size > _ENDS:
-        opened.seek(max(_ENDS, size - _ENDS))
-        digest.update(opened.read(_ENDS))
+def _digest_of_content(opened: IO[bytes]) -> str:
+    digest = xxhash.xxh3_128()
+    while part := opened.read(_READ_AT_ONCE):
+        digest.update(part)
     return digest.hexdigest()
 
 
@@ -168,13 +169,13 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
     for name, entry in entries.items():
         if _is_hidden(name) or (done_marker and name.endswith(DONE)):
             continue
-        path = below + name
+        path, refused = _readable(below + name)
         try:
             if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
                 if entry.is_file() or entry.is_dir():
                     # Told and not only passed over: a file that vanishes without a word is looked for in vain.
                     link = entry.stat(follow_symlinks=False)
-                    refused = f"the link leads out of the landing folder, to {place}"
+                    refused = f"the link leads out of the landing folder, to {_readable(place)[0]}"
                     yield LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused)
                 continue
             if not entry.is_file():
@@ -183,11 +184,11 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
         except FileNotFoundError:  # renamed or removed since it was listed
             continue
         if not done_marker:
-            yield LandedFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            yield LandedFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, None, refused)
             continue
         markers = [at for at in (everything_done, _changed_at(entries.get(name + DONE))) if at is not None]
         changed_at = max(found.st_ctime_ns, min(markers, default=0))
-        yield LandedFile(path, found.st_size, found.st_mtime_ns, changed_at, bool(markers))
+        yield LandedFile(path, found.st_size, found.st_mtime_ns, changed_at, bool(markers), refused)
 
 
 def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
@@ -231,6 +232,15 @@ def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
         # has none: it waits as a file does.
         tag = (stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}") if folder.is_there_once_whole else ""
         yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
+
+
+def _readable(path: str) -> tuple[str, str | None]:
+    """A path as UTF-8 can hold it, and why its file must not be read, where it is not UTF-8."""
+    content = os.fsencode(path)
+    try:
+        return content.decode(), None
+    except UnicodeDecodeError:
+        return content.decode(errors="backslashreplace") + "/", _NOT_UTF_8
 
 
 def _is_below(place: str, top: str) -> bool:

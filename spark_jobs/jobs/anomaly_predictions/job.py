@@ -69,12 +69,10 @@ class AnomalyPredictionParameters(JobParameters):
     """Parameters of `anomaly_predictions`."""
 
     model: ModelName = Field(
-        "rarest_view",
-        description="rarest_view: how many days pass until any of five views of the metric (stray, lasting stray, "
-        "restlessness, lowest and highest of three hours, each against its time of day) sees the like again, for alarms "
-        "that people are to look at. return_period: the same of one view, the model before. ewma: exponentially weighted mean and variance, for "
-        "metrics that wander. seasonal: mean and variance of each hour of the week, for metrics that follow people's "
-        "days. robust: median of the last values and how far most lie from it, for metrics with bursts",
+        "rarity",
+        description="rarity: how many days pass until the metric does the like again, by its time of day, its levels and "
+        "how long a value stays the same; for alarms that people are to look at. ewma: exponentially weighted mean and "
+        "variance; a short example of a model, for metrics that wander",
     )
     order: Literal["event_time", "arrival"] = Field(
         "event_time",
@@ -114,16 +112,16 @@ class AnomalyPredictionParameters(JobParameters):
         None,
         ge=1 / 8,
         le=3,
-        description="Alarms a week and metric that you can live with: rarer values are anomalous. For models that count "
-        "days, rarest_view and return_period; not beside a threshold. Of what comes more often than three times a week "
-        "too little is remembered to tell it apart, and nothing is known to be rarer than once in eight weeks",
+        description="Alarms a week and metric that you can live with: rarer values are anomalous. For rarity, whose score "
+        "counts days; not beside a threshold. Of what comes more often than three times a week too little is remembered "
+        "to tell it apart, and nothing is known to be rarer than once in eight weeks",
     )
     threshold: float | None = Field(
         None,
         ge=0,
         le=1,
         description="Score above which a value is anomalous; by default that of alarms_per_week, or what the model "
-        "recommends: rarest_view and return_period two alarms a week",
+        "recommends: rarity two alarms a week",
     )
     min_events: int = Field(
         30, ge=0, description="Events a model must have learned before it calls anything anomalous; until then score 0"

@@ -28,7 +28,7 @@ from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import STALE_AT, Clock, Step
 from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import METRICS
-from spark_jobs.times import micros
+from spark_jobs.times import micros, shifted
 
 _LONG_AGO = -(2**63)
 _KEY = ("key",)
@@ -235,7 +235,7 @@ class AnomalyStep:
     def _told(self, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         """Events that were predicted, and wait for the refresh."""
         assert self.refresh_after is not None  # noqa: S101 - asked for by those that wait alone
-        refresh_at = pl.lit(clock.processing_time + self.refresh_after).cast(pl.Datetime("us", "UTC"))
+        refresh_at = pl.lit(shifted(clock.processing_time, self.refresh_after)).cast(pl.Datetime("us", "UTC"))
         return events.select("key", "value", refresh_at.alias("stale_at"), "event_time")
 
     def _is_silent(self, models: pl.DataFrame, waiting: pl.DataFrame, clock: Clock) -> pl.Series:

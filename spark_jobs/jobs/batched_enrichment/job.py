@@ -36,7 +36,7 @@ from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
 from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import RIDE_POINTS, STREAMS, TIMESTAMP, Stream
-from spark_jobs.times import ISO_FORMAT
+from spark_jobs.times import ISO_FORMAT, shifted
 
 NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
@@ -186,7 +186,7 @@ def enrich(
     time = parameters.time_of(stream)
     waiting = events.with_columns(
         (pl.col(time) + parameters.max_wait).alias(DEADLINE),
-        pl.lit(clock.processing_time + parameters.stale_after, dtype=pl.Datetime("us", "UTC")).alias(STALE_AT),
+        pl.lit(shifted(clock.processing_time, parameters.stale_after), dtype=pl.Datetime("us", "UTC")).alias(STALE_AT),
     )
     goes, stays = _part(_in_order(pl.concat([state, waiting]), stream, time), clock, parameters.max_size)
     batches = _batches(goes, stream)

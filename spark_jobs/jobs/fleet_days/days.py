@@ -1,5 +1,6 @@
 """Days of a time zone, as numbers: the days since 1970-01-01 of its calendar, and the moment at which each begins."""
 
+from calendar import isleap
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator
 
-from spark_jobs.times import EPOCH, micros
+from spark_jobs.times import EPOCH, from_micros, in_utc, micros
 
 Numbers = npt.NDArray[np.int64]
 
@@ -49,7 +50,7 @@ def days_around(earliest: int, latest: int, zone: str) -> Days:
     first, last = earliest // _DAY - 2, latest // _DAY + 3
     if zone == "UTC":
         return Days(first, np.arange(first, last + 1) * _DAY)
-    years = range((EPOCH + timedelta(days=first)).year, (EPOCH + timedelta(days=last)).year + 1)
+    years = range(from_micros(first * _DAY).year, from_micros(last * _DAY).year + 1)
     begins = np.concatenate([_year(zone, year) for year in years])
     return Days((datetime(years[0], 1, 1, tzinfo=UTC) - EPOCH).days, begins)
 
@@ -57,12 +58,12 @@ def days_around(earliest: int, latest: int, zone: str) -> Days:
 @lru_cache(maxsize=1024)
 def _year(zone: str, year: int) -> Numbers:
     """When the days of a year begin."""
-    midnight, there = datetime(year, 1, 1), ZoneInfo(zone)  # noqa: DTZ001 - of the zone's own clocks
+    there = ZoneInfo(zone)
     begins = []
-    while midnight.year == year:
+    for day in range(366 if isleap(year) else 365):
+        midnight = datetime(year, 1, 1) + timedelta(days=day)  # noqa: DTZ001 - of the zone's own clocks
         # A midnight that clocks jump over is taken by the offset before it: that is the moment of the jump.
-        begins.append(micros(midnight.replace(tzinfo=there).astimezone(UTC)))
-        midnight += timedelta(days=1)
+        begins.append(micros(in_utc(midnight.replace(tzinfo=there))))
     return np.array(begins, dtype=np.int64)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_jobs.jobs.fleet_days.days import Days, days_around
 from spark_jobs.jobs.fleet_days.legs import Legs
 from spark_jobs.keyed.codec import empty
+from spark_jobs.keyed.exact_sums import check_sums, narrowed, widened
 from spark_jobs.streams import TIMESTAMP
 from spark_jobs.times import micros, to_times
 
@@ -71,9 +72,10 @@ def add_to_days(state: pl.DataFrame, limits: Limits) -> Added:
         legs = Legs(points, limits.moving_speed, limits.stop_after, limits.silence, limits.watermark)
         added, kept = _by_day(legs, calendar).select(sums.columns), legs.kept()
     changed = added.select("vehicle_id", "day", has_changed=pl.lit(value=True)).unique()
+    rows = pl.concat([sums, added])
+    check_sums(rows, ["vehicle_id", "day"], ["distance", "fuel_used"])
     days = (
-        pl.concat([sums, added])
-        .group_by("vehicle_id", "day")
+        rows.group_by("vehicle_id", "day")
         .agg(pl.col(DAY_SUMS).sum(), pl.col("latest").max())
         .join(changed, on=["vehicle_id", "day"], how="left")
     )
@@ -106,16 +108,17 @@ def _by_day(legs: Legs, calendar: Days) -> pl.DataFrame:
     begins[1:] |= day[1:] != day[:-1]
     first = np.flatnonzero(begins)
 
-    def within(values: Numbers) -> Numbers:
-        return np.add.reduceat(np.where(crosses, 0, values), first)
+    def summed(name: str, values: Numbers) -> Numbers:
+        (wide,) = widened(values)
+        return narrowed(np.add.reduceat(wide, first), name, legs.vehicles, first)
 
     latest = np.maximum.reduceat(np.where(legs.is_new, legs.time, _NEVER), first)
     whole = pl.DataFrame(
         {
             "vehicle_id": legs.vehicles.gather(first),
             "day": day[first],
-            **{name: within(values) for name, values in legs.of_legs.items()},
-            **{name: np.add.reduceat(values, first) for name, values in legs.of_points.items()},
+            **{name: summed(name, np.where(crosses, 0, values)) for name, values in legs.of_legs.items()},
+            **{name: summed(name, values) for name, values in legs.of_points.items()},
             "latest": to_times(latest).set(pl.Series(latest == _NEVER), None),
         }
     )

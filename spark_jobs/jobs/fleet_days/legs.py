@@ -8,6 +8,7 @@ import polars as pl
 
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.ordering import in_order
+from spark_jobs.keyed.exact_sums import widened
 from spark_jobs.times import micros, to_micros, to_times
 
 Numbers = npt.NDArray[np.int64]
@@ -107,7 +108,8 @@ class Legs:
         way = np.maximum.accumulate(np.where(self._begins_way, index, 0))
         read = np.maximum.accumulate(np.where(is_read, index, -1))
         before = np.append(-1, read[:-1])
-        falls = np.where(is_read & (before >= way), np.maximum(level[before] - level, 0), 0)
+        (wide,) = widened(level)
+        falls = np.where(is_read & (before >= way), np.maximum(wide[before] - wide, 0), 0)
         self._last_read = pl.Series(level[read], dtype=pl.Int64).set(pl.Series(read < way), None)
         counts = self.is_new & is_read
         return {"fuel_used": np.where(counts, falls, 0), "n_readings": counts.astype(np.int64)}

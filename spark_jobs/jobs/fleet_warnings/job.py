@@ -18,6 +18,7 @@ The geofences are read when the job is configured, and their content belongs to 
 areas goes on, a changed one asks for a refresh.
 """
 
+import os
 from datetime import timedelta
 from typing import Self
 
@@ -30,7 +31,7 @@ from spark_jobs.columns import column, passed_on
 from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences
 from spark_jobs.jobs.fleet_warnings.judging import judge_places, judge_value
 from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from spark_jobs.jobs.parameters import Delay, Duration, FilePath, JobParameters
 from spark_jobs.keyed.codec import empty
 from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
 from spark_jobs.streams import TELEMETRY, TIMESTAMP
@@ -84,8 +85,10 @@ class FleetWarningsParameters(JobParameters):
     low_fuel_until: float = Field(12.0, gt=0, description="Litres with which LOW_FUEL ends")
     hot_engine: float = Field(110.0, description="°C above which ENGINE_TOO_HOT begins")
     hot_engine_until: float = Field(105.0, description="°C at which, or below, ENGINE_TOO_HOT ends")
-    geofences: str = Field(
-        "", description="Path of a GeoJSON file of named polygons; without one there are no geofences"
+    geofences: FilePath = Field(
+        default_factory=lambda: os.environ.get("KEYFOLD_GEOFENCES", ""),
+        description="Path of a GeoJSON file of named polygons [default: KEYFOLD_GEOFENCES]; without one there are no "
+        "geofences",
     )
     geofence_margin: float = Field(25.0, ge=0, description="Metres from a geofence within which it is not left yet")
     watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order points may come")

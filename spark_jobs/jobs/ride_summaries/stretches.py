@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.ordering import in_order
+from spark_jobs.keyed.exact_sums import narrowed, widened
 from spark_jobs.streams import TIMESTAMP
 from spark_jobs.times import micros, to_micros, to_times
 
@@ -186,8 +187,9 @@ class _Rides:
             starts = np.cumsum(lengths) - lengths
             legs = self._places[rows].select(_LEG).to_series().to_numpy().copy()
             legs[starts] = 0
+            distance, legs = widened(distance, legs)
             distance[longer] += np.add.reduceat(legs, starts)
-        return distance
+        return narrowed(distance, "distance", self._rows["ride_id"], first)
 
 
 def _ranges(first: Rows, last: Rows) -> tuple[Rows, Rows]:

@@ -10,6 +10,7 @@ import polars as pl
 from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH
 from spark_jobs.jobs.vehicle_trips.told import COMBINED_BY, told_of
+from spark_jobs.keyed.exact_sums import narrowed, widened
 from spark_jobs.times import ISO_FORMAT, micros, to_micros, to_times
 
 _NEVER = 2**62
@@ -119,31 +120,39 @@ class _Journeys:
         journey = np.cumsum(~self._goes_on) - 1
         last_read = np.where(rows["last_fuel"].is_null().to_numpy(), -1, np.arange(rows.height))
         last_read = np.append(-1, np.maximum.accumulate(last_read)[:-1])
-        before = rows["last_fuel"].fill_null(0).to_numpy()[last_read]
+        columns = ("start_fuel", "first_fuel", "last_fuel")
+        there_read, now_read, last = widened(*(rows[name].fill_null(0).to_numpy() for name in columns))
+        before = last[last_read]
 
         is_read = rows["first_fuel"].is_not_null().to_numpy()
-        burnt = np.maximum(before - rows["first_fuel"].fill_null(0).to_numpy(), 0)
+        burnt = np.maximum(before - now_read, 0)
         self._fuel_used = self._total("fuel_used", np.where(is_read & (last_read >= first[journey]), burnt, 0))
         self._first_fuel, self._last_fuel = _first_and_last(rows, journey)
 
-        read_there = rows["start_fuel"].gather(there)
-        is_read_there = self._arrives & read_there.is_not_null().to_numpy()
-        burnt_there = np.maximum(before[there] - read_there.fill_null(0).to_numpy(), 0)
+        is_read_there = self._arrives & rows["start_fuel"].is_not_null().to_numpy()[there]
+        burnt_there = np.maximum(before[there] - there_read[there], 0)
         self._arrival_fuel = np.where(is_read_there & (last_read[there] >= first), burnt_there, 0)
         self._has_fuel = np.logical_or.reduceat(is_read, first) | is_read_there
 
     def _total(self, column: str, between: Numbers) -> Numbers:
         """Sum by journey of what its rows know and of what lies between them."""
-        return np.add.reduceat(self._rows[column].to_numpy() + np.where(self._goes_on, between, 0), self._first)
+        known, between = widened(self._rows[column].to_numpy(), between)
+        return np.add.reduceat(known + np.where(self._goes_on, between, 0), self._first)
+
+    def _held(self, column: str, totals: Numbers, journeys: Numbers) -> Numbers:
+        """Totals of some journeys, as their column holds them."""
+        return narrowed(totals[journeys], column, self._rows["vehicle_id"], self._first[journeys])
 
     def trips(self) -> pl.DataFrame:
         ended = np.flatnonzero(self._has_ended & self._is_trip)
         first, arrives = self._first[ended], self._arrives[ended]
         there, last = self._arrival[ended], self._last[ended]
         start, end = self._start[first], np.where(arrives, self._start[there], self._end[last])
-        distance = (self._distance + self._arrival_distance)[ended]
-        moving, idle = (self._moving + self._arrival_moving)[ended], self._idle[ended]
-        fuel_used = pl.Series((self._fuel_used + self._arrival_fuel)[ended] / 1e6)
+        distance = self._held("distance", self._distance + self._arrival_distance, ended)
+        fuel = self._held("fuel_used", self._fuel_used + self._arrival_fuel, ended)
+        moving = self._held("moving", self._moving + self._arrival_moving, ended)
+        idle = self._held("idle", self._idle, ended)
+        fuel_used = pl.Series(fuel / 1e6)
         is_instant = pl.Series(end == start)
         is_unused = pl.Series(~self._has_fuel[ended] | (distance == 0))
         told = self._told_with_arrival[ended]
@@ -164,9 +173,7 @@ class _Journeys:
                 "top_speed": self._top_speed[ended],
                 "fuel_used": fuel_used.set(pl.Series(~self._has_fuel[ended]), None),
                 # Microlitres over micrometres are litres over metres.
-                "litres_per_100_km": pl.Series(
-                    (self._fuel_used + self._arrival_fuel)[ended] / np.maximum(distance, 1) * 1e5
-                ).set(is_unused, None),
+                "litres_per_100_km": pl.Series(fuel / np.maximum(distance, 1) * 1e5).set(is_unused, None),
                 "harsh_braking": told["braking"],
                 "harsh_acceleration": told["accelerating"],
                 "highest_engine_temperature": told["heat"],
@@ -202,10 +209,10 @@ class _Journeys:
             self._first_fuel.gather(kept),
             self._last_fuel.gather(kept),
             top_speed=pl.Series(self._top_speed[kept]),
-            distance=pl.Series(self._distance[kept]),
-            moving=pl.Series(self._moving[kept]),
-            idle=pl.Series(self._idle[kept]),
-            fuel_used=pl.Series(self._fuel_used[kept]),
+            distance=pl.Series(self._held("distance", self._distance, kept)),
+            moving=pl.Series(self._held("moving", self._moving, kept)),
+            idle=pl.Series(self._held("idle", self._idle, kept)),
+            fuel_used=pl.Series(self._held("fuel_used", self._fuel_used, kept)),
             **self._told[kept].to_dict(),
             n_points=pl.Series(self._n_points[kept]),
             deadline=to_times(self._deadline[kept]).set(pl.Series(self._deadline[kept] == _NEVER), None),

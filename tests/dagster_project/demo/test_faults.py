@@ -19,4 +19,4 @@ def test_planted_faults_turn_checks_red_hold_assets_back_and_send_alerts():
     assert told.returncode == 0, told.stdout + told.stderr
     assert told.stdout.count("as it must be") == 4
     assert "held back  event_index, ride_summaries" in told.stdout
-    assert "alert      2 checks recovered" in told.stdout
+    assert "alert      Keyfold: 2 over" in told.stdout

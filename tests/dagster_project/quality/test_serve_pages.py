@@ -86,7 +86,13 @@ def test_no_folder_is_listed(server, path):
         "/linked.html",
         "/outside/secret.html",
         "/rides/folder.html",
+        f"/rides/{'x' * 5_000}.html",
+        f"/{'rides/' * 2_000}1-run.html",
+        "/%ed%a0%80.html",
+        "//[",
+        "x://[/1-run.html",
     ],
+    ids=lambda path: path[:40],
 )
 def test_what_is_no_page_of_the_folder_is_not_there(server, folder, path):
     secret = folder.parent / "secret.html"

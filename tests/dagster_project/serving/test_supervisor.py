@@ -140,7 +140,8 @@ def run(servers: list[Server]) -> subprocess.CompletedProcess[str]:
     """Supervise servers in a process of its own: what it adopts and takes the signals of stays its own."""
     program = (
         "import sys\nfrom pathlib import *\nfrom dagster_project.serving.supervisor import Server, supervise\n"
-        f"sys.exit(supervise({servers!r}))"
+        "report = lambda server, code, done: print(server.name, code, done, flush=True)\n"
+        f"sys.exit(supervise({servers!r}, report=report))"
     )
     return subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
@@ -165,6 +166,24 @@ def test_all_end_with_one_that_is_needed_and_go_on_without_one_that_is_not(tmp_p
     assert 2 <= time.monotonic() - began < 30
     assert over.exists()
     assert told.stderr == "the warm Spark has ended\nthe web server has ended: so does everything\n"
+    assert told.stdout == "the warm Spark 3 left\nthe web server 0 ended all\n"
+
+
+def test_a_server_that_dies_is_started_again_once_and_each_end_is_reported(tmp_path):
+    twice = "import signal; open(sys.argv[1], 'a').write('+'); os.kill(os.getpid(), signal.SIGKILL)"
+    begun = tmp_path / "begun"
+    told = run(
+        [
+            server("the warm Spark", twice, begun, is_needed=False, restarts=1),
+            server(
+                "the web server",
+                "p = sys.argv[1]\nwhile not os.path.exists(p) or len(open(p).read()) < 2: time.sleep(0.1)\ntime.sleep(1)",
+                begun,
+            ),
+        ]
+    )
+    assert begun.read_text() == "++"
+    assert told.stdout == "the warm Spark -9 restarted\nthe warm Spark -9 left\nthe web server 0 ended all\n"
 
 
 def test_a_server_waits_for_what_it_needs_and_gets_its_environment(tmp_path):

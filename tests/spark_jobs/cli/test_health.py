@@ -4,11 +4,14 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 
+from spark_jobs import loopback
 from spark_jobs.cli import health
 from spark_jobs.cli.health import Facts, facts_of_ingest, facts_of_job, told_on_loopback
 from spark_jobs.errors import KeyfoldError
@@ -98,3 +101,47 @@ def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
             pass
     with told_on_loopback(None, lambda: Facts({})):
         pass
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "", None, "127.0.0.1\r\nHost: evil.example"],
+)
+def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, host, path):
+    line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
+    with (
+        told_on_loopback(port, lambda: Facts({"job": "rides"})),
+        socket.create_connection(("127.0.0.1", port)) as caller,
+    ):
+        caller.settimeout(30)
+        caller.sendall(f"GET {path} HTTP/1.1\r\n{line}\r\n".encode())
+        answer = b"".join(iter(lambda: caller.recv(2**16), b""))
+    assert answer.startswith(b"HTTP/1.0 403 ")
+    assert b"rides" not in answer
+
+
+@pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "LOCALHOST", "[::1]:{port}"])
+def test_loopback_has_several_names(port, host):
+    with told_on_loopback(port, lambda: Facts({})):
+        url, headers = f"http://127.0.0.1:{port}/health", {"Host": host.format(port=port)}
+        assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
+
+
+def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody(port, monkeypatch):
+    monkeypatch.setattr(loopback, "READ_SECONDS", 0.2)
+    with told_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
+        slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
+        wait_for(lambda: sum(map(is_cut_off, slow)) == len(slow))
+        wait_for(lambda: ask(port, "/health")[0] == 200)
+
+
+def is_cut_off(caller):
+    """Send one more byte of the trickle, and see whether the server has hung up."""
+    try:
+        caller.send(b"x")
+        return caller.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

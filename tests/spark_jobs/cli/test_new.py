@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -297,6 +298,26 @@ def test_json_keeps_its_types_and_says_what_differs(tmp_path):
     assert "n: 1 of its values is of another type than the others" in proposal.notes
 
 
+def test_whole_numbers_become_integers_or_are_left_out_and_never_floats(tmp_path):
+    big = 2**53 + 1
+    json = json_of(
+        tmp_path, *({"at": time, "n": n, "m": 1 << 70} for time, n in zip(times(3), [1, 2, 1 << 64], strict=True))
+    )
+    path = tmp_path / "sample.parquet"
+    decimals = {"whole": ["1.00", f"{big}.00"], "price": ["1.50", f"{big}.25"], "wide": [f"{1 << 70}", f"{1 << 71}"]}
+    columns = {name: pa.array(map(Decimal, texts)).cast(pa.decimal128(38, 2)) for name, texts in decimals.items()}
+    pq.write_table(pa.table({"at": times(2), **columns, "unsigned": pa.array([1, 1 << 63], pa.uint64())}), path)
+    proposal = propose(json)
+    assert (kinds(proposal).get("n"), proposal.ignored) == ("int64", ["m"])
+    assert "n: 1 of its values is of another type than the others" in proposal.notes
+    proposal = propose(path)
+    assert (kinds(proposal)["whole"], kinds(proposal)["unsigned"], proposal.ignored) == ("int64", "int64", ["wide"])
+    assert (
+        "price: its numbers have up to 18 digits, of which a float keeps 15: the others are rounded" in proposal.notes
+    )
+    assert accepted(proposal, path) == 1
+
+
 def test_parquet_and_compressed_files_are_samples_too(tmp_path):
     table = pa.table(
         {
@@ -341,7 +362,7 @@ def test_a_file_that_is_no_sample_is_refused_with_the_reason(tmp_path, name, con
 
 
 VALUES = {
-    "whole": st.integers(-(2**53), 2**53),
+    "whole": st.integers(-(2**63), 2**63 - 1),
     "real": st.floats(allow_nan=False, allow_infinity=False, width=32),
     "flag": st.booleans(),
     "text": st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8).filter(

@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +32,7 @@ def java(monkeypatch):
 
     monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
     monkeypatch.setattr(spark, "build_session", lambda _: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(spark, "work_ends_on_interrupt", lambda _: nullcontext())
     yield process
     process.kill()
     process.communicate()

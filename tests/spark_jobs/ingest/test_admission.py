@@ -256,6 +256,21 @@ def test_a_file_s_own_time_says_nothing_of_its_arrival(
     assert ingest(spark, lakehouse, METRICS, landing).accepted == 1
 
 
+def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    put(landing / "cpu.json", metric(1))
+    put(landing / os.fsdecode(b"cp\xff.json"), metric(2))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
+    (reject,) = quarantine(lakehouse)
+    assert (Path(reject["file"]).name, reject["reason"]) == (
+        r"cp\xff.json",
+        "its name is not UTF-8; rename it, and it is read",
+    )
+    assert ingest(spark, lakehouse, METRICS, landing).files == 0
+
+
 def test_links_out_of_the_landing_folder_are_quarantined_and_nothing_of_them_is_read(
     spark: SparkSession, lakehouse: Lakehouse, landing: Path
 ):

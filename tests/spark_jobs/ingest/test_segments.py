@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
 from spark_jobs.ingest import segments
+from spark_jobs.ingest.arrays import DamagedArrayError
 from spark_jobs.ingest.duplicates import Ids
 from spark_jobs.ingest.segments import (
     Segment,
@@ -85,6 +87,11 @@ def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_ev
     assert sum(segment.rows for segment in live) == 1_000
     found = segments.event_ids(METRICS, events)
     assert copies_of_history(folder, live, found, 0).all()
+    # Of equal size, and still taken for no copies by whoever believes it.
+    size = (folder / live[2].name).stat().st_size
+    (folder / live[2].name).write_bytes((folder / live[2].name).read_bytes()[:128] + bytes(size - 128))
+    with pytest.raises(DamagedArrayError, match=live[2].name):
+        copies_of_history(folder, live, found, 0)
     (folder / live[0].name).write_bytes((folder / live[0].name).read_bytes()[:-1])
     (folder / live[1].name).unlink()
     assert missing_segments(folder, live) == [live[0].name, live[1].name]

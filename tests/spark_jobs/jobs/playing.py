@@ -12,7 +12,7 @@ from spark_jobs.keyed.contract import KeyedJob, OutputTable
 from spark_jobs.keyed.harness import TestHarness, in_copies
 from spark_jobs.times import EPOCH
 
-MILLISECOND = timedelta(milliseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 def play(
@@ -33,7 +33,7 @@ def play(
     for number, run in enumerate(runs):
         now = EPOCH if times is None else times[number]
         for events, until in slices(job, run, [cut for cut in cuts if cut > harness.watermark]):
-            reached = None if until is None else until - MILLISECOND - job.watermark_delay
+            reached = None if until is None else until - MICROSECOND - job.watermark_delay
             copies = in_copies(job, events)
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
             restart(harness)
@@ -52,8 +52,8 @@ def slices(
 ) -> Iterable[tuple[pl.DataFrame, datetime | None]]:
     """What the engine makes of a run: all events of a slice come before those of the next.
 
-    With each slice the moment before which all of it lies, in whole milliseconds, from which the engine has its
-    watermark; None for the last, whose watermark is that of the newest event.
+    With each slice the moment before which all of it lies, from which the engine has its watermark; None for the last,
+    whose watermark is that of the newest event.
     """
     times = run[job.event_time]
     inside = [cut for cut in sorted(set(cuts)) if (times < cut).any() and (times >= cut).any()]

@@ -36,7 +36,7 @@ def with_window(sales: pl.DataFrame, window: timedelta = timedelta(hours=1)) -> 
     ).select(PRODUCT_SALE.names)
 
 
-def retail(shared_data: Path) -> duckdb.DuckDBPyConnection:
+def retail(real_data: Path) -> duckdb.DuckDBPyConnection:
     """A database with the table `sales`: all of the shop's days, in the stream's columns, and the day of each."""
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'; SET threads = 1")
@@ -55,7 +55,7 @@ def retail(shared_data: Path) -> duckdb.DuckDBPyConnection:
             'InvoiceNo': 'VARCHAR', 'StockCode': 'VARCHAR', 'Description': 'VARCHAR', 'Quantity': 'BIGINT',
             'InvoiceDate': 'TIMESTAMP', 'UnitPrice': 'DOUBLE', 'CustomerID': 'VARCHAR', 'Country': 'VARCHAR'})
         """,
-        [str(shared_data / "retail" / "*.csv.gz")],
+        [str(real_data / "retail" / "*.csv.gz")],
     )
     return database
 

@@ -34,7 +34,7 @@ CASES = [
     ("moving_averages", {"n_readings": 3}),
     *(
         ("anomaly_predictions", {"model": model, "learn": learn, "min_events": 3, "emit": "all"})
-        for model in ("return_period", "ewma", "seasonal", "robust")
+        for model in ("rarity", "ewma")
         for learn in ("every_event", "every_interval", "complete_window")
     ),
     ("vehicle_trips", {}),

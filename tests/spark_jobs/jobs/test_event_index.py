@@ -274,8 +274,8 @@ def test_without_an_expiry_a_job_is_what_it_was_before_there_was_one():
         index_job(window="1h", expire_after="2h")
 
 
-def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(shared_data):
-    database = retail(shared_data)
+def test_every_sale_of_the_real_shop_has_the_number_that_a_sort_gives_it_whatever_the_split(real_data):
+    database = retail(real_data)
     expected = database.sql(
         "SELECT *, row_number() OVER (PARTITION BY item ORDER BY time, quantity, models NULLS FIRST, price, "
         "invoice, customer NULLS FIRST, country) - 1 AS event_index FROM sales"
@@ -503,8 +503,8 @@ def test_in_windows_a_crash_numbers_nothing_twice_and_skips_no_number(
     assert len(late) == len(expected.late)
 
 
-def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(shared_data):
-    database = retail(shared_data)
+def test_every_sale_of_the_real_shop_has_the_numbers_in_its_windows_that_a_sort_gives_it(real_data):
+    database = retail(real_data)
     job = sales_index(window="1h every 20m")
     expected = database.sql(
         "SELECT *, window_start + INTERVAL 1 HOUR AS window_end, row_number() OVER (PARTITION BY item, window_start "

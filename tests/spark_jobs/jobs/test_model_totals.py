@@ -98,9 +98,9 @@ def test_every_order_split_and_slice_gives_what_plain_python_does(batches, parts
     assert_same(JOB, play(JOB, runs, parts=parts, cuts=cuts), play(JOB, [pl.concat(runs)]))
 
 
-def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_does(shared_data):
+def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_does(real_data):
     """One description is one model: its words make several keys of each sale, and repeat themselves."""
-    database = retail(shared_data)
+    database = retail(real_data)
     database.execute("UPDATE sales SET models = string_split(models[1], ' ') WHERE models IS NOT NULL")
     expected = database.sql(
         "SELECT coalesce(model, '') AS model, sum(quantity) AS quantity, count(*) AS purchases, max(time) AS latest FROM ("

@@ -364,8 +364,8 @@ def same_latest(harness):
 WEATHER_FILE = "weather/weather-2013-h1.csv.gz"
 
 
-def real_readings(shared_data):
-    raw = pl.read_csv(shared_data / WEATHER_FILE, null_values="NA", infer_schema_length=None)
+def real_readings(real_data):
+    raw = pl.read_csv(real_data / WEATHER_FILE, null_values="NA", infer_schema_length=None)
     return raw.select(
         station_id="origin",
         time=pl.col("time_hour").str.to_datetime("%+", time_unit="us").dt.replace_time_zone("UTC"),
@@ -374,7 +374,7 @@ def real_readings(shared_data):
     )
 
 
-def duckdb_answer(shared_data, length, timeout_hours):
+def duckdb_answer(real_data, length, timeout_hours):
     """Window functions over the raw file; sessions end where the reading before is longer ago than the timeout."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -404,15 +404,15 @@ def duckdb_answer(shared_data, length, timeout_hours):
             FROM windows WHERE n_readings = {length} OR (of_session < {length} AND from_end = 1)
             ORDER BY station_id, end_time
             """,  # noqa: S608 - of two numbers of the test
-            params=[str(shared_data / WEATHER_FILE)],
+            params=[str(real_data / WEATHER_FILE)],
         )
         return pl.DataFrame(found.to_arrow_table())
 
 
 @pytest.mark.parametrize(("length", "timeout"), [(10, 24), (48, 1)])
 @pytest.mark.parametrize("readings_in_a_batch", [10_000_000, 217])
-def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(shared_data, length, timeout, readings_in_a_batch):
-    readings = real_readings(shared_data)
+def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(real_data, length, timeout, readings_in_a_batch):
+    readings = real_readings(real_data)
     if readings_in_a_batch < readings.height:
         # Up to two hours out of order.
         shift = pl.Series(np.random.default_rng(5).integers(0, 120, readings.height)) * timedelta(minutes=1)
@@ -423,15 +423,15 @@ def test_real_weather_agrees_with_duckdb_in_one_batch_and_in_many(shared_data, l
         harness.batch(batch)
     harness.batch(advance_to=datetime(2014, 1, 1, tzinfo=UTC))
     found = harness.written["moving_averages"].sort("station_id", "end_time")
-    expected = duckdb_answer(shared_data, length, timeout).cast(dict(found.schema))  # type: ignore[arg-type]
+    expected = duckdb_answer(real_data, length, timeout).cast(dict(found.schema))  # type: ignore[arg-type]
     assert found.height > 10_000
     assert (timeout == 24) == (expected["reason"].n_unique() == 1)
     assert_frame_equal(found, expected, rel_tol=0, abs_tol=1e-9)
     assert harness.written["station_sessions"]["n_readings"].sum() == readings.height
 
 
-def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, shared_data):
-    readings = real_readings(shared_data).filter(pl.col("time") < datetime(2013, 2, 1, tzinfo=UTC)).sort("time")
+def test_on_spark_two_runs_of_small_batches_give_what_one_batch_gives(spark, lakehouse, real_data):
+    readings = real_readings(real_data).filter(pl.col("time") < datetime(2013, 2, 1, tzinfo=UTC)).sort("time")
     rest = [column.name for column in WEATHER.schema if column.name not in readings.columns]
     events = readings.with_columns(pl.lit(None, pl.Float64).alias(name) for name in rest).select(WEATHER.schema.names)
     parts = list(events.iter_slices(1000))

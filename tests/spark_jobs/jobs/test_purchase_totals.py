@@ -246,8 +246,8 @@ def test_without_an_expiry_a_job_is_what_it_was_before_there_was_one():
 
 
 @pytest.fixture(scope="module")
-def days(shared_data):
-    return [day.select(PURCHASE.names) for day in retail_days(retail(shared_data))]
+def days(real_data):
+    return [day.select(PURCHASE.names) for day in retail_days(retail(real_data))]
 
 
 @pytest.fixture(scope="module")

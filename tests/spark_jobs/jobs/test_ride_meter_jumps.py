@@ -63,14 +63,14 @@ def test_every_planted_jump_is_found_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize(("jump", "within", "least"), [(3.0, 60, 0), (0.5, 60, 100), (1.0, 600, 400)])
-def test_jumps_of_real_rides_are_those_that_duckdb_finds(shared_data, jump, within, least):
+def test_jumps_of_real_rides_are_those_that_duckdb_finds(real_data, jump, within, least):
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     database.execute(
         "CREATE TABLE points AS SELECT ride_id, point_idx::INT AS point_idx, timestamp::TIMESTAMPTZ AS timestamp, "
         "meter_reading::DOUBLE AS meter_reading FROM read_json(?, format = 'newline_delimited', columns = "
         "{ride_id: 'VARCHAR', point_idx: 'INT', timestamp: 'VARCHAR', meter_reading: 'DOUBLE'})",
-        [str(shared_data / "rides" / "*.gz")],
+        [str(real_data / "rides" / "*.gz")],
     )
     expected = database.execute(
         "SELECT ride_id, first_idx, point_idx FROM (SELECT *, lag(point_idx) OVER w AS first_idx, lag(timestamp) OVER w "

@@ -267,8 +267,8 @@ def test_a_batch_that_is_replayed_after_a_crash_gives_the_same_answer(batches, c
 
 
 @pytest.mark.parametrize("close", ["fast", "complete"])
-def test_real_rides_agree_with_the_state_machine(close, shared_data):
-    lines = chain(*(gzip.decompress(file.read_bytes()).splitlines() for file in (shared_data / "rides").glob("*.gz")))
+def test_real_rides_agree_with_the_state_machine(close, real_data):
+    lines = chain(*(gzip.decompress(file.read_bytes()).splitlines() for file in (real_data / "rides").glob("*.gz")))
     points = [{name: json.loads(line)[name] for name in RIDE_POINT.names} for line in lines]
     for each in points:
         each["timestamp"] = datetime.fromisoformat(each["timestamp"]).astimezone(UTC)

@@ -24,9 +24,9 @@ A_FILE_A_BATCH = RunOptions(max_bytes_per_batch=1)
 
 
 @pytest.fixture(scope="module")
-def days(shared_data):
+def days(real_data):
     """Real days, and in the last some sales whose price is none, too much for an exact number, or hardly anything."""
-    days = retail_days(retail(shared_data))[:3]
+    days = retail_days(retail(real_data))[:3]
     prices = [None, math.nan, math.inf, 1e9, -1e9, 999_999_999.0, 0.1, 1e-9, 2.675]
     odd = [sale(f"odd-{place % 3}", 3, price=price) for place, price in enumerate([*prices, *prices])]
     moment = days[-1]["time"].max()

@@ -210,8 +210,8 @@ RETAIL_TOP = """
 
 
 @pytest.mark.parametrize("split", ["a batch a day", "one batch"])
-def test_every_window_of_the_real_shop_agrees_with_duckdb(shared_data, split):
-    database = retail(shared_data)
+def test_every_window_of_the_real_shop_agrees_with_duckdb(real_data, split):
+    database = retail(real_data)
     days = [with_window(day) for day in retail_days(database)]
     batches = days if split == "a batch a day" else [pl.concat(days)]
     harness = play(top_job(), batches, end=datetime(2011, 12, 31, tzinfo=UTC), parts=3)

@@ -5,10 +5,12 @@ import json
 import pytest
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.conservation import check_conservation
 from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.reading import data_file_paths
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.spark_jobs.keyed.toy_jobs import START, totals, windows
 
@@ -61,6 +63,37 @@ def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
+@pytest.mark.parametrize("damage", ["deleted", "cut short"])
+@pytest.mark.parametrize("whose", ["changes", "events.clicks"])
+def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
+    without_spark, lakehouse, rows, land, ran_thrice, whose, damage
+):
+    file = data_file_paths(lakehouse.table(whose))[0]
+    file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-1])
+    if whose == "events.clicks":
+        # Nothing new is to be read: no run looks at that file.
+        land(("eve", 9))
+        run_job(without_spark, lakehouse, totals())
+        remedy = "--rebuild"
+    else:
+        with pytest.raises(KeyfoldError, match=f"its table changes .*{file.name}.*--full-refresh"):
+            run_job(without_spark, lakehouse, totals())
+        remedy = "--full-refresh"
+    with pytest.raises(KeyfoldError, match=f"{whose} .*{file.name}.*{remedy}"):
+        check_conservation(without_spark, lakehouse, totals())
+
+
+def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):
+    """Names, numbers and the journal agree; what the state adds up to is another time's."""
+    state = live(lakehouse).checkpoint / "state"
+    (state / "2").write_bytes((state / "0").read_bytes())
+    land(("eve", 9))
+    with pytest.raises(KeyfoldError, match=r"state/2 of its checkpoint .*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
 def test_a_whole_generation_that_was_restored_goes_on_from_where_it_stood(
     without_spark, lakehouse, rows, land, ran_thrice
 ):
@@ -78,7 +111,7 @@ def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(wit
     run_job(without_spark, lakehouse, totals())
     remove_folder(lakehouse.events("clicks"))
     copy_folder(old, lakehouse.events("clicks"))
-    with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read before.*--full-refresh"):
+    with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
     remove_folder(lakehouse.events("clicks"))
     land(("eve", 1))
@@ -160,6 +193,6 @@ def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark,
     record = lakehouse.job("windows") / "generation-0001" / "generation.json"
     old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
     record.write_text(json.dumps(old))
-    with pytest.raises(KeyfoldError, match=r"an earlier form of Keyfold.*keyfold run windows --full-refresh"):
+    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
         run_job(without_spark, lakehouse, windows())
     assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
-from spark_jobs.journal.clock import BEGINNING, Reading
+from spark_jobs.journal.clock import Reading
 from spark_jobs.keyed.event_time import Came, newest_that_came
 from spark_jobs.keyed.planning import RunBounds, plan_run
-from spark_jobs.keyed.records import KeyedDone
+from spark_jobs.keyed.records import ClockRecord, KeyedDone
 from spark_jobs.keyed.slices import Slice
 from spark_jobs.lakehouse.changes import DataFile
 from spark_jobs.streams import INGESTED_AT
-from spark_jobs.times import micros
+from spark_jobs.times import BEGINNING, END, micros, shifted
 from tests.examples import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ class Runs:
                 seconds=0,
                 tables={},
                 last_written={},
-                positions={one.table: one.version for one in plan.inputs},
+                positions={one.table: one.position for one in plan.inputs},
                 watermark=plan.clock.watermark,
                 rows={},
                 total_rows={},
@@ -103,7 +103,7 @@ def test_only_times_of_their_own_move_event_time_and_arrivals_do_where_there_are
         now += timedelta(minutes=later)
         before = definition.watermark
         # A time of its own is never the very moment of the arrival.
-        own = [now + timedelta(minutes=offset, milliseconds=-1) for offset in offsets]
+        own = [now + timedelta(minutes=offset, microseconds=-1) for offset in offsets]
         planned = engine.run(now, sales(own, now, lacking))
         definition.run(now, own, lacking)
         assert planned.clock.watermark == definition.watermark
@@ -170,14 +170,40 @@ def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their
     table = tmp_path_factory.mktemp("table")
     own, everything, chosen = [], [], []
     for at, (offsets, arrived, lacking) in enumerate(files):
-        times = [minutes(offset) + timedelta(milliseconds=1) for offset in offsets]
+        times = [minutes(offset) + timedelta(microseconds=1) for offset in offsets]
         rows = sales(times, minutes(arrived), lacking)
         if not rows.height:
             continue
         rows.write_parquet(table / f"{at}.parquet", row_group_size=rows_a_group)
-        first, last = (micros(rows["time"][place]) // 1000 for place in (0, -1))
+        first, last = (micros(rows["time"][place]) for place in (0, -1))
         chosen.append((DataFile(f"{at}.parquet", rows.height, 1, first, last), True))
         own += times
         everything += rows["time"].to_list()
     came = newest_that_came(JOB, table, [Slice(None, None, tuple(chosen), 0)])
     assert came == Came(max(everything, default=None), max(own, default=None))
+
+
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    times=st.lists(st.datetimes(timezones=st.just(UTC)), min_size=1, max_size=3),
+    reached=st.datetimes(timezones=st.just(UTC)) | st.just(END),
+    delay=st.integers(0, 365_000),
+    until=st.datetimes(timezones=st.just(UTC)) | st.just(BEGINNING),
+)
+def test_a_run_is_planned_whatever_times_events_have_and_however_far_event_time_was_moved(
+    tmp_path_factory, times, reached, delay, until
+):
+    table = tmp_path_factory.mktemp("sales") / "table"
+    job = build_job(PURCHASE_TOTALS, {"watermark_delay": f"{delay}d", "idle_after": "365000d"})
+    runs = Runs(table, job=job)
+    runs.run(NOON, sales(times, NOON, 0))
+    # As a home that an older version moved to the end of all time.
+    runs._clock = ClockRecord(watermark=reached, processing_time=NOON, reading=Reading(wall=NOON, uptime=0, boot=""))
+    for now in (NOON + timedelta(days=1), END):
+        planned = runs.run(now, sales(times, NOON, 1))
+        assert planned.clock.watermark >= reached
+        is_far = planned.clock.watermark > shifted(now, timedelta(days=366))
+        assert any("--full-refresh" in one for one in planned.warnings) or not is_far
+    bounds, reading = RunBounds(1 << 30, until=until), Reading(wall=NOON, uptime=0, boot="")
+    for plan in plan_run(job, table, None, None, reading, bounds).plans:
+        assert plan.newest is None or plan.newest < until

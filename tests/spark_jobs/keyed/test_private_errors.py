@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.keyed.exact_sums import check_sums
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.streams import STREAMS, Stream
 from tests.spark_jobs.keyed.toy_jobs import CLICK, TIME, windows
@@ -73,3 +74,16 @@ def test_that_another_column_is_private_hides_what_an_error_says_and_not_the_key
     assert "it may show values of" in told
     if "step" in fault:
         assert f"a key of it {{'user': '{NAME}'}}" in told
+
+
+def total_too_large(state, events, clock):
+    check_sums(events.with_columns(clicks=pl.lit(2**62)).select(pl.all().repeat_by(2).explode()), ["user"], ["clicks"])
+
+
+@pytest.mark.parametrize("fault", [{"step": total_too_large}], ids=["a total is too large"])
+def test_a_refused_total_of_a_private_key_is_told_with_its_remedy_and_without_values(failure):
+    error = failure("user")
+    assert NAME not in "".join(traceback.format_exception(error))
+    assert "job windows" in str(error)
+    assert "total of clicks for user=(private) comes to more than a 64-bit integer holds" in str(error)
+    assert "--rebuild`), and start a new generation with --full-refresh" in str(error)

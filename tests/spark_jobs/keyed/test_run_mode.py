@@ -1,11 +1,14 @@
 """What people ask a run for is parsed once, the same way for the command line and for Dagster's launchpad."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.keyed.run_mode import FullRefresh, Incremental, OptionNames, Replay, parse_run_mode
+from spark_jobs.state.bootstrap import Bootstrap
+from spark_jobs.times import END
 
 NAMES = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -37,8 +40,18 @@ def test_texts_become_the_value_of_a_mode(mode, given, parsed):
         ("replay", {"branch": "b", "since": "yesterday"}, "--since is 'yesterday'; give an ISO 8601 time"),
         ("replay", {"branch": "b", "since": "2026-02-01", "until": "2026-02-01"}, "since .* is not before until"),
         ("incremental", {"advance_to": "noon"}, "--advance-to is 'noon'"),
+        ("incremental", {"advance_to": "9999-12-31T23:59:59Z"}, "--advance-to is 9999-12-31T23:59:59.000000Z: .*9000-01-01"),
+        ("full_refresh", {"advance_to": "9999-12-31T23:59:59-14:00"}, "--advance-to is 9999-12-31T23:59:59.999999Z"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_said_with_the_names_that_people_gave(mode, given, told):
     with pytest.raises(KeyfoldError, match=told):
         parse_run_mode(mode, NAMES, **given)
+
+
+@pytest.mark.parametrize(
+    "make", [Incremental, FullRefresh, partial(Replay, "branch", None, None), partial(Bootstrap, "table", {})]
+)
+def test_event_time_is_moved_by_hand_no_further_than_later_times_can_follow(make):
+    with pytest.raises(KeyfoldError, match="never goes back"):
+        make(END)

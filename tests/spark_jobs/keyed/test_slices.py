@@ -9,8 +9,9 @@ from spark_jobs.lakehouse.changes import DataFile
 SPANS = st.tuples(st.integers(-100, 1000), st.integers(0, 300), st.integers(1, 1_000_000))
 
 
-def file(number, first, length, size):
-    return DataFile(f"{number}.parquet", 100, size, first, first + length)
+def file(number, first, length, size, unit=1000):
+    """A file whose times are whole milliseconds, or are in units of so many microseconds."""
+    return DataFile(f"{number}.parquet", 100, size, first * unit, (first + length) * unit)
 
 
 @given(
@@ -19,9 +20,13 @@ def file(number, first, length, size):
     late=st.none() | st.integers(-100, 1300),
     since=st.none() | st.integers(-100, 500),
     until=st.none() | st.integers(500, 1300),
+    unit=st.sampled_from([1, 300, 1000, 10**14]),
 )
-def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_first(spans, size, late, since, until):
-    files = [file(number, *span) for number, span in enumerate(spans)]
+def test_every_moment_of_every_file_is_in_one_slice_and_what_is_late_is_in_the_first(
+    spans, size, late, since, until, unit
+):
+    files = [file(number, *span, unit=unit) for number, span in enumerate(spans)]
+    late, since, until = (None if bound is None else bound * unit for bound in (late, since, until))
     slices = cut(files, size, late, since, until)
     for one in files:
         assert one.first is not None

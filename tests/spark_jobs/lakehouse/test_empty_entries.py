@@ -7,6 +7,7 @@ from deltalake import DeltaTable, write_deltalake
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.lakehouse.changes import changes_since, next_change, snapshot
 from spark_jobs.lakehouse.empty_entries import empty_entries, take_back
+from spark_jobs.lakehouse.positions import position_at
 
 
 @pytest.fixture
@@ -54,8 +55,8 @@ def test_who_reads_the_table_or_what_came_to_it_is_told(table):
     entry(table, 2).write_bytes(b"")
     for read in (
         lambda: snapshot(table, "at"),
-        lambda: changes_since(table, 1, "at"),
-        lambda: next_change(table, 1),
+        lambda: changes_since(table, position_at(table, 1), "at"),
+        lambda: next_change(table, position_at(table, 1)),
     ):
         with pytest.raises(KeyfoldError, match=r"table is damaged: entry 2 is empty.*restore it"):
             read()

@@ -21,6 +21,7 @@ from spark_jobs.lakehouse.changes import RowsChangedError, changes_since
 from spark_jobs.lakehouse.commits import append_files, committed_batch
 from spark_jobs.lakehouse.data_files import STAGED, write_data_file
 from spark_jobs.lakehouse.merging import merge_files
+from spark_jobs.lakehouse.positions import position_at
 from spark_jobs.lakehouse.reading import scan_files, scan_table
 from spark_jobs.objects.place import to_place
 from tests.examples import examples
@@ -218,13 +219,13 @@ def test_small_files_become_one_and_large_ones_are_written_each_for_itself(table
 
 
 def test_who_reads_what_comes_to_a_table_is_told_of_rows_that_changed_and_given_those_that_are_new(table):
-    version = DeltaTable(str(table.path)).version()
+    position = position_at(table.path, DeltaTable(str(table.path)).version())
     table.take({("new",): value(5), ("newer",): value(6)}, 2)
-    changes = changes_since(table.path, version, "at")
+    changes = changes_since(table.path, position, "at")
     assert sum(file.rows for file in changes.files) == 2
     table.take({("ann",): value(7)}, 3)
     with pytest.raises(RowsChangedError):
-        changes_since(table.path, version, "at")
+        changes_since(table.path, position, "at")
 
 
 def test_a_batch_is_taken_once_however_often_it_is_merged(table):

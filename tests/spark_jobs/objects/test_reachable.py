@@ -70,3 +70,30 @@ def test_a_store_that_writes_whatever_the_condition_is_refused(bucket, monkeypat
     with pytest.raises(KeyfoldError, match="takes writes whose condition does not hold"):
         check_conditions(home)
     assert str(home) not in reachable._KEPT
+
+
+def test_a_clock_that_differs_from_the_store_s_is_named(bucket, object_store: ObjectStore, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda _: Fault.SKEWED
+        with pytest.raises(KeyfoldError, match=r"whose clock differs too much .* set the clock"):
+            check_reachable(f"s3a://{bucket}/home")
+
+
+def test_a_store_that_is_busy_is_asked_again(bucket, object_store: ObjectStore, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: Fault.BUSY if request.number < 5 else None
+        check_reachable(f"s3a://{bucket}/home")
+        assert faulty.count(Fault.BUSY) == 5
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_answer_to_the_probe_of_conditions_that_was_lost_is_no_fault(
+    bucket, object_store: ObjectStore, monkeypatch, number
+):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: Fault.LOST if request.number == number else None
+        check_conditions(f"s3a://{bucket}/home-{number}")
+        assert faulty.count(Fault.LOST) == 1

@@ -124,16 +124,19 @@ def test_an_old_a_broken_and_a_missing_java_are_told_apart(monkeypatch, tmp_path
         java_version()
 
 
-def test_a_session_starts_quietly_with_its_memory_and_refuses_other_settings(tmp_path):
+def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_other_settings(tmp_path):
     told, errors = run_python(
         tmp_path,
         """
-        import os, pyarrow as pa
+        import os, signal, pyarrow as pa
+        # As a script's background job inherits it; Spark would set a handler of its own in its place.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         def threads(batches):
             for batch in batches:
                 yield pa.RecordBatch.from_pydict({"threads": [os.environ["POLARS_MAX_THREADS"]]})
         settings = SparkSettings(master="local[1]", conf={"spark.driver.memory": "600m"})
         session = build_session(settings)
+        tell["handler kept"] = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         tell["megabytes"] = session._jvm.Runtime.getRuntime().maxMemory() / 1e6
         tell["threads"] = session.range(1).mapInArrow(threads, "threads string").first()[0]
         session.range(5).write.format("delta").save("five")
@@ -145,6 +148,7 @@ def test_a_session_starts_quietly_with_its_memory_and_refuses_other_settings(tmp
         tell["again"] = build_session(settings).range(3).count()
         """,
     )
+    assert told["handler kept"]
     assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
     assert (told["threads"], told["rows"], told["same"], told["again"]) == ("1", 5, True, 3)
     assert '{"spark.master": "local[1] runs, local[2] is wanted"}' in told["other"]

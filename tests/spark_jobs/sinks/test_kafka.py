@@ -16,6 +16,7 @@ from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.sinks import sender
 from spark_jobs.sinks.kafka import Publisher, kafka_sinks, publish
+from tests.folders import copy_folder, move_folder, remove_folder
 from tests.kafka_broker import Broker
 from tests.spark_jobs.keyed.toy_jobs import clicks, totals, windows
 from tests.spark_jobs.keyed.without_spark import Cut, PowerCut, without_spark
@@ -126,6 +127,32 @@ def test_where_kafka_has_forgotten_how_far_it_went_the_note_beside_the_journal_k
     run_job(without_spark, lakehouse, JOB)
     publish(lakehouse, JOB, to(broker, topic))
     assert rows_of(messages(broker, topic)) == table_rows(lakehouse)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2, 3])
+def test_after_a_restore_from_a_backup_no_batch_is_passed_over_in_silence(
+    without_spark, broker: Broker, lakehouse, runs
+):
+    """The topic has batches that the journal lost: it is behind, level or ahead by the time that it sends again."""
+    topic, backup = broker.topic(), lakehouse.home.with_name("backup")
+    for number in range(3):
+        land(lakehouse, ("ann", number * 60), ("bob", number * 60 + 30))
+        run_job(without_spark, lakehouse, JOB)
+        publish(lakehouse, JOB, to(broker, topic))
+        if not number:
+            copy_folder(lakehouse.home, backup)
+    sent = rows_of(messages(broker, topic))
+    remove_folder(lakehouse.home)
+    move_folder(backup, lakehouse.home)
+    for number in range(runs):
+        land(lakehouse, ("eve", 60 + number * 60))
+        run_job(without_spark, lakehouse, JOB)
+    with pytest.raises(KeyfoldError, match=rf"topic {topic} has.* was restored from a backup.*--full-refresh"):
+        publish(lakehouse, JOB, to(broker, topic))
+    assert rows_of(messages(broker, topic)) == sent
+    run_job(without_spark, lakehouse, JOB, FullRefresh())
+    publish(lakehouse, JOB, to(broker, topic))
+    assert rows_of(messages(broker, topic)) == sent + table_rows(lakehouse)
 
 
 def test_a_new_generation_is_sent_whole_under_its_own_name(without_spark, broker: Broker, lakehouse):

@@ -70,10 +70,9 @@ HISTORIES: Sequence[History] = (
     History("moving_averages", {"n_readings": 4, "timeout": "5h"}),
     History("moving_averages", {"n_readings": 4, "timeout_in": "processing_time"}),
     History("anomaly_predictions", {"min_events": 5}),
-    History("anomaly_predictions", {"model": "seasonal", "learn": "every_interval", "min_events": 5}),
-    History("anomaly_predictions", {"model": "robust", "learn": "complete_window", "window": "2h", "min_events": 5}),
+    History("anomaly_predictions", {"learn": "every_interval", "min_events": 5}),
+    History("anomaly_predictions", {"model": "ewma", "learn": "complete_window", "window": "2h", "min_events": 5}),
     History("anomaly_predictions", {"model": "ewma", "emit": "all", "min_events": 5}),
-    History("anomaly_predictions", {"model": "return_period", "min_events": 5}),
     # So long that none is due, since it goes by processing time, and two lines of runs are not compared at one moment.
     History(
         "anomaly_predictions",

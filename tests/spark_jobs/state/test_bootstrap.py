@@ -1,9 +1,11 @@
 """A seeded job goes on as one that saw all of history."""
 
+import json
 from datetime import timedelta
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -12,7 +14,9 @@ from spark_jobs.keyed.generations import live_generation
 from spark_jobs.keyed.run_mode import Incremental
 from spark_jobs.keyed.runner import run_job
 from spark_jobs.lakehouse import Lakehouse
+from spark_jobs.lakehouse.foreign import check_files_are_inside
 from spark_jobs.state.bootstrap import Bootstrap, bootstrap
+from spark_jobs.state.sources import open_source
 from tests.examples import examples
 from tests.spark_jobs.keyed.conftest import cut_power, land, minutes, rows, without_spark
 from tests.spark_jobs.keyed.toy_jobs import START, clicks, windows
@@ -241,3 +245,41 @@ def open_state_by_hand(events):
             "deadline": pl.Datetime("us", "UTC"),
         },
     )
+
+
+def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
+    lakehouse, without_spark, land, rows, minutes, tmp_path
+):
+    land(("ann", 1))
+    seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
+    write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
+    bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", minutes(0), 2), ("zoë / %41", minutes(0), 5)]
+
+
+@pytest.mark.parametrize(
+    "path", ["{outside}", "file://{outside}", "../outside.parquet", "%2e%2e/outside.parquet", "link.parquet"]
+)
+def test_a_delta_table_whose_log_names_files_outside_its_folder_is_refused(lakehouse, tmp_path, path):
+    outside, table = tmp_path / "outside.parquet", tmp_path / "table"
+    pl.DataFrame({"user": ["secret"]}).write_parquet(outside)
+    write_deltalake(str(table), pl.DataFrame({"user": ["ann"]}))
+    (table / "link.parquet").symlink_to(outside)
+    log = table / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"] |= {"path": path.format(outside=outside), "size": outside.stat().st_size}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    for read in (lambda: open_source(lakehouse, str(table)), lambda: check_files_are_inside(table)):
+        with pytest.raises(KeyfoldError, match="outside its folder"):
+            read()
+
+
+def test_a_folder_of_files_with_a_link_out_of_it_is_refused(lakehouse, tmp_path):
+    pl.DataFrame({"user": ["secret"]}).write_parquet(tmp_path / "outside.parquet")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link.parquet").symlink_to(tmp_path / "outside.parquet")
+    with pytest.raises(KeyfoldError, match="outside its folder"):
+        open_source(lakehouse, str(tmp_path / "folder"))

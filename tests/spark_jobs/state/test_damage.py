@@ -255,6 +255,8 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
         (("bob",), {"clicks": "count_of_clicks"}, "--set clicks=count_of_clicks"),
         (("bob",), {"clicks": "1 +"}, "--set clicks=1 \\+"),
         (("bob",), {"clicks": '"user"'}, "corrections do not give its state"),
+        (("bob",), {"clicks": "2.5"}, "--set clicks=2.5: clicks is no Int64"),
+        (("bob",), {"clicks": "clicks / 4"}, "corrections do not give its state: .*clicks is no Int64"),
         (({"sessions": 1},), {}, "sessions: no column of the key, which has user"),
     ],
 )
@@ -308,7 +310,7 @@ def test_a_branch_of_events_that_were_since_made_anew_is_not_promoted(spark, ran
     make_branch(spark, ran)
     shutil.rmtree(ran.events("clicks"))
     land(ran, ("ann", 1))
-    with Refused(ran, "has read another table than events.clicks is now"):
+    with Refused(ran, "events.clicks is not the table that it has read"):
         promote(ran, "windows", "again")
 
 

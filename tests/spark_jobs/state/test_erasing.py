@@ -98,7 +98,7 @@ def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_
     assert erased_rows(lakehouse.events("clicks")) == 5
     audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
     assert (audited["who"], audited["why"], audited["what"]) == (BY.who, BY.why, "erased")
-    assert audited["keys"] == digest('{"user": ["eva"]}')
+    assert json.loads(audited["keys"]) == {"user": digest('["eva"]')}
     assert json.loads(audited["rows"])["events.clicks"] == 5
 
 

@@ -6,11 +6,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.state import lines
-from spark_jobs.state.lines import json_lines
+from spark_jobs.state.lines import is_keyed, json_lines, keyed_rows
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -43,6 +44,12 @@ def test_times_decimals_and_bytes_are_text_at_any_depth():
     }
 
 
+def test_a_keyed_line_is_one_name_with_objects_and_a_line_of_another_form_is_named():
+    assert not any(map(is_keyed, ['{"user": "ann"}', '{"a": {}, "b": {}}', '{"a": []}', '{"a": [1]}', "[{}]", "no"]))
+    with pytest.raises(ValueError, match="totals: line 3 is not"):
+        keyed_rows({"totals": pl.Series(['{"ann": {"n": 1}}', "", '{"user": "bob"}'])}, ["user"])
+
+
 @given(st.lists(st.tuples(st.text(), st.integers(-9, 9), st.text() | st.none()), max_size=20))
 def test_any_text_comes_through(rows):
     frame = pl.DataFrame(rows, schema={"key": pl.String, "part": pl.Int64, "said": pl.String}, orient="row")
@@ -55,3 +62,12 @@ def test_any_text_comes_through(rows):
         ((key, value),) = json.loads(line).items()
         told[tuple(json.loads(key))] = value if isinstance(value, list) else [value]
     assert told == by_key
+    lines = json_lines(frame, ["key", "part"], "keyed-json")
+    if rows:
+        assert all(map(is_keyed, lines))
+        found = keyed_rows({"": lines}, ["key", "part"]).collect()
+        assert sorted(found.select("key", pl.col("part").cast(pl.Int64), "said").rows(), key=repr) == sorted(
+            rows, key=repr
+        )
+        (said,) = keyed_rows({"": json_lines(frame[:1].drop("part"), ["key"], "keyed-json")}, ["key"]).collect().rows()
+        assert said == (rows[0][0], rows[0][2])

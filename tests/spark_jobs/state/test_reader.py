@@ -237,6 +237,8 @@ def test_the_commands_print_what_the_functions_give(keyfold, made, tmp_path):
     assert Counter(row["user"] for row in printed) == Counter(states[1]["user"])
     (line,) = keyfold("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json").splitlines()
     assert json.loads(line)["bob"]["clicks"] == 1
+    words = ("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json", "--columns", "clicks=n")
+    assert keyfold(*words) == '{"bob":{"n":1}}\n'
     assert len(keyfold("read", "windows", "--batch", "0", "--limit", "2").splitlines()) == 2
     told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--format", "parquet", "--json"))
     assert told["rows"] == states[-1].height == pl.read_parquet(tmp_path / "out" / "*.parquet").height

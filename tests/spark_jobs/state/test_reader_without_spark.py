@@ -2,9 +2,11 @@
 
 import json
 from collections import Counter
+from decimal import Decimal
 
 import hypothesis.strategies as st
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given
 
@@ -18,6 +20,8 @@ from spark_jobs.state.export import write_state
 from spark_jobs.state.keys import wanted_keys
 from spark_jobs.state.open_keys import open_schema, write_open_keys
 from spark_jobs.state.reader import read_state
+from spark_jobs.state.sources import open_source
+from spark_jobs.state.staging import as_state
 from spark_jobs.state.statistics import state_statistics
 from tests.examples import examples
 from tests.spark_jobs.keyed.conftest import land, minutes, without_spark
@@ -130,6 +134,8 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
     elif style == "parquet":
         assert same(pl.read_parquet(tmp_path / "out" / "*.parquet"), expected)
     else:
+        seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
+        assert same(as_state(windows(), seed, {}).collect(), expected)
         lines = [line for file in sorted((tmp_path / "out").iterdir()) for line in file.read_text().splitlines()]
         found = [json.loads(line) for line in lines]
         if style == "jsonl":
@@ -143,6 +149,19 @@ def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_sp
                 "deadline": "2026-01-01T00:10:00.000000Z",
             }
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
+
+
+def test_columns_are_chosen_and_renamed(lakehouse, without_spark, local_reader, land):
+    land(("ann", 1), ("bob", 2))
+    run_job(without_spark, lakehouse, windows())
+    rows = read_state(local_reader, lakehouse, windows())
+    chosen = rows.select({"clicks": "n", "user": "who"})
+    assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
+    assert sorted(chosen.polars().rows()) == [(1, "ann"), (1, "bob")]
+    with pytest.raises(KeyfoldError, match="no column clics; there are user, window, clicks, deadline"):
+        rows.select({"clics": "clics"})
+    with pytest.raises(KeyfoldError, match="two columns would have the name user"):
+        rows.select({"clicks": "user", "user": "user"})
 
 
 def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
@@ -236,3 +255,18 @@ def test_keys_are_read_as_their_columns_want_them(minutes):
     ]:
         with pytest.raises(KeyfoldError, match=fault):
             wanted_keys([key], columns, schema)
+
+
+def test_a_key_of_whole_numbers_is_exactly_what_was_given():
+    schema = pa.schema([("card", pa.int64())])
+
+    def of(key):
+        wanted = wanted_keys([key], ("card",), schema)
+        assert wanted is not None
+        return wanted.frames[0]["card"].to_list()
+
+    assert [of(key) for key in (2, 2.0, "2", "2.0", Decimal("2.00"))] == [[2]] * 5
+    assert of("9007199254740993.0") == of(Decimal("9007199254740993.0")) == [2**53 + 1]
+    for key in (2.5, "2.5", Decimal("1.50"), 2.0**60, 2**63, 2**200, True):
+        with pytest.raises(KeyfoldError, match="key column card is Int64"):
+            wanted_keys([key], ("card",), schema)

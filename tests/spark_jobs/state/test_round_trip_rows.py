@@ -114,6 +114,28 @@ def test_bytes_and_decimals_are_read_as_they_were_written(lakehouse, tmp_path):
     assert_frame_equal(as_state(job, source, {}).collect(), rows)
 
 
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+
+
+@examples(60)
+@given(WHOLE, st.sampled_from([Decimal("0"), Decimal("0.50"), Decimal("0.01")]), st.booleans())
+def test_numbers_become_integers_of_state_exactly_or_are_refused(number, rest, is_list):
+    column = ("counts", pa.list_(pa.int64())) if is_list else ("count", pa.int64())
+    job = windows(state=pa.schema([("user", pa.string()), column]), state_events=pl.lit(0))
+    given = pl.Series(column[0], [Decimal(number) + rest], dtype=pl.Decimal(38, 2))
+    for values in (given, given.cast(pl.Float64)):
+        # A float says a whole number of its own up to 2^53 only.
+        is_exact = rest == 0 and (values.dtype.is_decimal() or abs(number) < 2**53)
+        source = pl.DataFrame([pl.Series("user", ["ann"]), values.implode() if is_list else values]).lazy()
+        found = as_state(job, source, {}).collect()[column[0]].item()
+        assert (found.to_list() if isinstance(found, pl.Series) else found) == (
+            None if not is_exact else [number] if is_list else number
+        )
+        if not is_exact:
+            with pytest.raises(KeyfoldError, match=f"{column[0]} is no"):
+                check_rows(job, source, {})
+
+
 def test_private_values_are_in_no_error_and_no_sample(lakehouse):
     job = build_job(JOBS["event_index"], {"stream": "sales", "key": "item"})
     source = pl.DataFrame({"item": ["tea"], "customer": ["ann"], "next_index": ["many"]}).lazy()

@@ -12,8 +12,13 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs.errors import KeyfoldError
-from spark_jobs.state.export import write_frame
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.state.export import lines_of, write_frame, write_state
+from spark_jobs.state.sources import open_source
 from spark_jobs.state.spark_checkpoint import parts_of, read_checkpoint
+from spark_jobs.state.staging import as_state, check_rows
+from spark_jobs.state.variables import read_variables
 
 CLICKS = [("ann", 1, 1), ("bob", 3, 2), ("ann", 14, 3)]
 NUMBER = StructType([StructField("n", LongType())])
@@ -226,3 +231,37 @@ def test_rows_go_to_files_with_their_microseconds(spark, checkpoints, tmp_path):
     lines = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
     assert made.rows == len(lines) == 3
     assert {line["at"] for line in lines} == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
+
+
+@pytest.mark.parametrize("place", ["timers", "ttl"])
+def test_all_variables_of_a_key_are_one_object(spark, checkpoints, place):
+    rows = read_variables(spark, checkpoints / place)
+    found = {}
+    for row in lines_of(rows, "keyed-json").collect():
+        found |= json.loads(row[0])
+    assert {user: (sorted(kept["seen"]), kept["total"]) for user, kept in found.items()} == {
+        "ann": ([1, 3], 4),
+        "bob": ([2], 2),
+    }
+    assert sorted(found["ann"]["by_name"], key=str) == [{"key": "n1", "value": 1}, {"key": "n3", "value": 3}]
+    (only,) = (
+        read_variables(spark, checkpoints / place, keys=[{"user": "bob"}]).select({"total": "n"}).spark().collect()
+    )
+    assert only.asDict() == {"user": "bob", "n": 2}
+
+
+def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark, lakehouse, checkpoints, tmp_path):
+    rows = read_variables(spark, checkpoints / "timers").select({"seen": "models", "total": "quantities"})
+    assert write_state(rows, tmp_path / "out", "keyed-json").rows == 2
+    job = build_job(JOBS["purchase_totals"], {})
+    source, mapping = open_source(lakehouse, str(tmp_path / "out"), job.key), {"quantity": "quantities"}
+    assert check_rows(job, source, mapping).keys == 2
+    kept = as_state(job, source, mapping).select("item", pl.col("models").list.sort(), "quantity").collect()
+    assert sorted(kept.rows()) == [("ann", ["1", "3"], 4), ("bob", ["2"], 2)]
+
+
+def test_variables_of_a_query_that_has_none_are_refused(spark, checkpoints):
+    with pytest.raises(KeyfoldError, match=r"keyed-json is of the state variables of one operator, and it has default"):
+        read_variables(spark, checkpoints / "window")
+    with pytest.raises(KeyfoldError, match=r"no column sum; there are user, by_name, seen, total"):
+        read_variables(spark, checkpoints / "timers").select({"sum": "n"})

@@ -60,8 +60,8 @@ def test_a_reading_keeps_its_location_and_one_without_has_none(tmp_path):
     ]
 
 
-def test_the_readings_of_new_york_s_airports_name_no_location_and_are_read_as_before(shared_data):
-    path = sorted((shared_data / "weather").glob("*.csv.gz"))[0]
+def test_the_readings_of_new_york_s_airports_name_no_location_and_are_read_as_before(real_data):
+    path = sorted((real_data / "weather").glob("*.csv.gz"))[0]
     rows = file_rows(WEATHER, path, NOON)
     assert len(rows) == gzip.decompress(path.read_bytes()).count(b"\n") - 1
     assert {(row["reason"], row["location"]) for row in rows} == {(None, None)}

@@ -19,7 +19,7 @@ from spark_jobs.ingest.sources.kafka.settings import (
     KafkaSettings,
     check_topic,
 )
-from spark_jobs.times import from_iso
+from spark_jobs.times import from_iso, micros
 
 TIMEOUT = 15.0
 """Seconds until a broker must have answered."""
@@ -82,7 +82,8 @@ def topic_state(topic: KafkaTopic) -> TopicState:
     # The last stable offset: what lies behind it may yet be aborted.
     end = cluster.offsets(topic.name, there, OffsetSpec.latest())
     if isinstance(topic.start, datetime):
-        at_time = OffsetSpec.for_timestamp(int(topic.start.timestamp() * 1000))
+        # Not by a float, which may be one off. A time before 1970 is negative, and would be a code: -1 is the newest.
+        at_time = OffsetSpec.for_timestamp(max(micros(topic.start) // 1000, 0))
         found = cluster.offsets(topic.name, there, at_time)
         begin = {number: offset if offset >= 0 else end[number] for number, offset in found.items()}
     else:

@@ -3,12 +3,9 @@
 from spark_jobs.errors import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.models.ewma import Ewma
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
-from spark_jobs.jobs.anomaly_predictions.models.rarest_view import RarestView
-from spark_jobs.jobs.anomaly_predictions.models.return_period import ReturnPeriod
-from spark_jobs.jobs.anomaly_predictions.models.robust import Robust
-from spark_jobs.jobs.anomaly_predictions.models.seasonal import Seasonal
+from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 
-_MODELS: tuple[Model, ...] = (Ewma(), Seasonal(), Robust(), ReturnPeriod(), RarestView())
+_MODELS: tuple[Model, ...] = (Rarity(), Ewma())
 MODELS = {model.name: model for model in _MODELS}
 
 

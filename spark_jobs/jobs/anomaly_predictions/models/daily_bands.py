@@ -33,7 +33,9 @@ NEAREST_CELL = CELLS_A_DAY - REACH
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 
 EDGES = ("cell_low", "cell_least", "cell_high", "cell_most")
-"""The columns of a cell's edges: lowest value, least change, highest value, greatest change."""
+"""The columns of edges: lowest value, least change, highest value, greatest change, one number a cell up to the newest.
+
+NaN where a cell has no value."""
 _SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
 """Upper edges are held negative: then every edge is a least one, and there is one way to join and to rank them."""
 
@@ -63,12 +65,14 @@ class Bands(NamedTuple):
 
 
 def cells_of(models: pl.DataFrame) -> Cells:
-    """The cells that models keep in `cell` and the columns of `EDGES`."""
-    counts = models["cell"].list.len().to_numpy().astype(np.int64)
-    rows = np.repeat(np.arange(models.height), counts)
-    cell = models["cell"].explode(empty_as_null=False).to_numpy().astype(np.int64)
-    edges = [models[name].explode(empty_as_null=False).to_numpy().astype(np.float64) for name in EDGES]
-    return Cells(_number(rows, cell), np.stack(edges, axis=1) * _SIGNS)
+    """The cells that models keep in the columns of `EDGES`; `cell` is the newest."""
+    counts = models[EDGES[0]].list.len().to_numpy().astype(np.int64)
+    rows, ends = np.repeat(np.arange(models.height), counts), np.cumsum(counts)
+    newest = models["cell"].fill_null(0).to_numpy()
+    cell = newest[rows] - (ends[rows] - 1 - np.arange(len(rows)))
+    edges = np.stack([models[name].explode(empty_as_null=False).to_numpy() for name in EDGES], axis=1)
+    is_there = ~np.isnan(edges[:, 0])
+    return Cells(_number(rows, cell)[is_there], edges[is_there] * _SIGNS)
 
 
 def event_cells(runs: KeyRuns, times: Integers) -> Integers:
@@ -96,12 +100,17 @@ def cell_columns(cells: Cells, rows: int) -> list[pl.Series]:
     """The columns `cell` and `EDGES` of so many models: of each the cells of its last week."""
     row, cell = cells.number // _KEY_STEP, cells.number % _KEY_STEP - _ZERO_CELL
     ends = np.searchsorted(row, np.arange(rows), side="right")
-    newest = cell[np.maximum(ends - 1, 0)] if len(cell) else np.zeros(rows, dtype=np.int64)
+    knows = np.diff(ends, prepend=0) > 0
+    newest = np.where(knows, cell[np.maximum(ends - 1, 0)], 0) if len(cell) else np.zeros(rows, dtype=np.int64)
     is_kept = cell > newest[row] - KEPT_CELLS
-    offsets = np.cumsum(np.append(0, np.bincount(row[is_kept], minlength=rows)))
-    edges = (cells.edges[is_kept] * _SIGNS + 0.0).T
-    flat = {"cell": cell[is_kept].astype(np.int32), **dict(zip(EDGES, edges, strict=True))}
-    return [pl.Series(name, pa.LargeListArray.from_arrays(offsets, column)) for name, column in flat.items()]
+    row, cell, edges = row[is_kept], cell[is_kept], cells.edges[is_kept] * _SIGNS + 0.0
+    oldest = cell[np.minimum(np.searchsorted(row, np.arange(rows)), max(len(row) - 1, 0))] if len(row) else newest
+    ends = np.cumsum(np.where(knows, newest - oldest + 1, 0))
+    table = np.full((len(EDGES), int(ends[-1]) if rows else 0), np.nan)
+    table[:, ends[row] - 1 - (newest[row] - cell)] = edges.T
+    offsets = np.append(0, ends)
+    lists = (pl.Series(name, pa.LargeListArray.from_arrays(offsets, of)) for name, of in zip(EDGES, table, strict=True))
+    return [pl.Series("cell", newest).set(pl.Series(~knows), None), *lists]
 
 
 def usual_bands(cells: Cells, wanted: Integers) -> Bands:

@@ -1,11 +1,12 @@
 """Where each key's events lie in a frame that is sorted by key."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+Numbers = NDArray[Any]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -41,13 +42,13 @@ def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
     return KeyRuns(starts, counts, model.to_numpy().astype(np.int64), run, np.arange(events.height) - starts[run])
 
 
-def at_number(after: Floats, before: Floats, runs: KeyRuns, number: Integers) -> Floats:
+def at_number(after: Numbers, before: Numbers, runs: KeyRuns, number: Integers) -> Numbers:
     """Of each event, what was so after the first `number` events of its run; `before` has it of each run at first."""
     place = np.maximum(runs.starts[runs.run] + number - 1, 0)
     return np.where(number > 0, after[place], before[runs.run])
 
 
-def before_each(after: Floats, before: Floats, runs: KeyRuns) -> Floats:
+def before_each(after: Numbers, before: Numbers, runs: KeyRuns) -> Numbers:
     """Of each event, what was so after the one before it in its run: `at_number` with the event's rank, but quicker."""
     shifted = np.empty_like(after)
     shifted[1:] = after[:-1]

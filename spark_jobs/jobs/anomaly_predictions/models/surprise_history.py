@@ -1,4 +1,4 @@
-"""What a model remembers of a metric's surprises: how rare they were in each view, and in the rarest of all views."""
+"""What a model remembers of a metric's surprises: how rare they were in each view, and by the rarest of all."""
 
 from functools import reduce
 from typing import Any, NamedTuple
@@ -6,62 +6,102 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from spark_jobs.jobs.anomaly_predictions.models.episodes import Episode
+from spark_jobs.jobs.anomaly_predictions.models.episodes import NEVER, Episode
 from spark_jobs.jobs.anomaly_predictions.models.largest import Largest, unpacked
 from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.views import VIEWS
 
-HISTORY = {
+COLUMNS = {
     "size": pl.List(pl.Float64),
-    "size_time": pl.List(pl.Int64),
+    "size_number": pl.List(pl.Int64),
     "size_count": pl.List(pl.Int64),
     "peak": pl.List(pl.Float64),
-    "peak_time": pl.List(pl.Int64),
+    "peak_number": pl.List(pl.Int64),
     "news": pl.Float64(),
-    "news_time": pl.Int64(),
+    "news_number": pl.Int64(),
 }
-"""The columns of a history: the largest surprises of each view and of all together, one behind the other, and how many
-of each; what `episodes` remembers."""
+"""What a model keeps: the largest surprises of each memory, one behind the other, and how many of each; what `episodes`
+remembers."""
+MEMORIES = len(VIEWS) + 4
 
 
 class History(NamedTuple):
-    """What a model remembers of surprises: of each view, of the rarest view, and of the episode."""
+    """What a model remembers of surprises.
+
+    Attributes:
+        of_views: of each view of `views`.
+        of_strays: of the rarest of these.
+        of_levels: of values on levels that are seldom there.
+        of_stays: of how long a value stayed the same.
+        of_all: of the rarest of these three.
+        episode: what was news.
+    """
 
     of_views: list[Largest]
-    of_rarest: Largest
+    of_strays: Largest
+    of_levels: Largest
+    of_stays: Largest
+    of_all: Largest
     episode: Episode
 
     @staticmethod
     def of(model: dict[str, Any]) -> "History":
-        *of_views, of_rarest = unpacked(model["size"], model["size_time"], model["size_count"])
-        return History(
-            of_views, of_rarest, Episode(model["peak"], model["peak_time"], model["news"], model["news_time"])
+        *of_views, of_strays, of_levels, of_stays, of_all = unpacked(
+            model["size"], model["size_number"], model["size_count"]
         )
+        episode = Episode(model["peak"], model["peak_number"], model["news"], model["news_number"])
+        return History(of_views, of_strays, of_levels, of_stays, of_all, episode)
 
-    def rarity(self, sizes: list[float], time: int, began: int, *, ranked_again: bool) -> float:
-        """How rare an event is in days if it is news, else 0; learns nothing."""
-        rarest = max(view.period(size, time, began) for view, size in zip(self.of_views, sizes, strict=True))
-        rarity = self.of_rarest.period(rarest, time, began) if ranked_again else rarest
-        return rarity if self.episode.is_news(rarity, time) else 0.0
+    def rarity(self, surprises: list[float], number: int, horizon: int) -> float:
+        """How many events pass between two as rare, if it is news, else 0; learns nothing.
 
-    def learn(self, sizes: Floats, times: Integers, began: int, *, ranked_again: bool) -> Floats:
-        """How rare each event is in days if it is news, else 0, each before it is learned."""
-        periods = (view.learn(row, times, began) for view, row in zip(self.of_views, sizes, strict=True))
-        rarest = reduce(np.maximum, periods)
-        rarities = self.of_rarest.learn(rarest, times, began) if ranked_again else rarest
+        Args:
+            surprises: of one event: in each view, of its level, of its stay.
+            number, horizon: as `largest` has them.
+        """
+        *strays, level, stay = surprises
+        periods = (view.period(size, number, horizon) for view, size in zip(self.of_views, strays, strict=True))
+        rarest = max(
+            self.of_strays.period(max(periods), number, horizon),
+            self.of_levels.period(level, number, horizon),
+            self.of_stays.period(stay, number, horizon),
+        )
+        rarity = self.of_all.period(rarest, number, horizon)
+        return rarity if self.episode.is_news(rarity, number) else 0.0
+
+    def learn(self, surprises: Floats, numbers: Integers, horizons: Integers) -> Floats:
+        """The same of each event, a column an event, before it is learned."""
+        *strays, levels, stays = surprises
+        periods = (view.learn(row, numbers, horizons) for view, row in zip(self.of_views, strays, strict=True))
+        rarest = reduce(
+            np.maximum,
+            (
+                self.of_strays.learn(reduce(np.maximum, periods), numbers, horizons),
+                self.of_levels.learn(levels, numbers, horizons),
+                self.of_stays.learn(stays, numbers, horizons),
+            ),
+        )
+        rarities = self.of_all.learn(rarest, numbers, horizons)
         news = np.zeros(len(rarities))
         for row in np.flatnonzero(rarities > 0.0).tolist():
-            news[row] = self.episode.learn(float(rarities[row]), int(times[row]))
+            news[row] = self.episode.learn(rarities[row].item(), numbers[row].item())
         return news
 
     def columns(self) -> dict[str, Any]:
         """The columns of it all."""
-        memories = [*self.of_views, self.of_rarest]
+        memories = [*self.of_views, self.of_strays, self.of_levels, self.of_stays, self.of_all]
         return {
             "size": [size for memory in memories for size in memory.sizes],
-            "size_time": [time for memory in memories for time in memory.times],
+            "size_number": [number for memory in memories for number in memory.numbers],
             "size_count": [len(memory.sizes) for memory in memories],
             "peak": self.episode.peaks,
-            "peak_time": self.episode.peak_times,
+            "peak_number": self.episode.peak_numbers,
             "news": self.episode.news,
-            "news_time": self.episode.news_time,
+            "news_number": self.episode.news_number,
         }
+
+
+def initial(models: int) -> list[pl.Series]:
+    """The columns of so many models that remember nothing."""
+    nothing = {"size_count": [0] * MEMORIES, "news": 0.0, "news_number": NEVER}
+    return [pl.Series(name, [nothing.get(name, [])] * models, dtype=kind) for name, kind in COLUMNS.items()]

@@ -129,13 +129,13 @@ def test_a_stream_of_another_layout_is_a_value_and_no_code(tmp_path: Path) -> No
     assert rows == [("m1", 1.5, "DE"), ("M-2", 2.5, "FR")]
 
 
-def test_the_real_weather_and_sales_are_read_as_another_reader_reads_them(shared_data: Path) -> None:
-    (weather,) = shared_data.glob("weather/*.csv.gz")
+def test_the_real_weather_and_sales_are_read_as_another_reader_reads_them(real_data: Path) -> None:
+    (weather,) = real_data.glob("weather/*.csv.gz")
     ours = parsed(WEATHER, weather)
     observed = duckdb.read_csv(str(weather), na_values="NA", dtype={"pressure": "DOUBLE"})
     theirs = observed.project("origin, time_hour, temp, pressure").fetchall()
     assert [(row["station_id"], row["time"], row["temp"], row["pressure"]) for row in ours] == theirs
-    day = shared_data / "retail" / "2010-12-01.csv.gz"
+    day = real_data / "retail" / "2010-12-01.csv.gz"
     ours = parsed(SALES, day)
     sold = duckdb.read_csv(str(day), dtype={"StockCode": "VARCHAR"})
     theirs = sold.project("StockCode, Description, Quantity, UnitPrice").fetchall()

@@ -92,8 +92,8 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
     assert [row["line"] for row in rows] == [index + 1 + (".csv" in kind) for index in range(5)]
 
 
-def test_real_rides_are_read_whole(shared_data: Path):
-    for path in sorted((shared_data / "rides").glob("*.gz"))[:4]:
+def test_real_rides_are_read_whole(real_data: Path):
+    for path in sorted((real_data / "rides").glob("*.gz"))[:4]:
         with gzip.open(path, "rt") as file:
             expected = [json.loads(line) for line in file]
         for row in expected:
@@ -101,8 +101,8 @@ def test_real_rides_are_read_whole(shared_data: Path):
         assert events(parse(path)) == expected
 
 
-def test_times_keep_their_four_and_five_digits(shared_data: Path):
-    path = shared_data / "workshop" / "one_ride.ndjson"
+def test_times_keep_their_four_and_five_digits(real_data: Path):
+    path = real_data / "workshop" / "one_ride.ndjson"
     expected = [datetime.fromisoformat(json.loads(line)["timestamp"]) for line in path.read_text().splitlines()]
     found = [row["timestamp"] for row in events(parse(path))]
     assert found == expected

@@ -75,18 +75,35 @@ def test_pipes_are_not_read_and_keep_nobody_waiting(tmp_path):
         fingerprint(tmp_path / "pipe.ndjson")
 
 
-def test_a_fingerprint_is_of_the_size_the_beginning_and_the_end(tmp_path):
-    file, content = tmp_path / "a", bytearray(300_000)
+def test_a_fingerprint_covers_the_whole_file(tmp_path):
+    file, content = tmp_path / "a", bytes(9_000_000)
     found = set()
-    for at in (None, 0, 65_535, 150_000, 234_465, 299_999):
+    for at in (None, 0, 65_535, 150_000, 4 << 20, 8_999_999):
         changed = bytearray(content)
         if at is not None:
             changed[at] = 1
         file.write_bytes(changed)
         found.add(fingerprint(file))
-    assert len(found) == 5, "what changes in the middle alone is not seen"
-    file.write_bytes(content + b"x")
+    assert len(found) == 6
+    file.write_bytes(content + bytes(1))
     assert fingerprint(file) not in found
+
+
+def test_a_name_that_is_not_utf_8_is_refused_under_a_path_that_no_other_file_has(tmp_path):
+    for name in (b"caf\xe9.csv", rb"caf\xe9.csv", b"fine.csv"):
+        (tmp_path / os.fsdecode(name)).touch()
+    (tmp_path / os.fsdecode(b"\xff")).mkdir()
+    (tmp_path / os.fsdecode(b"\xff") / "inside.csv").touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path.parent / os.fsdecode(b"\xfe"))
+    (tmp_path.parent / os.fsdecode(b"\xfe")).touch()
+    found = {file.path: file.refused for file in list_files(tmp_path).files}
+    assert sorted(path for path, refused in found.items() if refused) == [
+        r"\xff/inside.csv/",
+        r"caf\xe9.csv/",
+        "link.csv",
+    ]
+    assert sorted(path for path, refused in found.items() if not refused) == [r"caf\xe9.csv", "fine.csv"]
+    assert "".join(filter(None, found.values())).isprintable()
 
 
 def test_a_missing_folder_or_a_file_in_its_place_is_an_error(tmp_path):

@@ -193,9 +193,8 @@ def threshold_of(job):
     return job.step.threshold
 
 
-@pytest.mark.parametrize("model", ["rarest_view", "return_period"])
-def test_fewer_alarms_a_week_are_a_higher_threshold(model):
-    thresholds = [threshold_of(anomaly_job(model=model, alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
+def test_fewer_alarms_a_week_are_a_higher_threshold():
+    thresholds = [threshold_of(anomaly_job(model="rarity", alarms_per_week=rate)) for rate in (3, 2, 1, 0.5, 0.125)]
     assert thresholds == sorted(thresholds)
     for rate, threshold in zip((3, 2, 1, 0.5, 0.125), thresholds, strict=True):
         days = threshold / (1 - threshold) * 3.5
@@ -209,7 +208,7 @@ def test_the_default_is_two_alarms_a_week():
 
 def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_count_days():
     with pytest.raises(KeyfoldError, match="give one of them"):
-        anomaly_job(model="rarest_view", alarms_per_week=1, threshold=0.5)
+        anomaly_job(model="rarity", alarms_per_week=1, threshold=0.5)
     with pytest.raises(KeyfoldError, match="the score of ewma does not count days; give a threshold"):
         anomaly_job(model="ewma", alarms_per_week=1)
 
@@ -217,7 +216,7 @@ def test_alarms_a_week_are_refused_beside_a_threshold_and_by_models_that_do_not_
 def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     ewma = anomaly_job(model="ewma")
     assert ewma.parameters["model"] == "ewma"
-    assert anomaly_job(model="robust").parameters["model"] == "robust"
+    assert anomaly_job(model="rarity").parameters["model"] == "rarity"
     monkeypatch.setattr(type(MODELS["ewma"]), "version", 2)
     assert anomaly_job(model="ewma").schema_version == ewma.schema_version + 1
 
@@ -341,11 +340,11 @@ SERIES = (
 )
 
 
-def real_series(shared_data, names):
+def real_series(real_data, names):
     """Readings of real series, keys among each other, in order of time."""
     events = []
     for name in names:
-        lines = gzip.decompress((shared_data / "nab" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
+        lines = gzip.decompress((real_data / "nab" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
         rows = (line.split(",") for line in lines[1:])
         moments = ((datetime.fromisoformat(time).replace(tzinfo=UTC), float(value)) for time, value in rows)
         events += [{"key": name, "timestamp": moment, "value": value} for moment, value in moments]
@@ -353,8 +352,8 @@ def real_series(shared_data, names):
 
 
 @pytest.fixture(scope="module")
-def real_readings(shared_data):
-    return real_series(shared_data, SERIES)
+def real_readings(real_data):
+    return real_series(real_data, SERIES)
 
 
 @EVERY_WAY

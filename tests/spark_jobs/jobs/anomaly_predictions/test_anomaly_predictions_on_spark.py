@@ -21,8 +21,8 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
 )
 
 
-def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home, tmp_path, shared_data):
-    readings = real_series(shared_data, SERIES[:2])
+def test_real_series_over_restarts_give_what_the_definition_says(spark, new_home, tmp_path, real_data):
+    readings = real_series(real_data, SERIES[:2])
     end = max(reading["timestamp"] for reading in readings) + timedelta(days=31)
     definition = Settings(learn="every_interval", period=timedelta(hours=6), min_events=30)
     job = job_of(definition, key_groups=2)

@@ -163,8 +163,8 @@ def test_a_token_of_the_workers_environment_opens_its_service_and_is_recorded_no
     assert token.encode() not in cloudpickle.dumps(job)
 
 
-def test_real_ride_points_are_enriched_each_once(shared_data):
-    files = sorted((shared_data / "rides").glob("*.gz"))
+def test_real_ride_points_are_enriched_each_once(real_data):
+    files = sorted((real_data / "rides").glob("*.gz"))
     types = polars_schema(RIDE_POINTS.schema)
     real = [
         pl.read_ndjson(file)

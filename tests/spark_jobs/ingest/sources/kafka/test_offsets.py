@@ -1,12 +1,14 @@
 """Planning of offsets, played against a topic that grows, loses messages and gets partitions: plain sets are the oracle."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import KeyfoldError
+from spark_jobs.ingest.sources.kafka import topic as topics
 from spark_jobs.ingest.sources.kafka.offsets import (
     OffsetRange,
     ReadTopic,
@@ -138,3 +140,24 @@ def test_an_end_that_was_cut_off_is_refused():
     assert offsets(plan_ranges(topic([2], [4]), read, anew=True)) == [(0, 2), (0, 3)]
     with pytest.raises(KeyfoldError, match=r"partition 3 was read, and is not there"):
         plan_ranges(topic([0], [9]), ReadTopic(id="a", next={0: 5, 3: 1}))
+
+
+@pytest.mark.parametrize(
+    ("start", "asked"),
+    [
+        # As a float it is the next second; a negative number may be a code: -1 is the newest.
+        (datetime(8199, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), 196599830399999),
+        (datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), 0),
+    ],
+)
+def test_a_time_to_begin_at_is_asked_for_to_the_millisecond(monkeypatch, start, asked):
+    class Cluster:
+        def describe(self, topic):
+            return "id", [0]
+
+        def offsets(self, topic, there, spec):
+            return {0: getattr(spec, "timestamp", 0)}
+
+    monkeypatch.setattr(topics, "_cluster", lambda settings: Cluster())
+    wanted = topics.KafkaTopic("t", start=start, settings=topics.KafkaSettings("127.0.0.1:9092", {}))
+    assert topics.topic_state(wanted).begin == {0: asked}

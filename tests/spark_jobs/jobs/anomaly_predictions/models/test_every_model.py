@@ -190,5 +190,5 @@ def test_a_model_says_what_a_job_must_know_of_it(model):
 
 def test_a_model_that_is_not_there_is_told_with_those_that_are():
     assert find_model("ewma") is MODELS["ewma"]
-    with pytest.raises(KeyfoldError, match="no model 'oracle'; models there: ewma, "):
+    with pytest.raises(KeyfoldError, match="no model 'oracle'; models there: rarity, ewma"):
         find_model("oracle")

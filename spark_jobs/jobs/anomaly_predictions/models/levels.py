@@ -1,0 +1,257 @@
+"""How likely a value is: how often its level was there, among all values and among those at this hour of the day.
+
+Levels are equal steps of the range of values so far, as someone sees them who looks at the metric's plot: what changes by
+less than a step does not count. At most `LEVELS` steps span the range. When a value needs more, steps double and
+neighbours join, so counts stay whole numbers and are the same however events are split.
+
+The surprise of a value is one over the product of two probabilities: that of its level among all values, and that of its
+level at this hour. The code length of the value, the logarithm of this, ranks values in the same order. A value that is
+as likely as if all levels were equally frequent is no surprise.
+"""
+
+import math
+from bisect import bisect_left
+from typing import Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, KeyRuns, at_number
+
+LEVELS = 32
+PRIOR = 1.0
+"""Events that are taken to lie evenly on all levels before the first one; an hour begins as the day is."""
+FIRST = 20
+"""Events that must be known before a value is a surprise."""
+HALVED_EVERY = 16_000
+"""Events after which all counts are halved, from the second time on: a metric may change for good."""
+
+_HOURS = 24
+_HOUR = 3_600_000_000
+_SLOTS = LEVELS + 2
+"""The levels of a grid, and an empty one on either side."""
+_FIRST_STEP = 0.0637
+"""The first step, as a share of the first change. No round number: whole numbers then lie on no edge of a level."""
+_ROUNDING = 1e-9
+"""Share of a value below which a change is rounding."""
+_SMALLEST_STEP = 1e-140
+
+_GRID = ("level_origin", "level_step", "level_least", "level_most")
+COLUMNS = {**dict.fromkeys(_GRID, pl.Float64()), "level_count": pl.List(pl.Int16)}
+"""What a model keeps: its `Grid`, and how often each level was there, by hour and then from the lowest level on."""
+
+
+class Grid(NamedTuple):
+    """The levels of many metrics, a row a metric.
+
+    Attributes:
+        origin: the first value, an edge of a level.
+        step: width of a level; 0 while all values were the same.
+        least, most: range of the values so far.
+    """
+
+    origin: Floats
+    step: Floats
+    least: Floats
+    most: Floats
+
+    def level(self, values: Floats, row: Integers) -> Floats:
+        """The level of each value in the grid of its row, counted from the origin."""
+        away, step = values - self.origin[row], self.step[row]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            level = np.floor(away / step)
+        return np.where(np.isnan(level), 0.0, level)
+
+
+class Learned(NamedTuple):
+    """Events learned one after the other, in pieces: parts of runs of events that keep their grid.
+
+    Attributes:
+        grid: of each piece, at its end.
+        lowest: of each piece, the level of its least value.
+        before: of each piece, how often each level was there before it, by hour and slot.
+        after: of each run, how often each level was there after it.
+        first_piece: of each run, the piece before its first event.
+        first_row: of each piece, its first event.
+        piece: of each event, the piece in which it is counted.
+        hour: of each event.
+        in_slot, in_hour, in_cell: sorted numbers of the events by (piece, slot), (piece, hour) and both.
+    """
+
+    grid: Grid
+    lowest: Floats
+    before: Integers
+    after: Integers
+    first_piece: Integers
+    first_row: Integers
+    piece: Integers
+    hour: Integers
+    in_slot: Integers
+    in_hour: Integers
+    in_cell: Integers
+
+
+def initial(models: int) -> list[pl.Series]:
+    """The columns of so many models that have learned nothing."""
+    return [*(pl.Series(name, np.zeros(models)) for name in _GRID), _lists(np.zeros((models, _HOURS * LEVELS)))]
+
+
+def learn(models: pl.DataFrame, known: Integers, runs: KeyRuns, times: Integers, values: Floats) -> Learned:
+    """Learn events, each after those of its key before it; the model of each run has learned `known` events before."""
+    kept = Grid(*(models[name].to_numpy()[runs.model] for name in _GRID))
+    pieces = _pieces(kept, known, runs, values)
+    first_row = np.array([piece.row for piece in pieces])
+    grid = Grid(*(np.array(column) for column in zip(*(piece[2:] for piece in pieces), strict=True)))
+    numbers = np.arange(len(pieces))
+    lowest = grid.level(grid.least, numbers)
+    piece = np.repeat(numbers, np.diff(np.append(first_row, len(values))))
+    hour = times // _HOUR % _HOURS
+    slot = _slots(grid.level(values, piece) - lowest[piece])
+    cell = (piece * _HOURS + hour) * _SLOTS + slot
+    counts = np.bincount(cell, minlength=len(pieces) * _HOURS * _SLOTS).reshape(-1, _HOURS, _SLOTS)
+    first_piece = np.flatnonzero([piece.change == "first" for piece in pieces])
+    before = np.zeros_like(counts)
+    before[first_piece, :, 1:-1] = _counts(models)[runs.model]
+    moved = grid.level(kept.least, first_piece) - lowest[first_piece]
+    for run in np.flatnonzero(moved).tolist():
+        before[first_piece[run]] = np.roll(before[first_piece[run]], int(moved[run]), axis=1)
+    for number in np.flatnonzero([piece.change != "first" for piece in pieces]).tolist():
+        before[number] = _changed(before[number - 1] + counts[number - 1], pieces[number].change, grid, lowest, number)
+    last = np.append(first_piece[1:], len(pieces)) - 1
+    rows = np.arange(len(values))
+    places = (piece * _SLOTS + slot, piece * _HOURS + hour, cell)
+    inside = [np.sort(place * len(values) + rows) for place in places]
+    return Learned(grid, lowest, before, before[last] + counts[last], first_piece, first_row, piece, hour, *inside)
+
+
+def piece_after(learned: Learned, runs: KeyRuns, number: Integers) -> Integers:
+    """Of each event the piece in which the model is that has learned the first `number` of its run's events."""
+    return at_number(learned.piece, learned.first_piece, runs, number)
+
+
+def surprises(learned: Learned, runs: KeyRuns, known: Integers, values: Floats, number: Integers) -> Floats:
+    """The surprise of each event for a model that has learned the first `number` of its run's events; 0 for none."""
+    until, piece = runs.starts[runs.run] + number, piece_after(learned, runs, number)
+    hour, rows = learned.hour, len(values)
+
+    def counted(place: Integers, inside: Integers) -> Integers:
+        return np.searchsorted(inside, place * rows + until) - np.searchsorted(inside, place * rows)
+
+    of_all = learned.before.sum(axis=1)
+    here = np.zeros(rows, np.int64)
+    everywhere = np.zeros(rows, np.int64)
+    level = learned.grid.level(values, piece) - learned.lowest[piece]
+    for above, weight in ((-1, 1), (0, 2), (1, 1)):
+        slot = _slots(level + above)
+        everywhere += weight * (of_all[piece, slot] + counted(piece * _SLOTS + slot, learned.in_slot))
+        cell = (piece * _HOURS + hour) * _SLOTS + slot
+        here += weight * (learned.before[piece, hour, slot] + counted(cell, learned.in_cell))
+    in_all = of_all.sum(axis=1)[piece] + until - learned.first_row[piece]
+    in_hour = learned.before.sum(axis=2)[piece, hour] + counted(piece * _HOURS + hour, learned.in_hour)
+    on_any_day = (everywhere / 4 + PRIOR / LEVELS) / (in_all + PRIOR)
+    at_this_hour = (here / 4 + PRIOR * on_any_day) / (in_hour + PRIOR)
+    surprise = 1.0 / (on_any_day * at_this_hour)
+    is_known = known[runs.run] + number >= FIRST
+    return np.where(is_known & (surprise > LEVELS * LEVELS), surprise, 0.0)
+
+
+def columns(models: pl.DataFrame, runs: KeyRuns, learned: Learned) -> list[pl.Series]:
+    """The models' columns once they have learned the events."""
+    last = np.append(learned.first_piece[1:], len(learned.lowest)) - 1
+    counts = _counts(models).reshape(models.height, -1)
+    counts[runs.model] = learned.after[:, :, 1:-1].reshape(len(last), -1)
+    grid = zip(_GRID, learned.grid, strict=True)
+    return [*(models[name].scatter(runs.model, column[last]) for name, column in grid), _lists(counts)]
+
+
+_Change = Literal["first", "wider", "halved"]
+
+
+class _Piece(NamedTuple):
+    """Where a piece begins, how it differs from the one before it in its run, and its grid at its end."""
+
+    row: int
+    change: _Change
+    origin: float
+    step: float
+    least: float
+    most: float
+
+
+def _pieces(kept: Grid, known: Integers, runs: KeyRuns, values: Floats) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    parts = zip(
+        runs.starts.tolist(), runs.counts.tolist(), known.tolist(), *(column.tolist() for column in kept), strict=True
+    )
+    for start, count, number, origin, step, least, most in parts:
+        pieces += _pieces_of_run(values[start : start + count], start, number, origin, step, least, most)
+    return pieces
+
+
+def _pieces_of_run(
+    values: Floats, start: int, known: int, origin: float, step: float, least: float, most: float
+) -> list[_Piece]:
+    lows, highs = np.minimum.accumulate(values), np.maximum.accumulate(values)
+    if known:
+        lows, highs = np.minimum(lows, least), np.maximum(highs, most)
+    begun: list[tuple[int, _Change, float, float]] = [(0, "first", origin, step)]
+    if not known:
+        origin = values[0].item()
+        begun.append((0, "wider", origin, step))
+    row = 0
+    halved_at = max(2, -(-known // HALVED_EVERY)) * HALVED_EVERY - known
+
+    def is_outgrown(row: int) -> bool:
+        low, high = lows[row].item() - origin, highs[row].item() - origin
+        if step == 0.0:
+            return low != high
+        return math.floor(high / step) - math.floor(low / step) >= LEVELS
+
+    while True:
+        outgrown_at = row + bisect_left(range(row, len(values)), True, key=is_outgrown)
+        row = min(halved_at, outgrown_at)
+        if row >= len(values):
+            break
+        if row == halved_at:
+            halved_at += HALVED_EVERY
+            begun.append((row, "halved", origin, step))
+            continue
+        if step == 0.0:
+            value = values[row].item()
+            size = max(abs(value), abs(origin))
+            step = max(_FIRST_STEP * abs(value - origin), _ROUNDING * size, _SMALLEST_STEP)
+        while is_outgrown(row):
+            step *= 2.0
+        begun.append((row, "wider", origin, step))
+    ends = [*(row for row, *_ in begun[1:]), len(values)]
+    ranges = ((lows[end - 1].item(), highs[end - 1].item()) if end else (least, most) for end in ends)
+    pieces = zip(begun, ranges, strict=True)
+    return [_Piece(start + row, change, origin, step, *limits) for (row, change, origin, step), limits in pieces]
+
+
+def _changed(counts: Integers, change: str, grid: Grid, lowest: Floats, number: int) -> Integers:
+    """The counts of the piece before this one in the levels of this one."""
+    if change == "halved":
+        # A level of the piece before may lie further up: the least value may have come down within this piece.
+        return np.roll(counts // 2, int(lowest[number - 1] - lowest[number]), axis=1)
+    levels = lowest[number - 1] + np.arange(-1, LEVELS + 1)
+    wider = grid.step[number - 1] / grid.step[number] if grid.step[number] else 0.0
+    into = _slots(np.floor(levels * wider) - lowest[number])
+    moved = np.zeros_like(counts.T)
+    np.add.at(moved, into, counts.T)
+    return moved.T
+
+
+def _slots(levels: Floats) -> Integers:
+    """Where levels, counted from the lowest, lie among the slots."""
+    return np.clip(levels + 1, 0, LEVELS + 1).astype(np.int64)
+
+
+def _counts(models: pl.DataFrame) -> Integers:
+    flat = models["level_count"].explode(empty_as_null=False).to_numpy()
+    return flat.astype(np.int64).reshape(models.height, _HOURS, LEVELS)
+
+
+def _lists(counts: np.ndarray) -> pl.Series:
+    table = pl.Series("level_count", counts.astype(np.int16), dtype=pl.Array(pl.Int16, _HOURS * LEVELS))
+    return table.cast(COLUMNS["level_count"])

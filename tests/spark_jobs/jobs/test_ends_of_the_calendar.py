@@ -1,0 +1,104 @@
+"""Jobs on events of any year from 1 to 9999, with parameters of any length: no time lies outside the calendar."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.event_index import EVENT_INDEX
+from spark_jobs.jobs.fleet_days.days import days_around
+from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.periods import period_starts
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.top_products import TOP_PRODUCTS
+from spark_jobs.keyed.codec import polars_schema
+from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.step_call import within_calendar
+from spark_jobs.times import BEGINNING, END, micros, to_iso
+from tests.examples import examples
+from tests.spark_jobs.jobs.playing import accounted_for, restart
+
+NEAR_AN_END = st.datetimes(max_value=datetime(2, 1, 1)) | st.datetimes(min_value=datetime(9998, 1, 1))  # noqa: DTZ001 - see TIMES
+TIMES = st.lists((st.datetimes() | NEAR_AN_END).map(lambda time: time.replace(tzinfo=UTC)), min_size=1, max_size=4)
+
+JOBS = {
+    "totals": (PURCHASE_TOTALS, lambda length: {"order": "event_time", "expire_after": length}),
+    "totals by runs": (PURCHASE_TOTALS, lambda length: {"expire_after": length, "timeout_in": "processing_time"}),
+    "index": (EVENT_INDEX, lambda length: {"stream": "sales", "key": "item", "window": length}),
+    "top": (TOP_PRODUCTS, lambda length: {"window": length}),
+    "averages": (MOVING_AVERAGES, lambda length: {"timeout": length}),
+    "rides": (RIDE_SUMMARIES, lambda length: {"timeout": length, "closed_for": length}),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+@examples(40)
+@given(runs=st.lists(TIMES, min_size=1, max_size=2), days=st.sampled_from([1, 100_000, 365_000]), delay=st.booleans())
+def test_no_time_of_state_or_of_a_table_lies_outside_the_calendar(name, runs, days, delay):
+    template, given_by = JOBS[name]
+    job = build_job(template, {**given_by(f"{days}d"), "watermark_delay": "100000d" if delay else "0s"})
+    harness, read = TestHarness(job), 0
+    for times in runs:
+        harness.batch(some_events(job, times), processing_time=END)
+        restart(harness)
+        read += len(times)
+        assert accounted_for(job, harness) == read
+    harness.batch(processing_time=END, advance_to=END)
+    assert accounted_for(job, harness) == read
+    # As Python's own times, which have no others.
+    assert [frame.rows() for frame in (harness.state, *harness.written.values())]
+
+
+def some_events(job, times):
+    """Events of these times, which say nothing else."""
+    columns = {
+        name: [None] * len(times) if kind.is_nested() or kind == pl.Boolean else [0] * len(times)
+        for name, kind in polars_schema(job.events).items()
+        if not isinstance(kind, pl.Datetime)
+    }
+    events = pl.DataFrame(
+        {**columns, job.event_time: times}, schema_overrides={job.event_time: pl.Datetime("us", "UTC")}
+    )
+    made = {
+        name: how
+        for name, how in job.derived.items()
+        if isinstance(how, pl.Expr) and name in ("window_start", "n_events")
+    }
+    return events.with_columns(**made).select(
+        pl.col(name).cast(kind) for name, kind in polars_schema(job.events).items()
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
+def test_days_of_a_zone_reach_to_the_ends_of_the_calendar(zone):
+    for moment in (BEGINNING, END):
+        days = days_around(micros(moment), micros(moment), zone)
+        assert len(days.begins)
+
+
+def test_times_before_the_year_1000_are_written_in_four_digits():
+    assert to_iso(datetime(33, 4, 3, tzinfo=UTC)) == "0033-04-03T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize("length", ["365001d", "1e9d", "99999999999d", "9999999999h"])
+def test_a_length_that_no_date_can_follow_is_refused_where_it_is_given(length):
+    with pytest.raises(KeyfoldError, match="job top_products: window="):
+        build_job(TOP_PRODUCTS, {"window": length})
+    with pytest.raises(KeyfoldError, match="job purchase_totals: watermark_delay="):
+        build_job(PURCHASE_TOTALS, {"watermark_delay": length})
+    assert build_job(PURCHASE_TOTALS, {"watermark_delay": "365000d"}).watermark_delay == timedelta(days=365_000)
+
+
+@given(st.integers(0, 10**13), st.integers(1, 10**9), st.integers(1, 30))
+def test_no_two_windows_of_an_event_are_shown_with_one_start(since, every, times):
+    step = timedelta(microseconds=every)
+    time = pl.lit(BEGINNING + timedelta(microseconds=since)).cast(pl.Datetime("us", "UTC"))
+    starts = pl.select(period_starts(time, times * step, step).alias("start")).explode("start")
+    shown = within_calendar(starts)["start"]
+    assert shown.len() == shown.n_unique() >= 1
+    assert shown.is_between(BEGINNING, pl.select(time).item()).all()

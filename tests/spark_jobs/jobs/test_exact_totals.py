@@ -1,0 +1,172 @@
+"""Totals of whole numbers are exact, or their batch is refused with the key and what to do."""
+
+from collections import Counter
+from datetime import timedelta
+from decimal import Context, Decimal
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.errors import KeyfoldError
+from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
+from spark_jobs.jobs.model_totals import MODEL_TOTALS
+from spark_jobs.jobs.parameters import build_job
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
+from spark_jobs.keyed.exact_sums import TotalTooLargeError
+from spark_jobs.keyed.harness import TestHarness
+from spark_jobs.keyed.run_mode import FullRefresh
+from spark_jobs.keyed.runner import run_job
+from spark_jobs.lakehouse.reading import scan_table
+from spark_jobs.times import EPOCH
+from tests.examples import examples
+from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
+from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
+from tests.spark_jobs.keyed.without_spark import without_spark
+
+__all__ = ["without_spark"]
+
+LARGE = 2**63 - 1
+EXACT = Context(prec=60)
+SALE = st.tuples(st.sampled_from("ab"), st.sampled_from([1, -1, 2**62, -(2**62), LARGE, -LARGE - 1, 2**61]))
+RUNS = st.lists(st.lists(SALE, min_size=1, max_size=5), min_size=1, max_size=3)
+
+
+def sales(job, run):
+    """Sales of (item, quantity) as the job's step gets them; its combiner has been applied."""
+    rows = {"item": [item for item, _ in run], "quantity": [quantity for _, quantity in run]}
+    rows |= {"time": [EPOCH] * len(run), "models": [[item] for item, _ in run], "model": rows["item"], "n_events": 1}
+    rows |= {"purchases": 1, "price": 0.0, "window_start": EPOCH, "revenue": 0}
+    frame = pl.DataFrame(rows).select(
+        pl.col(name).cast(kind) for name, kind in pl.DataFrame(job.events.empty_table()).schema.items()
+    )
+    return frame if job.combine is None else job.combine(frame).select(frame.columns)
+
+
+@pytest.mark.parametrize("template", [PURCHASE_TOTALS, MODEL_TOTALS, TOP_PRODUCTS], ids=lambda one: one.name)
+@examples(80)
+@given(runs=RUNS)
+def test_every_total_that_comes_out_is_that_of_python_and_no_other_comes_out(template, runs):
+    job = build_job(template)
+    harness, totals = TestHarness(job), Counter()
+    for run in runs:
+        before = Counter(totals)
+        for item, quantity in run:
+            totals[item] += quantity
+        try:
+            harness.batch(sales(job, run))
+        except TotalTooLargeError:
+            # Of rows at one moment the order is the job's own: some total on the way, or of all, does not fit.
+            sizes = [abs(quantity) for _, quantity in run] + [abs(total) for total in before.values()]
+            assert sum(sizes) > LARGE
+            return
+        name = "model" if template is MODEL_TOTALS else "item"
+        state = harness.state.group_by(name).agg(pl.col("quantity").sum())
+        assert dict(state.select(name, "quantity").iter_rows()) == dict(totals)
+
+
+LARGEST_DECIMAL = 10**38 - 1
+REVENUE = st.tuples(st.sampled_from("ab"), st.sampled_from([1, -1, LARGEST_DECIMAL, -LARGEST_DECIMAL, 4 * 10**37]))
+
+
+@examples(80)
+@given(runs=st.lists(st.lists(REVENUE, min_size=1, max_size=5), min_size=1, max_size=3))
+def test_revenue_is_exact_or_its_batch_is_refused(runs):
+    """Polars' sums of decimals by key wrap without an error too."""
+    job = build_job(TOP_PRODUCTS)
+    harness, totals = TestHarness(job), Counter()
+    for run in runs:
+        parts = [Decimal(revenue).scaleb(-9, EXACT) for _, revenue in run]
+        rows = pl.concat([sales(job, [(item, 1)]) for item, _ in run])
+        rows = rows.with_columns(pl.Series("revenue", parts, pl.Decimal(38, 9))).select(job.events.names)
+        before = totals.copy()
+        for item, revenue in run:
+            totals[item] += revenue
+        try:
+            harness.batch(sum_up(rows).select(job.events.names))
+        except TotalTooLargeError:
+            assert sum(abs(revenue) for _, revenue in run) + sum(map(abs, before.values())) > LARGEST_DECIMAL
+            return
+        found = {
+            item: int(revenue.scaleb(9, EXACT)) for item, revenue in harness.state.select("item", "revenue").rows()
+        }
+        assert found == dict(totals)
+
+
+def points_of(job, points):
+    """Points of telemetry or rides, as the job gets them."""
+    kinds = pl.DataFrame(job.events.empty_table()).schema
+    return pl.DataFrame(points, schema_overrides=kinds).select(kinds.names())
+
+
+@pytest.mark.parametrize("template", [FLEET_DAYS, VEHICLE_TRIPS], ids=lambda one: one.name)
+def test_fuel_of_vehicles_is_exact_or_refused(template):
+    job = build_job(template)
+
+    def fuel_used(*levels):
+        harness = TestHarness(job)
+        harness.batch(points_of(job, [point(at, 50, level) for at, level in enumerate(levels)]))
+        harness.batch(advance_to=LONG_PAST_ALL)
+        return harness.written[job.name]["fuel_used"].to_list()
+
+    assert fuel_used(9e12, 0.0, 10.0, 4.0)[-1] == 9e12 + 6
+    with pytest.raises(
+        TotalTooLargeError, match=r"total of fuel_used for vehicle_id=bus-7.* comes to 18000000000000000000,"
+    ):
+        fuel_used(9e12, 0.0, 9e12, 0.0)
+
+
+@pytest.mark.parametrize("template", [FLEET_DAYS, VEHICLE_TRIPS, RIDE_SUMMARIES], ids=lambda one: one.name)
+@pytest.mark.parametrize("room", [0, 10**13])
+def test_distances_are_exact_or_refused(template, room):
+    job = build_job(template)
+    make = ride_point if template is RIDE_SUMMARIES else point
+    key = ("r", 1) if template is RIDE_SUMMARIES else ()
+
+    def at(minute, **place):
+        return points_of(job, [make(*key, minute, **place) if key else make(minute, 50, **place)])
+
+    harness = TestHarness(job)
+    harness.batch(at(0))
+    harness.batch(at(1))
+    harness.batch(advance_to=NOON + timedelta(minutes=2))
+    # Some 460,000 legs halfway round the earth would come to it.
+    harness.state = harness.state.with_columns(
+        pl.when(pl.col("distance").is_not_null()).then(pl.lit(LARGE - room)).alias("distance")
+    )
+    harness.batch(at(15, latitude=10.0))
+    if room:
+        harness.batch(advance_to=LONG_PAST_ALL)
+        assert harness.written[job.name].height
+        return
+    with pytest.raises(TotalTooLargeError, match=r"total of distance for (vehicle|ride)_id=.* comes to 92233\d{14},"):
+        harness.batch(advance_to=LONG_PAST_ALL)
+
+
+def test_a_refused_batch_writes_nothing_and_its_remedy_lets_the_job_go_on(without_spark, lakehouse):
+    job, table = build_job(PURCHASE_TOTALS), lakehouse.events("sales")
+    table.parent.mkdir(parents=True)
+
+    def land(*quantities):
+        rows = {"item": "Mac", "time": EPOCH, "quantity": quantities, "models": [["Air"]] * len(quantities)}
+        frame = pl.DataFrame({**rows, "quantity": list(quantities)})
+        frame.with_columns(pl.col("time").dt.cast_time_unit("us")).write_delta(str(table), mode="append")
+
+    land(LARGE)
+    run_job(without_spark, lakehouse, job)
+    land(1)
+    message = rf"job purchase_totals, .*total of quantity for item=Mac comes to {LARGE + 1},.*--rebuild.*--full-refresh"
+    for _ in range(2):
+        with pytest.raises(KeyfoldError, match=message):
+            run_job(without_spark, lakehouse, job)
+    assert scan_table(lakehouse.table("purchase_totals")).collect()["cumulative_quantity"].to_list() == [LARGE]
+    table.rename(table.with_name("aside"))
+    land(5, 1)
+    run_job(without_spark, lakehouse, job, FullRefresh())
+    land(2)
+    run_job(without_spark, lakehouse, job)
+    assert sorted(scan_table(lakehouse.table("purchase_totals")).collect()["cumulative_quantity"]) == [1, 6, 8]
