@@ -21,16 +21,24 @@ def failure_of_store(error: BaseException, place: object = "") -> StoreError | N
         error: of any library.
         place: what was read or written.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, StoreError):
-            return seen
-        if _OF_THE_STORE.search(str(seen)):
+    for one in _with_causes(error):
+        if isinstance(one, StoreError):
+            return one
+        if _OF_THE_STORE.search(str(one)):
             failed = StoreError(
-                f"the object store did not do what was asked of it for {place}: {first_line(seen)}; nothing that it holds is "
+                f"the object store did not do what was asked of it for {place}: {first_line(one)}; nothing that it holds is "
                 "known to be damaged: run this again once it answers"
             )
             failed.place = str(place)
             return failed
-        seen = seen.__cause__ or seen.__context__
     return None
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """An error, and what it came of, newest first."""
+    found: list[BaseException] = []
+    # Chains can be rings: an error that is raised again `from` one which was raised while it was handled.
+    while error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__ or error
+    return found

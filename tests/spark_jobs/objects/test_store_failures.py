@@ -49,3 +49,13 @@ def test_the_first_line_of_an_error_has_its_reason_and_no_colours():
         "Kernel error -> Generic S3 error\n  \x1b[31m↳\x1b[0m Error performing GET\n \x1b[31m↳\x1b[0m 403 Forbidden\n"
     )
     assert first_line(OSError(said)) == "Kernel error -> Generic S3 error: 403 Forbidden"
+
+
+def test_errors_that_came_of_each_other_in_a_ring_are_looked_at_once():
+    first, second = OSError("no space left on device"), ValueError("not written")
+    first.__context__, second.__cause__ = second, first
+    assert failure_of_store(first) is None
+    second.__context__ = StoreError("it is busy")
+    first.__context__, second.__cause__ = second, None
+    second.__context__.__context__ = first
+    assert failure_of_store(first) is second.__context__
