@@ -1,6 +1,6 @@
 """Enrichment: ride points with what an external service says of them. Its runs need the service."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 
 GROUP = "enrichment"

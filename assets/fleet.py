@@ -1,8 +1,8 @@
 """The fleet: points of vehicles as they are sent, their trips, stops and days, and what somebody should look at."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.fleet import plot_days, plot_trips, plot_warnings
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS

@@ -1,8 +1,8 @@
 """The metrics: values of any number of series as they are measured, and how unusual they are."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.anomalies import plot_anomalies
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.streams import METRICS
 

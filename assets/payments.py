@@ -1,8 +1,8 @@
 """The payments: what is paid with cards as it comes, and cards that are in two cities at once."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.payments import plot_two_cities
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.streams import PAYMENTS
 

@@ -1,7 +1,7 @@
 """Meters that jump: of the group of the rides, whose stream they read."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.rides import plot_meter_jumps
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 
 GROUP = "rides"

@@ -1,8 +1,8 @@
 """The rides: points of taxi rides as they arrive, one summary a ride, and every point numbered."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.rides import plot_rides
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS

@@ -1,8 +1,8 @@
 """The sales: what is sold as it is, the best-selling products of each hour, and totals of each item and each model."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.products import plot_models, plot_products
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS

@@ -1,8 +1,8 @@
 """The weather: readings of stations as they arrive, and their moving averages."""
 
-from assets.keyed_asset import conservation_check, keyed_assets
 from assets.plots.weather import plot_averages
-from assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from spark_jobs.ingest import ingest
-from spark_jobs.jobs.parameters import build_job
+from keyfold.ingest import ingest
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 

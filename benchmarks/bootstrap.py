@@ -12,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.parameters import build_job
+from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.session import SparkSettings, build_session
+from keyfold.state.bootstrap import Bootstrap, bootstrap
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.lakehouse import Lakehouse, create_table
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.state.bootstrap import Bootstrap, bootstrap
 from spark_jobs.streams import SALES
 
 

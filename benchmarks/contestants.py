@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse
 
 BATCH_BYTES = f"{RunOptions().max_bytes_per_batch}b"
 DELAY = "10 minutes"

@@ -23,12 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import PeakMemory, processor_seconds
-from spark_jobs.ingest import ingest
-from spark_jobs.ingest.duplicates import Ids
-from spark_jobs.ingest.inspection import ingest_journal
-from spark_jobs.ingest.segments import write_segment
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
+from keyfold.ingest import ingest
+from keyfold.ingest.duplicates import Ids
+from keyfold.ingest.inspection import ingest_journal
+from keyfold.ingest.segments import write_segment
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 

@@ -19,10 +19,10 @@ from rich.table import Table
 
 from benchmarks.ingest import _timed, _write_points
 from benchmarks.memory import processor_seconds
-from spark_jobs.ingest import KafkaTopic, ingest
-from spark_jobs.ingest.sources.kafka.settings import KafkaSettings
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
+from keyfold.ingest import KafkaTopic, ingest
+from keyfold.ingest.sources.kafka.settings import KafkaSettings
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 from tests.kafka_broker import Broker, running_broker, why_not
 

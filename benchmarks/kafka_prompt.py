@@ -30,9 +30,9 @@ import polars as pl
 
 from benchmarks.kafka_events import MakeEvent, SteadyProducer
 from benchmarks.memory import memory, processor_seconds
-from spark_jobs.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.times import to_micros
+from keyfold.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from keyfold.lakehouse import Lakehouse
+from keyfold.times import to_micros
 from tests.kafka_broker import running_broker, why_not
 
 _KEYFOLD = Path(sys.executable).parent / "keyfold"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
-from spark_jobs.ingest.parsing import UnreadableFileError, parse_file
+from keyfold.ingest.parsing import UnreadableFileError, parse_file
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.fraud_score import FraudScore, score_fraud
 from spark_jobs.simulation.payments import PaymentsSimulation

@@ -23,9 +23,9 @@ import numpy as np
 import polars as pl
 
 from benchmarks.memory import memory, processor_seconds
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.place import Place
-from spark_jobs.times import to_iso, to_micros
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import Place
+from keyfold.times import to_iso, to_micros
 
 _KEYFOLD = Path(sys.executable).parent / "keyfold"
 _POLL = 0.005

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse, create_table
-from spark_jobs.lakehouse.commits import append_files
-from spark_jobs.lakehouse.data_files import write_data_file
-from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 

@@ -2,7 +2,7 @@
 
 Real processes: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
 moving_averages --continuous`, as fast as they go, until both have done so many batches. `--without-spark` drives the job
-alone in this process, the engine's own code with a loop in Spark's place (`tests.spark_jobs.keyed.without_spark`): ten
+alone in this process, the engine's own code with a loop in Spark's place (`tests.keyfold.keyed.without_spark`): ten
 times as many batches in the time.
 
 At marks a line says what there is: memory by kind of process (what forked workers share counted once), open files, and
@@ -25,18 +25,18 @@ from deltalake import DeltaTable
 from benchmarks.kafka_events import SteadyProducer
 from benchmarks.kafka_prompt import Processes
 from benchmarks.memory import family, set_size
-from spark_jobs.cli.care import TableCare, tables_of_job
-from spark_jobs.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from keyfold.cli.care import TableCare, tables_of_job
+from keyfold.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from keyfold.keyed import runner
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import RunOptions, run_continuously
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import Place
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed import runner
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.runner import RunOptions, run_continuously
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.place import Place
 from spark_jobs.streams import WEATHER
 from tests.kafka_broker import running_broker, why_not
-from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches
+from tests.keyfold.keyed.without_spark import SPARK, LocalBatches
 
 JOB = "moving_averages"
 MARKS = (100, 300, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000)

@@ -18,15 +18,15 @@ from typing import Any
 
 from benchmarks.bootstrap import totals
 from benchmarks.memory import PeakMemory, processor_seconds
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.parameters import build_job
+from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.session import SparkSettings, build_session
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.diff import diff_states
+from keyfold.state.export import write_state
+from keyfold.state.reader import StateRows, read_state
+from keyfold.state.statistics import state_statistics
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.lakehouse import Lakehouse, create_table
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.state.bootstrap import Bootstrap, bootstrap
-from spark_jobs.state.diff import diff_states
-from spark_jobs.state.export import write_state
-from spark_jobs.state.reader import StateRows, read_state
-from spark_jobs.state.statistics import state_statistics
 from spark_jobs.streams import SALES
 
 MB = 1_000_000

@@ -3,7 +3,7 @@
 `critical` holds back whatever is built on the table; `warning` and `info` are shown and hold nothing back.
 """
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 SHA_256 = "^[0-9a-f]{64}$"
 JSON = r'(?s)^(\{.*\}|\[.*\]|".*"|-?[0-9].*|true|false|null)$'

@@ -3,7 +3,7 @@
 `critical` says that the letters themselves are wrong; `warning` and `info` say what they tell of the service.
 """
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 SHA_256 = "^[0-9a-f]{64}$"
 WRONG_SETTINGS = [400, 401, 403, 404, 405, 413]

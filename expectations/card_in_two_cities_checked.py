@@ -1,6 +1,6 @@
 """What holds for `card_in_two_cities_checked`: what holds for every such account."""
 
 from expectations.checked_events import expectations_for
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = expectations_for(("card",))

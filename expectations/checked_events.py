@@ -1,6 +1,6 @@
 """What holds for the account that a job of patterns keeps of the events it has looked at, by check name."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 
 def expectations_for(key: tuple[str, ...]) -> Suite:

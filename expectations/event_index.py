@@ -1,6 +1,6 @@
 """What holds for `event_index`, by check name, for the stream and key that it has by default."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 
 def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False, expires: bool = False) -> Suite:

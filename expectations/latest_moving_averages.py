@@ -4,7 +4,7 @@
 """
 
 from expectations import moving_averages
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "one_row_a_station": {

@@ -1,7 +1,7 @@
 """What holds for `latest_purchase_totals`, by check name."""
 
 from expectations import purchase_totals
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "item_is_there": {

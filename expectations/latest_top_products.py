@@ -1,7 +1,7 @@
 """What holds for `latest_top_products`, by check name."""
 
 from expectations import top_products
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "is_open_is_told": {

@@ -1,6 +1,6 @@
 """What holds for `model_totals`, by check name."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "model_is_there": {

@@ -1,6 +1,6 @@
 """What holds for `purchase_totals`, by check name."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "item_is_there": {

@@ -3,7 +3,7 @@
 `critical` holds back whatever is built on the table; `warning` and `info` are shown and hold nothing back.
 """
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "ride_id_is_there": {

@@ -1,6 +1,6 @@
 """What holds for `sales_windows`, by check name."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "window_is_there": {

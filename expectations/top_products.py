@@ -1,6 +1,6 @@
 """What holds for `top_products`, by check name."""
 
-from expectations.suite import Suite
+from keyfold.suite import Suite
 
 EXPECTATIONS: Suite = {
     "product_is_there": {

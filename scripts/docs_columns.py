@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from spark_jobs.columns import describe, made_of
-from spark_jobs.ingest import QUARANTINE
-from spark_jobs.jobs.parameters import build_job
+from keyfold.columns import describe, made_of
+from keyfold.ingest import QUARANTINE
+from keyfold.keyed.parameters import build_job
+from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.streams import STREAMS, Stream
+from spark_jobs.streams import STREAMS
 
 PAGES = Path(__file__).parents[1] / "docs"
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
+from keyfold.errors import KeyfoldError
+from keyfold.session import SparkSettings, build_session
+from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 LOCK = Path(__file__).with_name("spark_jars.sha256")
 _RENEW = "where DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"

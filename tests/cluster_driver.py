@@ -15,16 +15,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import batch, ingest
-from spark_jobs.jobs.parameters import build_job
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import batch, ingest
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
+from keyfold.session.workers import check_shared
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.session.workers import check_shared
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 
@@ -55,13 +55,13 @@ _WHERE = "process long, work string, file string, passed string"
 
 
 def _where(batches: Any) -> Any:
-    import spark_jobs.times  # noqa: PLC0415 - in the worker
+    import keyfold.times  # noqa: PLC0415 - in the worker
 
     for _ in batches:
         passed = os.environ.get("KEYFOLD_ENRICHMENT_OF_A_TEST")
         # All workers together, else one takes all tasks.
         __import__("time").sleep(0.3)
-        row = {"process": os.getppid(), "work": os.getcwd(), "file": spark_jobs.times.__file__, "passed": passed}
+        row = {"process": os.getppid(), "work": os.getcwd(), "file": keyfold.times.__file__, "passed": passed}
         yield pa.RecordBatch.from_pylist([row])
 
 

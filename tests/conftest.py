@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from tests.chaos.table import lines_of
 from tests.chaos.tally import Tally
 from tests.java_for_tests import use_fast_starts
@@ -22,7 +22,7 @@ from tests.standalone_cluster import standalone_cluster
 use_fast_starts()
 use_memory()
 
-_OF_JOBS = ("tests/spark_jobs/jobs/", "tests/spark_jobs/keyed/")
+_OF_JOBS = ("tests/spark_jobs/jobs/", "tests/keyfold/keyed/")
 """Whose tests are run with homes in a bucket where they do without Spark too."""
 
 

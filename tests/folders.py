@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.lakehouse.files import files_below, second_name
-from spark_jobs.objects.place import Place, path_below
+from keyfold.lakehouse.files import files_below, second_name
+from keyfold.storage.place import Place, path_below
 from spark_jobs.simulation import SimulationSummary, simulate
 
 empty_folder = pytest.mark.on_disk("of a folder without files, which a bucket has not")

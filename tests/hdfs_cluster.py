@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.objects.hdfs_path import HdfsPath
+from keyfold.storage.hdfs_path import HdfsPath
 from tests.maven_jars import MavenJars
 from tests.ports import free_port
 

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from spark_jobs.journal.clock import Reading
-from spark_jobs.keyed.generations import FORMAT, Generation
-from spark_jobs.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
-from spark_jobs.lakehouse import Lakehouse, read_json, write_json
-from spark_jobs.lakehouse.positions import Position
-from spark_jobs.objects.place import Place
+from keyfold.journal.clock import Reading
+from keyfold.keyed.generations import FORMAT, Generation
+from keyfold.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
+from keyfold.lakehouse import Lakehouse, read_json, write_json
+from keyfold.lakehouse.positions import Position
+from keyfold.storage.place import Place
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-_FOLDERS = ("spark_jobs", "assets", "expectations", "dagster_project")
+_FOLDERS = ("keyfold", "spark_jobs", "assets", "expectations", "dagster_project")
 _FILES = (
     "pyproject.toml",
     "workspace.yaml",

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import data_file_paths, scan_table
-from spark_jobs.objects.object_path import ObjectPath
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import data_file_paths, scan_table
+from keyfold.storage.object_path import ObjectPath
 from spark_jobs.simulation import simulate
 from tests.spark_jobs.jobs import ride_oracle
 
@@ -21,17 +21,17 @@ TIMEOUT, CLOSED_FOR = timedelta(minutes=30), timedelta(days=1)
 RUNS = """
 import json, sys
 from datetime import datetime
-from spark_jobs.ingest import ingest
-from spark_jobs.jobs.parameters import build_job
+from keyfold.ingest import ingest
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.keyed.run_mode import FullRefresh, Incremental
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse, fail_points
-from spark_jobs.lakehouse.reading import scan_table
-from spark_jobs.objects.place import to_place
-from spark_jobs.session import SparkSettings, build_session
+from keyfold.keyed.conservation import check_conservation
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse.reading import scan_table
+from keyfold.storage.place import to_place
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 
 home, end, *folders = sys.argv[1:]

@@ -14,9 +14,9 @@ from urllib.request import urlopen
 import polars as pl
 import pytest
 
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse
+from tests.keyfold.session.test_secrets import check_nothing_shows, run_with_secrets
 from tests.spark_jobs.jobs import ride_oracle
-from tests.spark_jobs.session.test_secrets import check_nothing_shows, run_with_secrets
 from tests.standalone_cluster import standalone_cluster
 
 ROOT = Path(__file__).parents[1]
@@ -137,7 +137,7 @@ def dagster_run(running, cluster, folder, where):
     environment["KEYFOLD_SPARK_CONF"] += " spark.cores.max=1"
     environment |= {"DAGSTER_HOME": str(folder / "dagster"), "TOLD": str(folder), "PYTHONPATH": str(ROOT)}
     environment["KEYFOLD_RUNS"] = where
-    command = ["-m", "dagster", "job", "execute", "-m", "tests.dagster_project.cancelled_on_cluster", "-j", "cancelled"]
+    command = ["-m", "dagster", "job", "execute", "-m", "tests.keyfold.dagster.cancelled_on_cluster", "-j", "cancelled"]
     with (folder / "log").open("wb") as log:
         run = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log)
     running.callback(run.wait)

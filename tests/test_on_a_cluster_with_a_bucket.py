@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.files import files_below
-from spark_jobs.lakehouse.reading import scan_table
-from spark_jobs.objects.object_path import ObjectPath
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.files import files_below
+from keyfold.lakehouse.reading import scan_table
+from keyfold.storage.object_path import ObjectPath
 from spark_jobs.simulation import simulate
 from tests.spark_jobs.jobs import ride_oracle
 from tests.standalone_cluster import standalone_cluster

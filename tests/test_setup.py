@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
+from keyfold.errors import KeyfoldError
+from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -36,7 +36,7 @@ TOOLS = ("bash", "cat", "chmod", "cksum", "cp", "dirname", "env", "head", "id", 
 @pytest.fixture
 def machine(tmp_path) -> Path:
     """A folder with what the set-up reads, and a `bin` that holds no more than the tools it needs."""
-    for name in ("pyproject.toml", "requirements.lock", "scripts", "spark_jobs/session/packages.py"):
+    for name in ("pyproject.toml", "requirements.lock", "scripts", "keyfold/session/packages.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, tmp_path / name)
@@ -54,13 +54,13 @@ def test_a_fresh_machine_gets_everything_and_the_second_run_does_nothing(machine
     assert [call.split()[0] for call in calls] == ["venv", "pip", "uv", "uv", "compileall", "scripts/spark_packages.py"]
     assert "--compile-bytecode --require-hashes -r requirements.lock" in calls[2]
     assert "--no-deps --no-build-isolation -e ." in calls[3]
-    assert calls[4].endswith("spark_jobs assets expectations dagster_project")
+    assert calls[4].endswith("keyfold spark_jobs assets expectations dagster_project")
     again = set_up(machine)
     assert (again.returncode, again.stdout) == (0, "")
     assert (machine / "calls").read_text().splitlines() == calls
 
 
-@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "spark_jobs/session/packages.py"])
+@pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml", "keyfold/session/packages.py"])
 def test_a_change_of_what_it_depends_on_runs_it_again_in_the_same_venv(machine, changed):
     set_up(machine)
     (machine / "calls").unlink()
@@ -159,14 +159,12 @@ def test_the_jars_that_spark_takes_here_are_the_locked_ones(spark):
     assert not [jar.name for jar in used if jar.name.startswith(of_buckets)]
 
 
-@pytest.mark.parametrize(
-    "name", ["requirements.lock", "pyproject.toml", "Makefile", ".ci/run", "scripts", "spark_jobs"]
-)
+@pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml", "Makefile", ".ci/run", "scripts", "keyfold"])
 def test_no_file_of_the_set_up_names_a_registry(name):
     path = REPOSITORY / name
     files = [file for file in path.rglob("*") if file.suffix != ".pyc"] if path.is_dir() else [path]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
-    assert "://" not in text.replace("http://maven.apache.org/POM/4.0.0", "") or path.name == "spark_jobs"
+    assert "://" not in text.replace("http://maven.apache.org/POM/4.0.0", "") or path.name == "keyfold"
     assert not [word for word in ("pypi.", "repo1.", "repo.maven", "files.pythonhosted") if word in text]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dagster_project.serving.web_server import token_file
+from keyfold.dagster.serving.web_server import token_file
 from tests.browser.served_pages import has_loaded
-from tests.dagster_project.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
+from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
 
 pytestmark = pytest.mark.long
 

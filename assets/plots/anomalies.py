@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import polars as pl
 
-from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
-from spark_jobs.errors import KeyfoldError
+from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
+from keyfold.storage.place import Place
 from spark_jobs.jobs.anomaly_predictions.models import find_model
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import scan_table
-from spark_jobs.objects.place import Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

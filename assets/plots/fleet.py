@@ -6,9 +6,9 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
-from assets.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import scan_table
+from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ import json
 import dagster as dg
 import polars as pl
 
-from assets.plots.figure import ALARM, MAIN, QUIET, draw, picture
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import scan_table
+from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, draw, picture
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
 from spark_jobs.simulation.fraud_score import is_true, score_fraud
 
 _MATCHES = 20_000

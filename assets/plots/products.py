@@ -3,9 +3,9 @@
 import dagster as dg
 import polars as pl
 
-from assets.plots.figure import MAIN, SECOND, draw, picture
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import scan_table
+from keyfold.dagster.plots.figure import MAIN, SECOND, draw, picture
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
 
 _WINDOWS = 168
 _MODELS = 15

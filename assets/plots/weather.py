@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.plots.figure import MAIN, QUIET, draw, picture
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.lakehouse.reading import scan_table
+from keyfold.dagster.plots.figure import MAIN, QUIET, draw, picture
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
 
 _STATIONS = 2
 _SPAN = timedelta(days=5)

@@ -13,12 +13,12 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.models.ewma import Ewma
 from spark_jobs.jobs.anomaly_predictions.models.scoring import HALF_AT
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -8,12 +8,12 @@ import polars as pl
 
 from benchmarks.jobs.made_sales import batches_of
 from benchmarks.jobs.measure import compare, require_same
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.times import micros
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.simulation.contract import HOUR
 from spark_jobs.simulation.payments import payments_table
-from spark_jobs.times import micros
 
 CARDS, HOURS = 75_000, 48
 BEGIN = micros(datetime(2026, 1, 1, tzinfo=UTC))

@@ -6,9 +6,9 @@ import polars as pl
 
 from benchmarks.jobs.made_sales import batches_of
 from benchmarks.jobs.measure import compare, require_same
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.simulation.rides import ride_points_table
 
 RIDES, POINTS = 20_000, 50

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 
-from spark_jobs.keyed.codec import polars_schema
+from keyfold.keyed.codec import polars_schema
 from spark_jobs.streams import SALES
 
 SALES_A_SECOND = 2

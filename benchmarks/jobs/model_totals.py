@@ -7,9 +7,9 @@ import polars as pl
 
 from benchmarks.jobs.made_sales import batches_of, made_sales
 from benchmarks.jobs.measure import compare, require_same
+from keyfold.keyed.harness import TestHarness, in_copies
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.model_totals import MODEL_TOTALS, sum_up
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness, in_copies
 
 SALES = 1_000_000
 

@@ -12,9 +12,9 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.harness import TestHarness
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.jobs.measure import seconds_of
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
 
@@ -121,9 +121,9 @@ def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder) / "home"
         lakehouse = Lakehouse(home)
-        table = lakehouse.events(job.stream)
+        table = lakehouse.events(job.stream.name)
         table.parent.mkdir(parents=True)
-        MADE[job.stream](rows).write_delta(str(table))
+        MADE[job.stream.name](rows).write_delta(str(table))
         spark.read.format("delta").load(str(table)).createOrReplaceTempView("events")
 
         def ours() -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks.jobs.measure import seconds_of
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.codec import decode, encode, polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT, RIDE_SUMMARIES
-from spark_jobs.keyed.codec import decode, encode, polars_schema
-from spark_jobs.keyed.harness import TestHarness
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEY_GROUPS, NEW, REPEAT = 64, 1_000_000, 5

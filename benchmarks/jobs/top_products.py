@@ -10,9 +10,9 @@ import polars as pl
 
 from benchmarks.jobs.made_sales import batches_of, made_sales
 from benchmarks.jobs.measure import compare, require_same
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.top_products import PRODUCT_SALE, TOP_PRODUCTS, sum_up
-from spark_jobs.keyed.harness import TestHarness
 
 SALES = 1_000_000
 K = 10

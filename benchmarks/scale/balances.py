@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.keyed.contract import Clock, KeyedJob, Step
-from spark_jobs.keyed.hashing import key_hash
+from keyfold.keyed.contract import Clock, KeyedJob, Step
+from keyfold.keyed.hashing import key_hash
+from keyfold.stream import Stream
 
 TIME = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ def balances(key_groups: int) -> KeyedJob:
     """The job with so many key groups."""
     return KeyedJob(
         name="balances",
-        stream=STREAM,
+        stream=Stream(STREAM, BOOKING, event_time="at"),
         key=("account",),
         event_time="at",
         watermark_delay=timedelta(0),

@@ -18,17 +18,17 @@ from pyspark.sql import SparkSession
 
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state, summed
 from benchmarks.usage import PeakByRole, bytes_written, processor_seconds_of
-from spark_jobs.journal.progress import Progress
-from spark_jobs.keyed.codec import encode
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.hashing import key_hash
-from spark_jobs.keyed.records import Counts
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse, create_table
-from spark_jobs.lakehouse.commits import append_files
-from spark_jobs.lakehouse.data_files import write_data_file
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.state.bootstrap import Bootstrap, bootstrap
+from keyfold.journal.progress import Progress
+from keyfold.keyed.codec import encode
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.hashing import key_hash
+from keyfold.keyed.records import Counts
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.session import SparkSettings, build_session
+from keyfold.state.bootstrap import Bootstrap, bootstrap
 from tests.standalone_cluster import standalone_cluster
 
 _KEYS_A_FILE = 1_000_000

@@ -18,16 +18,16 @@ from typing import Any
 from pyspark.sql import Row
 
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances
-from spark_jobs.journal import Journal
-from spark_jobs.journal.clock import read_clock
-from spark_jobs.keyed.batches import make_done
-from spark_jobs.keyed.operator import NEVER, REPORT, GroupReport
-from spark_jobs.keyed.planning import RunBounds, plan_run
-from spark_jobs.keyed.records import KeyedDone, KeyedPlan
-from spark_jobs.keyed.write import put_together
-from spark_jobs.lakehouse import Lakehouse, create_table
-from spark_jobs.lakehouse.commits import append_files
-from spark_jobs.lakehouse.data_files import WrittenFile
+from keyfold.journal import Journal
+from keyfold.journal.clock import read_clock
+from keyfold.keyed.batches import make_done
+from keyfold.keyed.operator import NEVER, REPORT, GroupReport
+from keyfold.keyed.planning import RunBounds, plan_run
+from keyfold.keyed.records import KeyedDone, KeyedPlan
+from keyfold.keyed.write import put_together
+from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import WrittenFile
 
 _BATCHES = 3
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.scale.model import CHECKPOINT, FILES, MEASURED, PROCESSOR, Model, Settings, fit, read_cells
 from benchmarks.scale.skew import fullest_partition
-from spark_jobs.keyed.read import SPLITS
+from keyfold.keyed.read import SPLITS
 
 
 @dataclass(frozen=True)

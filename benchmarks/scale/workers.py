@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.scale.balances import EVERY, START, balances, bookings, first_state
-from spark_jobs.keyed import read
-from spark_jobs.keyed.codec import decode, encode
-from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.keyed.operator import KeyGroupOperator
-from spark_jobs.keyed.read import CLOCK, BatchClock
-from spark_jobs.keyed.write import write_tables
-from spark_jobs.times import micros
+from keyfold.keyed import read
+from keyfold.keyed.codec import decode, encode
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.operator import KeyGroupOperator
+from keyfold.keyed.read import CLOCK, BatchClock
+from keyfold.keyed.write import write_tables
+from keyfold.times import micros
 
 _REPEAT = 3
 

@@ -26,12 +26,12 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.text import Text
 
-from dagster_project.alerts.settings import AlertSettings
-from dagster_project.alerts.watch import Watch
-from dagster_project.quality.checks import SCOPE_TAG, Scope
-from spark_jobs.cli.plain_text import message
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.place import Place
+from keyfold.cli.plain_text import message
+from keyfold.dagster.alerts.settings import AlertSettings
+from keyfold.dagster.alerts.watch import Watch
+from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import Place
 from spark_jobs.simulation import simulate
 
 RIDES = 40

@@ -23,18 +23,18 @@ from rich.console import Console
 
 from assets import rides
 from assets.plots import anomalies, payments
-from dagster_project.automation.run_liveness import lock_run
 from dagster_project.demo.report import print_report
-from dagster_project.resources import lakehouse_home
-from dagster_project.serving.home import prepare_dagster_home
-from spark_jobs.cli.plain_text import message
-from spark_jobs.cli.terminal import print_error
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest.landing import LANDING_VARIABLE
+from keyfold.cli.plain_text import message
+from keyfold.cli.terminal import print_error
+from keyfold.dagster.automation.run_liveness import lock_run
+from keyfold.dagster.resources import lakehouse_home
+from keyfold.dagster.serving.home import prepare_dagster_home
+from keyfold.errors import KeyfoldError
+from keyfold.ingest.landing import LANDING_VARIABLE
+from keyfold.lakehouse import Lakehouse, write_json
+from keyfold.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
-from spark_jobs.lakehouse import Lakehouse, write_json
-from spark_jobs.private_files import keep_files_private
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService

@@ -27,18 +27,19 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from spark_jobs.columns import column, passed_on
-from spark_jobs.errors import KeyfoldError
+from keyfold.columns import column, passed_on
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, Step
+from keyfold.keyed.copies import KeysOf
+from keyfold.keyed.parameters import Delay, Duration, Names, Window, WindowShape
+from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold.operators.ordering import in_order
+from keyfold.operators.periods import period_start, period_starts
+from keyfold.stream import TIMESTAMP, Stream
+from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
 from spark_jobs.jobs.lives import cut_lives
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Delay, Duration, Names, Window, WindowShape
-from spark_jobs.jobs.periods import period_start, period_starts
-from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, Step
-from spark_jobs.keyed.copies import KeysOf
-from spark_jobs.keyed.timeouts import Parted, Timeout
-from spark_jobs.streams import STREAMS, TIMESTAMP, Stream
-from spark_jobs.times import to_times
+from spark_jobs.streams import STREAMS
 
 INDEX = "event_index"
 NEXT_INDEX = "next_index"
@@ -90,7 +91,7 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
 
     return KeyedJob(
         name="event_index",
-        stream=stream.name,
+        stream=stream,
         key=key,
         **_windows_of(time, window),
         event_time=time,

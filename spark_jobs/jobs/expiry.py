@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from spark_jobs.jobs.parameters import Duration, JobParameters
-from spark_jobs.keyed.timeouts import TimeKind, Timeout
+from keyfold.keyed.parameters import Duration, JobParameters
+from keyfold.keyed.timeouts import TimeKind, Timeout
 
 
 class ExpiringParameters(JobParameters):

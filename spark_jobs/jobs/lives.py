@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from spark_jobs.jobs.ordering import Ordered
-from spark_jobs.keyed.timeouts import Timeout
-from spark_jobs.times import micros, to_micros
+from keyfold.keyed.timeouts import Timeout
+from keyfold.operators.ordering import Ordered
+from keyfold.times import micros, to_micros
 
 _LONG_AGO = -(2**62)
 

@@ -15,12 +15,13 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import JobParameters
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from spark_jobs.keyed.copies import KeysOf
-from spark_jobs.keyed.exact_sums import check_sums, may_overflow
-from spark_jobs.streams import SALES, TIMESTAMP
+from keyfold.columns import column
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from keyfold.keyed.copies import KeysOf
+from keyfold.keyed.exact_sums import check_sums, may_overflow
+from keyfold.keyed.parameters import JobParameters
+from keyfold.stream import TIMESTAMP
+from spark_jobs.streams import SALES
 
 NO_MODEL = ""
 """Stands for the model of purchases that name none."""
@@ -65,7 +66,7 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
     """Make the job of its parameters."""
     return KeyedJob(
         name="model_totals",
-        stream=SALES.name,
+        stream=SALES,
         key=("model",),
         keys_of=KeysOf("model", _named(pl.col("models")), otherwise=NO_MODEL),
         event_time="time",

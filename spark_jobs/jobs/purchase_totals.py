@@ -29,17 +29,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column
+from keyfold.columns import column
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.exact_sums import narrowed, widened
+from keyfold.keyed.parameters import Delay, Duration
+from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold.operators.ordering import Ordered, in_order
+from keyfold.stream import TIMESTAMP
+from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
 from spark_jobs.jobs.lives import cut_lives
-from spark_jobs.jobs.ordering import Ordered, in_order
-from spark_jobs.jobs.parameters import Delay, Duration
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.exact_sums import narrowed, widened
-from spark_jobs.keyed.timeouts import Parted, Timeout
-from spark_jobs.streams import SALES, TIMESTAMP
-from spark_jobs.times import to_times
+from spark_jobs.streams import SALES
 
 PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])
 
@@ -125,7 +126,7 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
 
     return KeyedJob(
         name="purchase_totals",
-        stream=SALES.name,
+        stream=SALES,
         key=_KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,

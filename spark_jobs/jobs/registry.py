@@ -5,9 +5,9 @@ level, under whatever name. There is nothing else to register. A file that canno
 is an error that names the file.
 """
 
+from keyfold.discovery import declarations, import_modules
+from keyfold.keyed.contract import JobTemplate
 from spark_jobs import jobs
-from spark_jobs.discovery import declarations, import_modules
-from spark_jobs.keyed.contract import JobTemplate
 
 SHIPPED = (
     "ride_summaries",

@@ -9,9 +9,9 @@ from datetime import timedelta
 import polars as pl
 from pydantic import Field
 
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.jobs.patterns import FollowedBy, pattern_job
-from spark_jobs.keyed.contract import JobTemplate, KeyedJob
+from keyfold.keyed.contract import JobTemplate, KeyedJob
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.operators.patterns import FollowedBy, pattern_job
 from spark_jobs.streams import RIDE_POINTS
 
 

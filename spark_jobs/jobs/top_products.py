@@ -17,12 +17,13 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.jobs.periods import period_start
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.exact_sums import check_sums, may_overflow
-from spark_jobs.streams import SALES, TIMESTAMP
+from keyfold.columns import column
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.exact_sums import check_sums, may_overflow
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.operators.periods import period_start
+from keyfold.stream import TIMESTAMP
+from spark_jobs.streams import SALES
 
 REVENUE = pa.decimal128(38, 9)
 """Currency, exact: room for any int64 quantity at any price below 10⁹, of which nine decimals count."""
@@ -136,7 +137,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
 
     return KeyedJob(
         name="top_products",
-        stream=SALES.name,
+        stream=SALES,
         key=("window_start",),
         event_time="time",
         watermark_delay=parameters.watermark_delay,

@@ -7,8 +7,8 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
+from keyfold.times import micros
 from spark_jobs.simulation.contract import Arrival, Floats, Format, Ints, SimulatedEvents
-from spark_jobs.times import micros
 
 
 @dataclass(frozen=True)

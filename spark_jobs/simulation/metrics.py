@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
+from keyfold.times import from_micros, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     SECOND,
@@ -31,7 +32,6 @@ from spark_jobs.simulation.contract import (
     json_field,
 )
 from spark_jobs.streams import METRICS
-from spark_jobs.times import from_micros, to_times
 
 STEP = 300 * SECOND
 """Between two samples of a series."""

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
+from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -27,7 +28,6 @@ from spark_jobs.simulation.contract import (
     json_field,
 )
 from spark_jobs.streams import PAYMENTS
-from spark_jobs.times import to_times
 
 CITIES = (
     "Mannheim", "Ludwigshafen", "Mainz", "Wiesbaden", "Ulm", "Neu-Ulm",

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from keyfold.times import micros
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -26,7 +27,6 @@ from spark_jobs.simulation.contract import (
     Simulator,
 )
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
-from spark_jobs.times import micros
 
 NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
 """Latitudes and longitudes, in degrees, that no simulated taxi leaves."""

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.lakehouse.files import write_whole
+from keyfold.errors import KeyfoldError
+from keyfold.lakehouse.files import write_whole
+from keyfold.times import micros
 from spark_jobs.simulation import metrics, payments, rides, sales, telemetry, weather
 from spark_jobs.simulation.contract import SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
 from spark_jobs.simulation.feed import feed
-from spark_jobs.times import micros
 
 SIMULATORS: dict[str, Simulator] = {
     one.name: one

@@ -13,6 +13,7 @@ from datetime import timedelta
 import numpy as np
 import polars as pl
 
+from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
@@ -26,7 +27,6 @@ from spark_jobs.simulation.contract import (
     json_field,
 )
 from spark_jobs.streams import SALES
-from spark_jobs.times import to_times
 
 DEVICES = {
     "Watch": ("Series 7", "Series 8", "Ultra"),

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     SECOND,
     Arrival,
@@ -30,7 +31,6 @@ from spark_jobs.simulation.contract import (
     json_field,
 )
 from spark_jobs.streams import TELEMETRY
-from spark_jobs.times import to_times
 
 TICK = 10
 """Seconds between two reports of a vehicle that drives; six times that for one that stands."""

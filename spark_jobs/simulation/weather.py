@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 
+from keyfold.times import from_micros, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     HOUR,
@@ -25,7 +26,6 @@ from spark_jobs.simulation.contract import (
     csv_field,
 )
 from spark_jobs.streams import WEATHER
-from spark_jobs.times import from_micros, to_times
 
 AIRPORTS = {
     "EWR": "Newark NJ",

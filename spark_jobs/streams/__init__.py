@@ -4,8 +4,8 @@ A new stream is a new file in this folder, `<name>.py`, whose `STREAM` is a `Str
 to register. A file that cannot be imported, or a name that is taken, is an error that names the file.
 """
 
-from spark_jobs.discovery import declarations, import_modules
-from spark_jobs.streams.contract import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
+from keyfold.discovery import declarations, import_modules
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
 from spark_jobs.streams.metrics import STREAM as METRICS
 from spark_jobs.streams.payments import STREAM as PAYMENTS
 from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES

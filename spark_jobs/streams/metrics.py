@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from spark_jobs.columns import column
-from spark_jobs.streams.contract import TIMESTAMP, Source, Stream
-from spark_jobs.streams.rules import not_empty
+from keyfold.columns import column
+from keyfold.rules import not_empty
+from keyfold.stream import TIMESTAMP, Source, Stream
 
 STREAM = Stream(
     name="metrics",

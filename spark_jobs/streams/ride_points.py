@@ -3,9 +3,9 @@
 import polars as pl
 import pyarrow as pa
 
-from spark_jobs.columns import column
-from spark_jobs.streams.contract import TIMESTAMP, Rule, Stream
-from spark_jobs.streams.rules import POSITION, not_empty
+from keyfold.columns import column
+from keyfold.rules import POSITION, not_empty
+from keyfold.stream import TIMESTAMP, Rule, Stream
 
 STATUSES = ("pickup", "enroute", "dropoff")
 

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from spark_jobs.columns import column
-from spark_jobs.streams.contract import TIMESTAMP, Rule, Source, Stream
-from spark_jobs.streams.rules import not_empty, outside
+from keyfold.columns import column
+from keyfold.rules import not_empty, outside
+from keyfold.stream import TIMESTAMP, Rule, Source, Stream
 
 STREAM = Stream(
     name="weather",

@@ -5,9 +5,9 @@ import polars as pl
 
 from assets import payments
 from assets.plots.payments import LABELS
-from dagster_project.suites import SUITES
-from spark_jobs.lakehouse import write_json
-from spark_jobs.privacy import MASK
+from keyfold.dagster.suites import SUITES
+from keyfold.lakehouse import write_json
+from keyfold.privacy import MASK
 from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.simulation.payments import PaymentsSimulation
 from tests.folders import simulate_into

@@ -14,15 +14,15 @@ from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from assets.plots.payments import LABELS, plot_two_cities
 from assets.plots.products import plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
-from assets.plots.runs import plot_runs
 from assets.plots.weather import plot_averages
-from spark_jobs.jobs.parameters import build_job
+from keyfold.dagster.plots.runs import plot_runs
+from keyfold.keyed.codec import empty
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.lakehouse import Lakehouse, write_json
+from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.lakehouse import Lakehouse, write_json
 from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
-from spark_jobs.times import micros
 from tests.made_generations import put_done, put_generation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,14 +12,14 @@ from pydantic import create_model
 from pyspark.sql import SparkSession
 
 from assets import rides
-from assets.keyed_config import config_for
-from dagster_project.suites import SUITES
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import JobParameters
-from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.dagster.assets.keyed_config import config_for
+from keyfold.dagster.suites import SUITES
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import JobParameters
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
 from spark_jobs.simulation import SimulationSummary, simulate
 from tests.folders import empty_folder, simulate_into
 
@@ -250,7 +250,7 @@ def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, 
     def warned(*arguments, **settings):
         return replace(run_job(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
 
-    monkeypatch.setattr("assets.keyed_asset.run_job", warned)
+    monkeypatch.setattr("keyfold.dagster.assets.keyed_asset.run_job", warned)
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
     assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_after is short"

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.nab import DEFAULT_MODEL, as_shipped, category_left_out, score_corpus
 from benchmarks.nab_corpus import read_corpus
 from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
-from spark_jobs.jobs.parameters import build_job
 
 START = datetime(2014, 4, 1)  # noqa: DTZ001 - as the benchmark writes its times
 

@@ -22,8 +22,8 @@ from benchmarks.scale.model import (
 )
 from benchmarks.scale.paper import Cluster, Prices, size
 from benchmarks.scale.skew import fullest_partition, spark_hash
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.hashing import key_hash
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.hashing import key_hash
 
 PRICES = {
     "a batch, s": 0.6,

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dagster_project.serving.web_server import token_file
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.dagster.serving.web_server import token_file
+from keyfold.lakehouse import Lakehouse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 COMES_UP_WITHIN = 240

@@ -112,7 +112,7 @@ def served(folder: Path, *command: str) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def guarded(chromium, tmp_path_factory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("guarded"), "dagster_project.serving.web_server") as server:
+    with served(tmp_path_factory.mktemp("guarded"), "keyfold.dagster.serving.web_server") as server:
         yield server
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Dialog, Page, expect
 
-from dagster_project.quality.pages import ResultPages
-from dagster_project.quality.serve_pages import PageServer
+from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.quality.serve_pages import PageServer
 from tests.browser.served_pages import Pages
-from tests.dagster_project.quality.test_pages import WORDS, validation
+from tests.keyfold.dagster.quality.test_pages import WORDS, validation
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from playwright.sync_api import Page, expect
 
 from expectations.ride_summaries import EXPECTATIONS
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse
 from spark_jobs.simulation import simulate
 from tests.browser.served_pages import Pages
 

@@ -19,11 +19,12 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
-from spark_jobs.ingest import ingest_totals
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.ingest import ingest_totals
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.stream import INGESTED_AT
 from spark_jobs.simulation import simulate
-from spark_jobs.streams import INGESTED_AT, RIDE_POINTS
+from spark_jobs.streams import RIDE_POINTS
 from tests.chaos.crash_child import IN_TIME, LATE, process
 
 REPOSITORY = Path(__file__).parents[2]

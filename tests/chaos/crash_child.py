@@ -7,13 +7,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_jobs.ingest import ingest
-from spark_jobs.jobs.parameters import build_job
+from keyfold.ingest import ingest
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS
 
 IN_TIME, LATE = "in-time", "late"

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from keyfold.journal import journal
+from keyfold.keyed.contract import KeyedJob
+from keyfold.lakehouse import fail_points
+from keyfold.storage import lease
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.journal import journal
-from spark_jobs.keyed.contract import KeyedJob
-from spark_jobs.lakehouse import fail_points
-from spark_jobs.objects import lease
 from spark_jobs.streams import STREAMS
 
 

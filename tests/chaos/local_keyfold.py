@@ -21,25 +21,26 @@ from typing import Any
 import typer
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.cli import branches, state_bootstrap, state_edit, state_move
-from spark_jobs.cli import ingest as ingest_command
-from spark_jobs.cli import run as run_command
-from spark_jobs.cli.app import app
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import ingest_journal, known
-from spark_jobs.jobs.parameters import JobParameters
+from keyfold.cli import branches, state_bootstrap, state_edit, state_move
+from keyfold.cli import ingest as ingest_command
+from keyfold.cli import run as run_command
+from keyfold.cli.app import app
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import ingest_journal, known
+from keyfold.journal import journal
+from keyfold.keyed import runner, seeding
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import JobParameters
+from keyfold.lakehouse import Lakehouse, exclusive, fail_points
+from keyfold.maintenance import maintain
+from keyfold.state import moving, rewriting
+from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.journal import journal
-from spark_jobs.keyed import runner, seeding
-from spark_jobs.keyed.contract import JobTemplate
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.lakehouse import Lakehouse, exclusive, fail_points
-from spark_jobs.maintenance import maintain
-from spark_jobs.state import moving, rewriting
-from spark_jobs.streams import STREAMS, Stream
-from tests.spark_jobs.keyed.toy_jobs import CLICK, totals, windows
-from tests.spark_jobs.keyed.without_spark import SPARK, LocalBatches
-from tests.spark_jobs.state.local_state import map_blobs
+from spark_jobs.streams import STREAMS
+from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
+from tests.keyfold.keyed.without_spark import SPARK, LocalBatches
+from tests.keyfold.state.local_state import map_blobs
 
 CLICKS = Stream(
     name="clicks",

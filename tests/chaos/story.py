@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.objects.place import Place
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import Place
 from tests.chaos.launcher import Command, Launcher
 from tests.chaos.tally import Rows
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from spark_jobs.lakehouse import fail_points
+from keyfold.lakehouse import fail_points
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.remedies import work_through

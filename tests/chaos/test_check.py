@@ -8,8 +8,8 @@ from zlib import crc32
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.maintenance import checking
+from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance import checking
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.scenes import SCENES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.lakehouse import fail_points
+from keyfold.lakehouse import fail_points
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import COUNTED, KILLED, Launcher, Writes
 from tests.chaos.scenes import SCENES

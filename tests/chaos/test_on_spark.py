@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.lakehouse import Lakehouse, fail_points
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.lakehouse import Lakehouse, fail_points
 from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run
 from tests.chaos.conftest import TRIES
 from tests.chaos.crash_child import PARAMETERS

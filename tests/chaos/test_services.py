@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from dagster_project.alerts.outbox import Queue, deliver
-from dagster_project.alerts.webhook import post
+from keyfold.dagster.alerts.outbox import Queue, deliver
+from keyfold.dagster.alerts.webhook import post
 from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
 from tests.chaos.conftest import in_short
 from tests.chaos.hostile_server import ACTS, HostileServer

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 import dagster_project
 from dagster_project.definitions import defs
-from dagster_project.resources import ENVIRONMENTS, SparkResource, resources_from
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import build_job
+from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -43,8 +43,8 @@ def test_the_asset_graph_is_the_one_we_mean():
             for key in graph.get_all_asset_keys()} == {
         **{f"{stream}_landing": [] for stream in STREAMS},
         **{f"{stream}_{table}": [f"{stream}_landing"] for stream in STREAMS for table in ("events", "quarantine")},
-        **{name: [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
-        **{f"{name}_late": [f"{build_job(job).stream}_events"] for name, job in JOBS.items()},
+        **{name: [f"{build_job(job).stream.name}_events"] for name, job in JOBS.items()},
+        **{f"{name}_late": [f"{build_job(job).stream.name}_events"] for name, job in JOBS.items()},
         **{f"{name}_open": [name] for name in JOBS},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
         "run_statistics": sorted(JOBS),

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from dagster_project.resources import check_home
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.objects.place import to_place
+from keyfold.dagster.resources import check_home
+from keyfold.errors import KeyfoldError
+from keyfold.storage.place import to_place
 from tests.faulty_store import Fault, faulty_store
 
 

@@ -16,9 +16,9 @@ PROGRAM = textwrap.dedent("""
     from dagster._core.remote_representation.external_data import RepositorySnap
     from dagster._serdes import serialize_value
     from pyspark.sql import SparkSession
-    from dagster_project.resources import resources_from
-    from dagster_project.run_config import closed
-    from spark_jobs.session import SparkSettings, build_session
+    from keyfold.dagster.resources import resources_from
+    from keyfold.dagster.run_config import closed
+    from keyfold.session import SparkSettings, build_session
 
     @dg.asset
     def uses(context: dg.AssetExecutionContext, spark: dg.ResourceParam[SparkSession]) -> dg.MaterializeResult:

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from assets import rides
-from dagster_project.suites import SUITES, rows_written
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.maintenance import maintain
+from keyfold.dagster.suites import SUITES, rows_written
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance import maintain
 
 ASSETS = rides.ASSETS[:-1]
 SUITE = next(suite for suite in SUITES if dg.AssetKey("ride_summaries") in {key.asset_key for key in suite.check_keys})

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from spark_jobs.keyed.runner import run_job
-from tests.spark_jobs.keyed.without_spark import without_spark  # noqa: F401 - a fixture
+from keyfold.keyed.runner import run_job
+from tests.keyfold.keyed.without_spark import without_spark  # noqa: F401 - a fixture
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
 

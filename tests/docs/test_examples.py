@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.keyed import contract, harness, per_key, run_mode
+from keyfold.keyed import contract, harness, per_key, run_mode
 
 REPOSITORY = Path(__file__).parents[2]
-ROOMS = ("spark_jobs", "assets", "dagster_project")
+ROOMS = ("keyfold", "spark_jobs", "assets", "dagster_project")
 MODULES = [
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
     for room in ROOMS

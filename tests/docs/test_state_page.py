@@ -16,18 +16,18 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from spark_jobs.cli.app import app
-from spark_jobs.jobs.configured import configured_job
-from spark_jobs.jobs.parameters import build_job
+from keyfold.cli.app import app
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.configured import configured_job
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.places import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.state.places import jobs_with_state
 from spark_jobs.streams import STREAMS
-from tests.spark_jobs.keyed.without_spark import SPARK, without_spark
-from tests.spark_jobs.state.job_histories import EVENTS, put
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.job_histories import EVENTS, put
 
 __all__ = ["without_spark"]
 
@@ -54,7 +54,7 @@ class Terminal:
 
     def __init__(self, monkeypatch, folder, spark):
         for command in WITH_SPARK:
-            module = import_module(f"spark_jobs.cli.{command}")
+            module = import_module(f"keyfold.cli.{command}")
             monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "120")

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
 from tests.project_copy import ROOT, copy_project, environment_of
 
 pytestmark = pytest.mark.long

@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dagster_project.quality.checks import validate
-from dagster_project.quality.serialised import build_expectations
-from expectations.suite import Suite
+from keyfold.dagster.quality.checks import validate
+from keyfold.dagster.quality.serialised import build_expectations
+from keyfold.suite import Suite
 
 
 def failed_checks(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema, expectations: Suite) -> set[str]:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from expectations import latest_moving_averages, moving_averages, station_sessions
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.moving_averages.tables import STATION_SESSION
-from spark_jobs.jobs.parameters import build_job
 from tests.expectations.failed_checks import failed_checks
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,10 +10,10 @@ import great_expectations as gx
 import pytest
 
 import expectations
-from dagster_project.quality.serialised import build_expectations, build_suite, serialise
 from expectations import purchase_totals, ride_summaries, station_sessions
 from expectations.event_index import expectations_for
-from expectations.suite import Expectation, Suite
+from keyfold.dagster.quality.serialised import build_expectations, build_suite, serialise
+from keyfold.suite import Expectation, Suite
 
 MODULES = sorted(
     path.stem for path in Path(*expectations.__path__).glob("*.py") if path.stem not in {"__init__", "suite"}

@@ -14,20 +14,21 @@ import dagster as dg
 import polars as pl
 import pyarrow as pa
 
-from assets.health import drift_check
-from assets.keyed_asset import conservation_check, keyed_assets
-from assets.streams import stream_assets, stream_check
-from dagster_project.alerts.settings import AlertSettings
-from dagster_project.alerts.watch import Watch
-from dagster_project.suites import suite_checks
-from expectations.suite import Suite
-from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import JobParameters, build_job
+from keyfold.columns import column
+from keyfold.dagster.alerts.settings import AlertSettings
+from keyfold.dagster.alerts.watch import Watch
+from keyfold.dagster.assets.health import drift_check
+from keyfold.dagster.assets.keyed_asset import conservation_check, keyed_assets
+from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.suites import suite_checks
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from keyfold.keyed.parameters import JobParameters, build_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
+from keyfold.stream import TIMESTAMP, Rule, Stream
+from keyfold.suite import Suite
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from spark_jobs.lakehouse import Lakehouse
-from spark_jobs.session import SparkSettings, build_session
-from spark_jobs.streams import STREAMS, TIMESTAMP, Rule, Stream
+from spark_jobs.streams import STREAMS
 
 PRIVATE, OPEN = "private_visits", "open_visits"
 NAMES = {PRIVATE: "Quetzalcoatlus", OPEN: "Hatzegopteryx"}

@@ -9,12 +9,12 @@ from itertools import chain
 import polars as pl
 import pytest
 
-from spark_jobs.ingest import ingest
-from spark_jobs.jobs.parameters import build_job
+from keyfold.ingest import ingest
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.jobs import ride_oracle
 

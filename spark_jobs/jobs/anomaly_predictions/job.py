@@ -38,6 +38,9 @@ from typing import TYPE_CHECKING, Literal, Self
 import polars as pl
 from pydantic import Field, model_validator
 
+from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
@@ -51,9 +54,6 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.keyed.contract import JobTemplate, KeyedJob, OutputTable
-from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import METRICS
 
 STATE_VERSION = 1
@@ -200,7 +200,7 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     )
     return KeyedJob(
         name="anomaly_predictions",
-        stream=METRICS.name,
+        stream=METRICS,
         key=("key",),
         event_time="timestamp",
         watermark_delay=parameters.watermark_delay,

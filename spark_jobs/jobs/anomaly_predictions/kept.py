@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import polars as pl
 
+from keyfold.operators.ordering import in_order
 from spark_jobs.jobs.anomaly_predictions.changes import NONE
 from spark_jobs.jobs.anomaly_predictions.learning import learn_events
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, SERVING, UNLEARNED
-from spark_jobs.jobs.ordering import in_order
 
 MOST_UNLEARNED = 1_000
 """So many values of a key wait for a refresh at most: state stays small, however much comes at once."""

@@ -8,6 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from keyfold.keyed.codec import empty
+from keyfold.keyed.contract import STALE_AT, Clock, Step
+from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold.operators.ordering import in_order
+from keyfold.operators.periods import period_start
+from keyfold.times import micros, shifted
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
 from spark_jobs.jobs.anomaly_predictions.kept import Kept
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
@@ -22,13 +28,7 @@ from spark_jobs.jobs.anomaly_predictions.tables import (
     WAITING,
     state_schema,
 )
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.periods import period_start
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import STALE_AT, Clock, Step
-from spark_jobs.keyed.timeouts import Parted, Timeout
 from spark_jobs.streams import METRICS
-from spark_jobs.times import micros, shifted
 
 _LONG_AGO = -(2**63)
 _KEY = ("key",)

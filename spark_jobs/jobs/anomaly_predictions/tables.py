@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from spark_jobs.columns import column
+from keyfold.columns import column
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
-from spark_jobs.streams import TIMESTAMP
 
 _BOTH = ("timestamp", "value")
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from keyfold.keyed.answers import Answers
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Call, Outcome
-from spark_jobs.keyed.answers import Answers
 
 
 def call_all(batches: Sequence[Batch], call: Call, max_in_flight: int, answers: Answers) -> list[Sequence[Outcome]]:

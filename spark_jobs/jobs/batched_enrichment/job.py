@@ -24,19 +24,20 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column, passed_on
-from spark_jobs.errors import KeyfoldError
+from keyfold.columns import column, passed_on
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.answers import Answers
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.stream import TIMESTAMP, Stream
+from keyfold.times import ISO_FORMAT, shifted
 from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.keyed.answers import Answers
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.hashing import PartOf
-from spark_jobs.streams import RIDE_POINTS, STREAMS, TIMESTAMP, Stream
-from spark_jobs.times import ISO_FORMAT, shifted
+from spark_jobs.streams import RIDE_POINTS, STREAMS
 
 NAME = "batched_enrichment"
 DEAD_LETTERS = "batched_enrichment_dead_letters"
@@ -118,7 +119,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
 
     return KeyedJob(
         name=NAME,
-        stream=stream.name,
+        stream=stream,
         key=(SHARD,),
         derived={SHARD: PartOf(id_columns, parameters.shards)},
         event_time=time,

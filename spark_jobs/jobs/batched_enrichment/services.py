@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.exchange.addresses import is_loopback, literal_address, why_refused
+from keyfold.errors import KeyfoldError
+from keyfold.exchange.addresses import is_loopback, literal_address, why_refused
 
 SERVICES_VARIABLE = "KEYFOLD_ENRICHMENT_SERVICES"
 

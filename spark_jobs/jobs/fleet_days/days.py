@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator
 
-from spark_jobs.times import EPOCH, from_micros, in_utc, micros
+from keyfold.times import EPOCH, from_micros, in_utc, micros
 
 Numbers = npt.NDArray[np.int64]
 

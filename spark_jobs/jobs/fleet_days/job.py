@@ -27,13 +27,14 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column
+from keyfold.columns import column
+from keyfold.keyed.codec import empty
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_days.days import TimeZone
 from spark_jobs.jobs.fleet_days.ledger import FLEET_STATE, Limits, add_to_days
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from spark_jobs.streams import TELEMETRY, TIMESTAMP
+from spark_jobs.streams import TELEMETRY
 
 _PLACE = ("latitude", "longitude", "time")
 _MOTION = ("speed", "time")
@@ -117,7 +118,7 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
 
     return KeyedJob(
         name="fleet_days",
-        stream=TELEMETRY.name,
+        stream=TELEMETRY,
         key=("vehicle_id",),
         event_time="time",
         watermark_delay=parameters.watermark_delay,

@@ -8,12 +8,12 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from keyfold.keyed.codec import empty
+from keyfold.keyed.exact_sums import check_sums, narrowed, widened
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_times
 from spark_jobs.jobs.fleet_days.days import Days, days_around
 from spark_jobs.jobs.fleet_days.legs import Legs
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.exact_sums import check_sums, narrowed, widened
-from spark_jobs.streams import TIMESTAMP
-from spark_jobs.times import micros, to_times
 
 DAY_SUMS = ("distance", "moving", "idle", "stopped", "trips", "fuel_used", "n_readings", "n_points")
 """Micrometres, microseconds, counts, microlitres: whole numbers, so that no sum depends on its order."""

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from keyfold.keyed.exact_sums import widened
+from keyfold.operators.ordering import in_order
+from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.great_circle import great_circle_metres
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.keyed.exact_sums import widened
-from spark_jobs.times import micros, to_micros, to_times
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -27,14 +27,15 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from spark_jobs.columns import column, passed_on
+from keyfold.columns import column, passed_on
+from keyfold.keyed.codec import empty
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
+from keyfold.keyed.parameters import Delay, Duration, FilePath, JobParameters
+from keyfold.operators.ordering import in_order
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences
 from spark_jobs.jobs.fleet_warnings.judging import judge_places, judge_value
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.jobs.parameters import Delay, Duration, FilePath, JobParameters
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from spark_jobs.streams import TELEMETRY, TIMESTAMP
+from spark_jobs.streams import TELEMETRY
 
 _TOLD = ("latitude", "longitude", "fuel_level", "engine_temperature")
 
@@ -129,7 +130,7 @@ def build(parameters: FleetWarningsParameters) -> KeyedJob:
 
     return KeyedJob(
         name="fleet_warnings",
-        stream=TELEMETRY.name,
+        stream=TELEMETRY,
         key=("vehicle_id",),
         event_time="time",
         watermark_delay=parameters.watermark_delay,

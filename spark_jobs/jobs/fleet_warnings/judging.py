@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from keyfold.operators.ordering import Ordered
+from keyfold.times import to_micros
 from spark_jobs.jobs.fleet_warnings.geofences import Geofences
-from spark_jobs.jobs.ordering import Ordered
-from spark_jobs.times import to_micros
 
 IN_GEOFENCE = "IN_GEOFENCE"
 BEGAN, ENDED = "BEGAN", "ENDED"

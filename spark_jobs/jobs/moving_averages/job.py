@@ -25,11 +25,11 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.parameters import Delay, Duration, JobParameters, Names
+from keyfold.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema, state_schema
 from spark_jobs.jobs.moving_averages.windows import Window, move_windows
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters, Names
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.timeouts import TimeKind, Timeout
 from spark_jobs.streams import WEATHER
 
 NUMERIC_COLUMNS = tuple(
@@ -102,7 +102,7 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
 
     return KeyedJob(
         name="moving_averages",
-        stream=WEATHER.name,
+        stream=WEATHER,
         key=KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,

@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 
-from spark_jobs.columns import column, unit_of
-from spark_jobs.streams import TIMESTAMP, WEATHER
+from keyfold.columns import column, unit_of
+from keyfold.stream import TIMESTAMP
+from spark_jobs.streams import WEATHER
 
 KEY = ("station_id",)
 

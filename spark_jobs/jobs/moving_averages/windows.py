@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from keyfold.keyed.codec import empty
+from keyfold.keyed.contract import Clock, Step
+from keyfold.keyed.timeouts import Timeout
+from keyfold.operators.ordering import in_order
+from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema
-from spark_jobs.jobs.ordering import in_order
 from spark_jobs.jobs.trailing_windows import trailing_means
-from spark_jobs.keyed.codec import empty
-from spark_jobs.keyed.contract import Clock, Step
-from spark_jobs.keyed.timeouts import Timeout
-from spark_jobs.times import micros, to_micros, to_times
 
 _IS_LAST_OF_STATION = (pl.col("station_id") != pl.col("station_id").shift(-1)).fill_null(value=True)
 

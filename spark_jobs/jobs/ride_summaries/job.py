@@ -27,13 +27,14 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from keyfold.columns import column
+from keyfold.keyed.codec import empty, polars_schema
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
-from spark_jobs.keyed.codec import empty, polars_schema
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.timeouts import TimeKind, Timeout
-from spark_jobs.streams import RIDE_POINTS, TIMESTAMP
+from spark_jobs.streams import RIDE_POINTS
 
 RIDE_POINT = pa.schema(
     [
@@ -144,7 +145,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
 
     return KeyedJob(
         name="ride_summaries",
-        stream=RIDE_POINTS.name,
+        stream=RIDE_POINTS,
         key=_KEY,
         event_time="timestamp",
         watermark_delay=parameters.watermark_delay,

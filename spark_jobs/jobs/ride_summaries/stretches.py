@@ -13,11 +13,11 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from keyfold.keyed.exact_sums import narrowed, widened
+from keyfold.operators.ordering import in_order
+from keyfold.stream import TIMESTAMP
+from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.great_circle import great_circle_metres
-from spark_jobs.jobs.ordering import in_order
-from spark_jobs.keyed.exact_sums import narrowed, widened
-from spark_jobs.streams import TIMESTAMP
-from spark_jobs.times import micros, to_micros, to_times
 
 STRETCH = pa.schema(
     [

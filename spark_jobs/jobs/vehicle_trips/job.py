@@ -29,14 +29,15 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from spark_jobs.columns import column
-from spark_jobs.jobs.parameters import Delay, Duration, JobParameters
+from keyfold.columns import column
+from keyfold.keyed.codec import empty, polars_schema
+from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.vehicle_trips.journeys import Limits, cut
 from spark_jobs.jobs.vehicle_trips.stretches import STRETCH
-from spark_jobs.keyed.codec import empty, polars_schema
-from spark_jobs.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from spark_jobs.keyed.timeouts import TimeKind, Timeout
-from spark_jobs.streams import TELEMETRY, TIMESTAMP
+from spark_jobs.streams import TELEMETRY
 
 _PLACE = ("latitude", "longitude", "time")
 _MOTION = ("speed", "time")
@@ -207,7 +208,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
 
     return KeyedJob(
         name="vehicle_trips",
-        stream=TELEMETRY.name,
+        stream=TELEMETRY,
         key=_KEY,
         event_time="time",
         watermark_delay=parameters.watermark_delay,

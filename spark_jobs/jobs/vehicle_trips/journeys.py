@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from spark_jobs.jobs.ordering import in_order
+from keyfold.keyed.exact_sums import narrowed, widened
+from keyfold.operators.ordering import in_order
+from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
 from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH
 from spark_jobs.jobs.vehicle_trips.told import COMBINED_BY, told_of
-from spark_jobs.keyed.exact_sums import narrowed, widened
-from spark_jobs.times import ISO_FORMAT, micros, to_micros, to_times
 
 _NEVER = 2**62
 

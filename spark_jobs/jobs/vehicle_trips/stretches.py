@@ -8,9 +8,9 @@ not matter in which parts they were made.
 import polars as pl
 import pyarrow as pa
 
+from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.vehicle_trips.told import POINTS_AS_STRETCHES
-from spark_jobs.streams import TIMESTAMP
 
 STRETCH = pa.schema(
     [

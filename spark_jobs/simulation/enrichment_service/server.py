@@ -15,7 +15,7 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, Self
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
 from spark_jobs.simulation.enrichment_service.backend import EnrichmentBackend, Refused, ServiceSettings, error_json
 

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from assets.metadata import table_key
 from dagster_project.demo.report import _without_any_event
-from spark_jobs.lakehouse import Lakehouse
+from keyfold.dagster.assets.metadata import table_key
+from keyfold.lakehouse import Lakehouse
 
 
 def made(*, accepted: int, duplicates: int = 0, rows: int = 0) -> dict[dg.AssetKey, dict[str, int]]:

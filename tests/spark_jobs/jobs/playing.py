@@ -7,10 +7,10 @@ from itertools import pairwise
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from spark_jobs.keyed.codec import decode, encode
-from spark_jobs.keyed.contract import KeyedJob, OutputTable
-from spark_jobs.keyed.harness import TestHarness, in_copies
-from spark_jobs.times import EPOCH
+from keyfold.keyed.codec import decode, encode
+from keyfold.keyed.contract import KeyedJob, OutputTable
+from keyfold.keyed.harness import TestHarness, in_copies
+from keyfold.times import EPOCH
 
 MICROSECOND = timedelta(microseconds=1)
 

@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from keyfold.keyed.codec import polars_schema
 from spark_jobs.jobs.top_products import PRODUCT_SALE
-from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.streams import SALES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.contract import KeyedJob
 from spark_jobs.streams import STREAMS
 from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment import Service, job_with
 from tests.spark_jobs.jobs.playing import merged, play
@@ -57,12 +57,12 @@ def job_of(name, parameters) -> KeyedJob:
 
 def events_of(job, began, count=60):
     """Events of one key, six minutes apart with a pause of three days in between, in the job's columns."""
-    stream = STREAMS[job.stream]
+    stream = STREAMS[job.stream.name]
     rows = []
     for number in range(count):
         time = began + number * timedelta(minutes=6) + (number > count // 2) * timedelta(days=3)
         row = {field.name: _value(str(field.type), number) for field in stream.schema}
-        rows.append({**row, **dict(IN_TIME[job.stream]), stream.event_time: time})
+        rows.append({**row, **dict(IN_TIME[job.stream.name]), stream.event_time: time})
     events = pl.DataFrame(rows, schema=polars_schema(stream.schema), orient="row")
     if job.name == TOP_PRODUCTS.name:
         return with_window(events)

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.step_call import within_calendar
+from keyfold.operators.periods import period_starts
+from keyfold.times import BEGINNING, END, micros, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.periods import period_starts
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.step_call import within_calendar
-from spark_jobs.times import BEGINNING, END, micros, to_iso
 from tests.examples import examples
 from tests.spark_jobs.jobs.playing import accounted_for, restart
 

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.operators.periods import period_starts
+from keyfold.times import EPOCH
 from spark_jobs.jobs.event_index import EVENT_INDEX
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.jobs.periods import period_starts
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
-from spark_jobs.times import EPOCH
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.state.job_histories import put
 
 __all__ = ["cut_power", "without_spark"]
 

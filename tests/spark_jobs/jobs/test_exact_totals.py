@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.exact_sums import TotalTooLargeError
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse.reading import scan_table
+from keyfold.times import EPOCH
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
-from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS, sum_up
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
-from spark_jobs.keyed.exact_sums import TotalTooLargeError
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.run_mode import FullRefresh
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse.reading import scan_table
-from spark_jobs.times import EPOCH
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import without_spark
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
 from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
-from tests.spark_jobs.keyed.without_spark import without_spark
 
 __all__ = ["without_spark"]
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.times import from_micros, micros
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.times import from_micros, micros
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import day_oracle
 from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches, point, tracks, trips, trips_job
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.state.job_histories import put
 
 __all__ = ["cut_power", "without_spark"]
 

@@ -12,24 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.state.migrating import changes_to
+from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.simulation.telemetry import GEOFENCES, LITTLE_FUEL, TOO_HOT, telemetry_table
-from spark_jobs.state.migrating import changes_to
-from spark_jobs.times import micros
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.state.job_histories import put
 
 __all__ = ["cut_power", "without_spark"]
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.state.audit import Author
+from keyfold.state.erasing import Erasure, erase
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.state.audit import Author
-from spark_jobs.state.erasing import Erasure, erase
 from spark_jobs.streams import SALES
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.job_histories import put
+from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.state.job_histories import put
-from tests.spark_jobs.state.local_state import state_without_spark
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.trailing_windows import trailing_means
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
 from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle

@@ -11,24 +11,25 @@ import duckdb
 import polars as pl
 import pytest
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.ingest import IngestCounts, ingest, ingest_journal, ingest_totals
-from spark_jobs.jobs.configured import configured_job
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import IngestCounts, ingest, ingest_journal, ingest_totals
+from keyfold.keyed.configured import configured_job
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse.changes import snapshot
+from keyfold.stream import INGESTED_AT
+from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
-from spark_jobs.jobs.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import FullRefresh, Incremental
-from spark_jobs.keyed.runner import run_job
-from spark_jobs.lakehouse.changes import snapshot
-from spark_jobs.streams import INGESTED_AT, SALES, WEATHER
-from spark_jobs.times import micros
+from spark_jobs.streams import SALES, WEATHER
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.spark_jobs.jobs.moving_average_oracle import move
 from tests.spark_jobs.jobs.sales_oracle import Totals
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
 
 __all__ = ["cut_power", "without_spark"]
 

@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.journal.clock import Reading
+from keyfold.keyed import runner
+from keyfold.keyed.codec import decode, polars_schema
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse, fail_points
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.journal.clock import Reading
-from spark_jobs.keyed import runner
-from spark_jobs.keyed.codec import decode, polars_schema
-from spark_jobs.keyed.generations import live_generation
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import Lakehouse, fail_points
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.job_histories import EVENTS, put
+from tests.keyfold.state.local_state import blobs
 from tests.spark_jobs.jobs.playing import assert_same, play
-from tests.spark_jobs.keyed.without_spark import cut_power, without_spark
-from tests.spark_jobs.state.job_histories import EVENTS, put
-from tests.spark_jobs.state.local_state import blobs
 
 __all__ = ["cut_power", "without_spark"]
 
@@ -47,11 +47,11 @@ class Silent:
     def runs(self):
         """What six runs bring, two of them nothing: of a few keys each, which speak in some runs and not in others."""
         job = self.job()
-        events = EVENTS[job.stream](1).sort(job.event_time)
+        events = EVENTS[job.stream.name](1).sort(job.event_time)
         keys = events.select(job.key).unique(maintain_order=True).head(6).with_row_index("#key")
         events = events.join(keys, on=job.key, how="inner", maintain_order="left").head(240)
         parts = [
-            part.filter(pl.col("#key") % 3 != number % 3).select(STREAMS[job.stream].schema.names)
+            part.filter(pl.col("#key") % 3 != number % 3).select(STREAMS[job.stream.name].schema.names)
             for number, part in enumerate(events.iter_slices(-(-events.height // 4)))
         ]
         nothing = parts[0].clear()
@@ -119,7 +119,7 @@ def run_all(spark, lakehouse, job, runs, at, cut=lambda number, run: run()):
     for number, (second, part) in enumerate(zip(SECONDS, runs, strict=True)):
         at(second)
         if part.height or number == 0:
-            put(lakehouse, job.stream, part)
+            put(lakehouse, job.stream.name, part)
         cut(number, lambda: run_job(spark, lakehouse, job, options=FILE_BY_FILE))
     at(200)
     run_job(spark, lakehouse, job)
@@ -157,7 +157,7 @@ def test_a_crash_replays_the_processing_time_of_its_plan_and_gives_the_same_rows
 def test_a_run_for_which_nothing_came_closes_what_has_become_stale(without_spark, tmp_path, at):
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
-    put(lakehouse, job.stream, silent.runs()[0])
+    put(lakehouse, job.stream.name, silent.runs()[0])
     at(0)
     run_job(without_spark, lakehouse, job)
     at(29.9)
@@ -176,7 +176,7 @@ def test_all_that_a_run_reads_came_at_one_moment_so_history_closes_only_when_sil
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
     for part in silent.runs():
-        put(lakehouse, job.stream, part)
+        put(lakehouse, job.stream.name, part)
     at(0)
     told = run_job(without_spark, lakehouse, job, options=FILE_BY_FILE)
     assert len(told.batch_seconds) > 1
@@ -191,11 +191,11 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
 ):
     silent = EVERY[0]
     job, lakehouse = silent.job(), Lakehouse(tmp_path)
-    put(lakehouse, job.stream, silent.runs()[0])
+    put(lakehouse, job.stream.name, silent.runs()[0])
     at(40)
     assert cut_power("commit: after", lambda: run_job(without_spark, lakehouse, job))
     at(0)
-    put(lakehouse, job.stream, silent.runs()[1])
+    put(lakehouse, job.stream.name, silent.runs()[1])
     run_job(without_spark, lakehouse, job)
     live = live_generation(lakehouse, job.name)
     assert live is not None

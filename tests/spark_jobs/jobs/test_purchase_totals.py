@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import build_job
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.harness import TestHarness
 from tests.examples import examples
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
 from tests.spark_jobs.jobs.playing import assert_same, merged, play, restart

@@ -3,16 +3,16 @@
 import pytest
 
 import spark_jobs.jobs
-from spark_jobs.columns import describe, made_of
-from spark_jobs.discovery import declarations, import_modules
-from spark_jobs.jobs.parameters import build_job
+from keyfold.columns import describe, made_of
+from keyfold.discovery import declarations, import_modules
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.registry import JOBS, SHIPPED
-from spark_jobs.keyed.contract import JobTemplate
 from spark_jobs.streams import STREAMS
 
 MINE = """
 from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
-from spark_jobs.keyed.contract import JobTemplate
+from keyfold.keyed.contract import JobTemplate
 
 NUMBERS = JobTemplate("my_numbers", "Numbers, another time.", EventIndexParameters, build)
 """
@@ -55,7 +55,7 @@ def test_a_file_or_a_folder_with_a_job_that_is_put_there_is_a_job(tmp_path, monk
 
 @pytest.mark.parametrize(("job", "table"), _TABLES, ids=[table.name for _, table in _TABLES])
 def test_every_table_says_what_its_columns_mean_and_of_what_they_are_made(job, table):
-    known = STREAMS[job.stream].event_schema.names
+    known = STREAMS[job.stream.name].event_schema.names
     for field in table.schema:
         assert describe(field), field.name
         assert set(made_of(field)) <= set(known), field.name

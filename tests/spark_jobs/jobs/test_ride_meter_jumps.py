@@ -6,13 +6,13 @@ import duckdb
 import polars as pl
 import pytest
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
-from spark_jobs.keyed.codec import polars_schema
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS
-from tests.spark_jobs.ingest.parsing.reading import file_rows
+from tests.keyfold.ingest.parsing.reading import file_rows
 from tests.spark_jobs.jobs.playing import play
 from tests.spark_jobs.jobs.sales_data import NOON
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.jobs.parameters import build_job
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.harness import TestHarness
 from tests.examples import examples
 from tests.spark_jobs.jobs import ride_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import build_job
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
 from tests.spark_jobs.jobs.playing import assert_same, combined, merged, play

@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.jobs.parameters import build_job
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import empty, polars_schema
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.state.moving import move
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
-from spark_jobs.keyed.codec import empty, polars_schema
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.state.moving import move
 from spark_jobs.streams import TELEMETRY
 from tests.examples import examples
+from tests.keyfold.keyed.without_spark import without_spark
+from tests.keyfold.state.job_histories import put
+from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
 from tests.spark_jobs.jobs.playing import assert_same, play
-from tests.spark_jobs.keyed.without_spark import without_spark
-from tests.spark_jobs.state.job_histories import put
-from tests.spark_jobs.state.local_state import state_without_spark
 
 __all__ = ["state_without_spark", "without_spark"]
 

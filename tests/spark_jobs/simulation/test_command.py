@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from spark_jobs.cli.app import app
+from keyfold.cli.app import app
 
 
 def simulate(*arguments: object):

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings, geohash
 from spark_jobs.simulation.enrichment_service.server import MAX_BODY_BYTES, DemoService
@@ -184,7 +184,7 @@ def test_the_command_serves_until_it_is_told_to_end(number):
     command = [
         sys.executable,
         "-c",
-        "from spark_jobs.cli.app import app; app()",
+        "from keyfold.cli.app import app; app()",
         "demo-service",
         "--port",
         "0",

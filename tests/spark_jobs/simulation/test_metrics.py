@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from keyfold.times import micros
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.metrics import STEP, metrics_table
 from spark_jobs.streams import METRICS
-from spark_jobs.times import micros
 from tests.spark_jobs.simulation.conftest import START
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from keyfold.times import micros
 from spark_jobs.simulation.contract import HOUR
 from spark_jobs.simulation.payments import CITIES, ONLINE, payments_table
-from spark_jobs.times import micros
 from tests.spark_jobs.simulation.conftest import START
 
 NEIGHBOURS = {*zip(CITIES[:6:2], CITIES[1:6:2], strict=True), *zip(CITIES[1:6:2], CITIES[:6:2], strict=True)}

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
 from spark_jobs.simulation import ride_points_table, simulate
 from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from keyfold.times import micros
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.contract import SECOND
 from spark_jobs.simulation.telemetry import TelemetrySimulation, telemetry_table
 from spark_jobs.streams import TELEMETRY
-from spark_jobs.times import micros
 from tests.spark_jobs.simulation.conftest import START
 from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
 

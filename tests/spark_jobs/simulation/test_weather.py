@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from keyfold.times import micros
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.contract import HOUR
 from spark_jobs.simulation.weather import weather_table
 from spark_jobs.streams import WEATHER
-from spark_jobs.times import micros
 from tests.spark_jobs.simulation.conftest import START
 from tests.spark_jobs.simulation.reading import read
 

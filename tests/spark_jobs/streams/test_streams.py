@@ -7,21 +7,11 @@ import pyarrow as pa
 import pytest
 
 import spark_jobs.streams
-from spark_jobs.columns import column, describe, made_of
-from spark_jobs.discovery import declarations, import_modules
-from spark_jobs.errors import KeyfoldError
-from spark_jobs.streams import (
-    INGESTED_AT,
-    METRICS,
-    RIDE_POINTS,
-    SALES,
-    STREAMS,
-    TELEMETRY,
-    TIMESTAMP,
-    WEATHER,
-    Source,
-    Stream,
-)
+from keyfold.columns import column, describe, made_of
+from keyfold.discovery import declarations, import_modules
+from keyfold.errors import KeyfoldError
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
+from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, WEATHER
 
 CLICKS = Stream(
     name="clicks",
@@ -31,8 +21,8 @@ CLICKS = Stream(
 
 PARKING = """
 import pyarrow as pa
-from spark_jobs.columns import column
-from spark_jobs.streams.contract import TIMESTAMP, Stream
+from keyfold.columns import column
+from keyfold.stream import TIMESTAMP, Stream
 
 STREAM = Stream(
     name="parking",

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.harness import TestHarness
 from spark_jobs.streams import METRICS
 from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle

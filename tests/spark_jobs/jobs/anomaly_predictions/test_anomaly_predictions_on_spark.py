@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import polars as pl
 
-from spark_jobs.ingest import ingest
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.run_mode import Incremental
-from spark_jobs.keyed.runner import run_job
+from keyfold.ingest import ingest
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
 from spark_jobs.streams import METRICS
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings

@@ -8,12 +8,12 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from spark_jobs.keyed.run_mode import FullRefresh
-from spark_jobs.keyed.runner import live_generation, run_continuously, run_job
-from spark_jobs.lakehouse import Lakehouse, fail_points
+from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.runner import live_generation, run_continuously, run_job
+from keyfold.lakehouse import Lakehouse, fail_points
+from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
+from tests.keyfold.state.job_histories import History, put
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
-from tests.spark_jobs.keyed.without_spark import SPARK, cut_power, without_spark
-from tests.spark_jobs.state.job_histories import History, put
 
 __all__ = ["cut_power", "without_spark"]
 

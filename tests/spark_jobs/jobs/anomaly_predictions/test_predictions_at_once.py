@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.harness import TestHarness
 from spark_jobs.jobs.anomaly_predictions.kept import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
-from spark_jobs.keyed.harness import TestHarness
 from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import BEGINNING, Batch, Settings

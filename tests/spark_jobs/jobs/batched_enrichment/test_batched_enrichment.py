@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pyspark import cloudpickle
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.answers import AnswersInFiles, AnswersInMemory
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.fixed import check_generation, fixed
+from keyfold.keyed.generations import Generation
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.parameters import build_job
+from keyfold.times import EPOCH
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
     DEAD_LETTERS,
@@ -23,15 +31,7 @@ from spark_jobs.jobs.batched_enrichment.job import (
     build,
 )
 from spark_jobs.jobs.batched_enrichment.protocol import Outcome
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.answers import AnswersInFiles, AnswersInMemory
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.fixed import check_generation, fixed
-from spark_jobs.keyed.generations import Generation
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.hashing import PartOf
 from spark_jobs.streams import STREAMS
-from spark_jobs.times import EPOCH
 from tests.examples import examples
 from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
 from tests.spark_jobs.jobs.playing import accounted_for, play, restart

@@ -11,16 +11,16 @@ import polars as pl
 import pytest
 from pyspark import cloudpickle
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import fail_points
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
-from spark_jobs.jobs.parameters import build_job
-from spark_jobs.keyed.codec import polars_schema
-from spark_jobs.keyed.conservation import check_conservation
-from spark_jobs.keyed.harness import TestHarness
-from spark_jobs.keyed.run_mode import FullRefresh, Incremental
-from spark_jobs.keyed.runner import RunOptions, run_job
-from spark_jobs.lakehouse import fail_points
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
 from spark_jobs.streams import RIDE_POINTS

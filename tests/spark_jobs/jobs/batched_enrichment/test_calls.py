@@ -6,9 +6,9 @@ import threading
 import polars as pl
 import pytest
 
+from keyfold.keyed.answers import AnswersInFiles, AnswersInMemory
 from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
-from spark_jobs.keyed.answers import AnswersInFiles, AnswersInMemory
 
 
 def batch(first=0, count=2):

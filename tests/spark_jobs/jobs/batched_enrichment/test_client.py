@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import polars as pl
 import pytest
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.answers import read_retry_after
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
@@ -176,7 +176,7 @@ def test_an_answer_that_drips_does_not_hold_the_call_for_ever():
 
 
 def test_an_answer_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("spark_jobs.exchange.exchange.MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("keyfold.exchange.exchange.MAX_ANSWER_BYTES", 1000)
     with scripted_service(Answer(body=b"[" + b"0," * 5000 + b"0]")) as service:
         (outcome,) = set(ask(service.url, max_attempts=1))
     assert "more than 1,000 bytes" in (outcome.answer or "")

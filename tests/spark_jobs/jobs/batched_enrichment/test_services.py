@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, enrichment_services, find_service
-from spark_jobs.jobs.parameters import build_job
 
 GEO = {"url": "https://geo.example.org/enrich", "token_variable": "GEO_TOKEN"}
 TILES = {"url": "http://tiles.example.org/"}

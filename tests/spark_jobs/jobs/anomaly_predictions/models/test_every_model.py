@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.errors import KeyfoldError
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import decode, encode, polars_schema
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
 from spark_jobs.jobs.anomaly_predictions.models.rounds import predict_by_rounds
 from spark_jobs.jobs.anomaly_predictions.models.runs import key_runs
-from spark_jobs.keyed.codec import decode, encode, polars_schema
 from tests.examples import examples
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,22 @@
+"""The project, as Keyfold finds it by `[tool.keyfold]` in `pyproject.toml`."""
+
+from keyfold.project import Command, Project
+
+PROJECT = Project(
+    streams_at="spark_jobs.streams:STREAMS",
+    jobs_at="spark_jobs.jobs.registry:JOBS",
+    suites_in="expectations",
+    groups_in="assets",
+    first_groups=("rides", "ride_meters", "weather", "metrics", "fleet", "sales", "payments", "enrichment"),
+    packages=("spark_jobs",),
+    commands={
+        "simulate": Command(
+            "spark_jobs.simulation.command:simulate",
+            "Write files of simulated events: out of order, duplicated, late, malformed, unfinished.",
+        ),
+        "demo-service": Command(
+            "spark_jobs.simulation.enrichment_service.command:demo_service",
+            "Serve what batched_enrichment calls, until interrupted; then print what GET /stats says.",
+        ),
+    },
+)

@@ -1,0 +1,54 @@
+"""`keyfold backup` and `keyfold restore`: a lakehouse's copies, and a lakehouse made of one."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.terminal import failures, report
+from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance.backup import back_up, list_backups
+from keyfold.maintenance.backup import restore as restore_backup
+from keyfold.storage.place import to_place
+
+_Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder, or s3a://BUCKET/FOLDER, of backups.")]
+
+
+def backup(
+    to: _Backups,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="How many backups stay there; older ones are removed [default: all].")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Back the lakehouse up, consistently, while runs go on; what earlier backups hold is not copied again."""
+    with failures():
+        made = back_up(Lakehouse(home), to_place(to), keep=keep)
+        text = (
+            f"backup {made.name}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB; {made.new_bytes / 1e6:,.1f} MB of it "
+            f"new, in {made.seconds:.1f} s"
+        )
+        report(asdict(made), as_json, text)
+
+
+def restore(
+    source: _Backups,
+    at: Annotated[str | None, typer.Option(metavar="NAME", help="Which backup [default: the newest].")] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the backups that are there, and end.")] = False,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Restore a backup to a home where nothing is yet; the next runs go on from there."""
+    with failures():
+        if only_list:
+            names = list_backups(to_place(source))
+            report({"backups": names}, as_json, "\n".join(names) or "no backup is there")
+            return
+        made = restore_backup(to_place(source), Lakehouse(home), at)
+        text = (
+            f"backup {made.name} restored to {made.home}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB in "
+            f"{made.seconds:.1f} s"
+        )
+        report(asdict(made), as_json, text)

@@ -1,0 +1,91 @@
+"""What happened last night: the last batches of a job or of a stream's ingest, as their journals tell."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import ingest_journal
+from keyfold.journal import PastBatch
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_jobs, project_streams
+from keyfold.times import BEGINNING, from_iso
+
+
+@dataclass(frozen=True)
+class History:
+    """What a journal tells.
+
+    Attributes:
+        name: of the job or stream.
+        generation: of the job that is live; None of a stream, and of a job that has not run.
+        batches: the last ones, oldest first.
+        pending: how many batches are planned and not done; the next run begins with them.
+        looked_at: when a run of the job last looked for events; None of a stream.
+        watermark: the event time that the job has reached by then; None before any event.
+    """
+
+    name: str
+    generation: str | None
+    batches: tuple[PastBatch, ...]
+    pending: int
+    looked_at: datetime | None = None
+    watermark: datetime | None = None
+
+    def describe(self) -> Iterator[str]:
+        """In lines for people, one a batch."""
+        where = f"{self.name}, {self.generation}" if self.generation else self.name
+        if not self.batches:
+            yield f"{where}: no batch yet"
+        for one in self.batches:
+            planned_at = from_iso(one.planned_at) if one.planned_at else None
+            when = f"{planned_at:%Y-%m-%d %H:%M:%S}" if planned_at else "?"
+            took = "       -" if one.seconds is None else f"{one.seconds:6.1f} s"
+            mark = " " if one.finished_at else "!"
+            yield f"{mark}{one.batch:>8}  {when}  {took}  {one.read}  ->  {one.made}"
+        if self.pending:
+            yield f"{where}: {self.pending} planned and not done; the next run begins there"
+        if self.looked_at is not None and not self._has_batch_of_last_look():
+            reached = f"event time stands at {_plain(self.watermark)}" if self.watermark else "no event came yet"
+            yield f"{where}: looked last at {_plain(self.looked_at)}, when nothing was new and nothing was due; {reached}"
+
+    def as_json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return {**asdict(self), "batches": [asdict(one) for one in self.batches]}
+
+    def _has_batch_of_last_look(self) -> bool:
+        planned = [from_iso(one.planned_at) for one in self.batches if one.planned_at]
+        return self.looked_at is not None and any(at >= self.looked_at for at in planned[-1:])
+
+
+def history_of(lakehouse: Lakehouse, name: str, last: int) -> History:
+    """What the journal of a job's live generation, or of a stream's ingest, tells of the last batches.
+
+    Raises:
+        KeyfoldError: there is no such job or stream, or its journal cannot be read.
+    """
+    if name in project_streams():
+        journal = ingest_journal(lakehouse, name)
+        return History(name, None, tuple(journal.history(last)), len(journal.pending()))
+    if name not in project_jobs():
+        raise KeyfoldError(
+            f"no job and no stream {name!r}; there are {', '.join([*project_jobs(), *project_streams()])}"
+        )
+    live = live_generation(lakehouse, name)
+    if live is None:
+        return History(name, None, (), 0)
+    clock = live.clock()
+    return History(
+        name,
+        live.name,
+        tuple(live.journal.history(last)),
+        len(live.journal.pending()),
+        clock.reading.wall if clock else None,
+        clock.watermark if clock and clock.watermark > BEGINNING else None,
+    )
+
+
+def _plain(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,122 @@
+"""`keyfold ingest`: files, or messages of a topic, into a stream's tables."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from keyfold.cli.care import TableCare, tables_of_ingest
+from keyfold.cli.health import facts_of_ingest, told_on_loopback
+from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, warn
+from keyfold.ingest import IngestSummary, ingest_continuously
+from keyfold.ingest import ingest as ingest_files
+from keyfold.ingest import rebuild as rebuild_tables
+from keyfold.ingest.landing import find_landing
+from keyfold.ingest.sources.files import SETTLE
+from keyfold.ingest.sources.kafka.settings import PREFIX
+from keyfold.ingest.sources.kafka.topic import OnGap
+from keyfold.journal.progress import Progress
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_streams
+
+
+def ingest(
+    stream: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Folder of files, or kafka://TOPIC [default: the topic that KEYFOLD_KAFKA_TOPICS names, else "
+            "HOME/landing/STREAM].",
+        ),
+    ] = None,
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds that a file must have stayed as it is; 0 where nobody writes.")
+    ] = SETTLE.total_seconds(),
+    reread_changed: Annotated[
+        bool, typer.Option("--reread-changed", help="Read files again that have changed since they were read.")
+    ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Where the first run of a topic begins: earliest, latest or a time [default: earliest]."),
+    ] = None,
+    on_gap: Annotated[
+        OnGap | None,
+        typer.Option(help="What messages are that Kafka deleted before they were read [default: error]."),
+    ] = None,
+    topic_anew: Annotated[
+        bool, typer.Option("--topic-anew", help="Read a topic that was deleted and made anew from its beginning.")
+    ] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Move the stream's tables aside and read its landing files and topics again."),
+    ] = False,
+    continuous: Annotated[
+        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+    ] = False,
+    every: Every = DEFAULT_EVERY,
+    metrics_port: MetricsPort = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM."""
+    if stream not in project_streams():
+        raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(project_streams())}")
+    if rebuild and reread_changed:
+        raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
+    if continuous and (rebuild or reread_changed):
+        raise typer.BadParameter("--continuous goes with neither --rebuild nor --reread-changed")
+    if metrics_port is not None and not continuous:
+        raise typer.BadParameter("--metrics-port goes with --continuous")
+    # Before Spark starts: a signal that comes while it does ends the run, too.
+    stop = stop_on_signal() if continuous else None
+    with failures(), spark_of_environment(home) as spark, progress_of("ingest") as show:
+        lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
+        landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
+        if rebuild:
+            summary = rebuild_tables(spark, lakehouse, project_streams()[stream], landing, settle=length, on_batch=show)
+            warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
+        elif continuous:
+            care = TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, project_streams()[stream]))
+
+            def on_batch(progress: Progress) -> None:
+                show(progress)
+                care.after_batch()
+
+            with care, told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream)):
+                summary = ingest_continuously(
+                    spark,
+                    lakehouse,
+                    project_streams()[stream],
+                    landing,
+                    settle=length,
+                    every=timedelta(seconds=every),
+                    stop=stop,
+                    on_batch=on_batch,
+                    on_outage=lambda line: warn([line]),
+                )
+        else:
+            summary = ingest_files(
+                spark,
+                lakehouse,
+                project_streams()[stream],
+                landing,
+                settle=length,
+                reread_changed=reread_changed,
+                on_batch=show,
+            )
+        warn(summary.describe())
+        report(asdict(summary), as_json, _ingest_text(summary))
+
+
+def _ingest_text(summary: IngestSummary) -> str:
+    waiting = f"; {summary.waiting:,} not whole yet" if summary.waiting else ""
+    untimed = f"; {summary.untimed:,} without a time, by their arrival" if summary.untimed else ""
+    source = summary.source if summary.source.startswith(PREFIX) else f"{summary.files:,} files"
+    return (
+        f"{summary.stream}: {summary.rows_read:,} rows from {source} in {summary.seconds:.1f} s: "
+        f"{summary.accepted:,} accepted, {summary.quarantined:,} quarantined, {summary.duplicates:,} duplicates{untimed}{waiting}"
+    )

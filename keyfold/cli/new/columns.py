@@ -1,0 +1,202 @@
+"""What type each raw column has, judged over all rows of a sample and no further than ingest would follow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.cli.new.names import words
+from keyfold.cli.new.sample import Sample
+from keyfold.cli.new.time_shapes import ISO, TimeShape, find_time_shape
+from keyfold.stream import TIMESTAMP
+from keyfold.whole_numbers import whole_numbers
+
+MARKS = ("NA", "N/A", "n/a", "null", "NULL", "None", "NaN", "nan", "-", "--", "?")
+"""Texts that stand for no value, where the rest of their column are numbers or times."""
+
+_LEADING_ZERO = r"^[+-]?0\d"
+_INTEGER = r"^-?(?:0|[1-9]\d*)$"
+_REAL = r"^-?(?:(?:0|[1-9]\d*)\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
+_OFFSET = r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$"
+_CODE = r"^\d+[eE]\d+$"
+"""Some programs write 1e3 for 1000; where most values look so they are codes."""
+_FLOAT_DIGITS = 17
+"""No float needs more to be told from all others."""
+
+_NOT_READ = "ingest reads no nested values, binaries, days or integers of more than 64 bits: it is left out"
+_ID_WORDS = frozenset(("id", "key", "code", "uuid", "guid", "customer", "account"))
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """A raw column and what it should become.
+
+    Attributes:
+        raw: its name in files.
+        kind: its type in the event table; None where ingest cannot read it.
+        values: the sample's, as that type or near it; NULL where there is none or it would not go.
+        time: how its times are written, as `Source.time` takes it.
+        marks: texts of it that stand for no value.
+        notes: what people should know.
+    """
+
+    raw: str
+    kind: pa.DataType | None
+    values: pl.Series
+    time: str = ISO
+    marks: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row of the sample has a value."""
+        return not self.values.null_count()
+
+    @property
+    def is_time(self) -> bool:
+        """Whether its values are times."""
+        return self.kind == TIMESTAMP
+
+
+def propose_columns(sample: Sample) -> list[RawColumn]:
+    """The columns of a sample, in its order."""
+    proposed = []
+    for name, values in sample.columns.items():
+        column = _propose(name, values, is_csv=sample.format == "csv")
+        if odd := sample.odd.get(name):
+            note = f"{odd:,} of its values {'is' if odd == 1 else 'are'} of another type than the others"
+            column = RawColumn(**{**vars(column), "notes": (*column.notes, note)})
+        proposed.append(column)
+    marks = sorted({mark for column in proposed for mark in column.marks})
+    return [_without(column, marks) for column in proposed] if marks else proposed
+
+
+def _without(column: RawColumn, marks: Sequence[str]) -> RawColumn:
+    """A column of text as it is where these texts stand for no value: what a stream calls missing is so in all columns."""
+    if column.values.dtype != pl.String:
+        return column
+    is_marked = column.values.str.strip_chars().is_in(list(marks)).fill_null(value=False)
+    return RawColumn(**{**vars(column), "values": column.values.set(is_marked, None)})
+
+
+def _propose(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
+    dtype = values.dtype
+    if dtype in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+        dtype = values.dtype
+    there = values.drop_nulls()
+    if dtype == pl.Null or (there.is_empty() and dtype != pl.Object):
+        blank = pl.Series(name, [None] * len(values), dtype=pl.String)
+        return RawColumn(name, pa.string(), blank, notes=("no row has a value: its type is a guess",))
+    if dtype == pl.String:
+        return _of_text(name, values, is_csv=is_csv)
+    if dtype.is_integer() or dtype.is_float() or dtype.is_decimal():
+        return _of_numbers(name, values, there)
+    kind = None
+    if dtype == pl.Boolean:
+        kind = pa.bool_()
+    elif isinstance(dtype, pl.Datetime):
+        kind = TIMESTAMP
+    elif dtype == pl.List(pl.String):
+        kind = pa.list_(pa.string())
+    notes = () if kind else (_NOT_READ,)
+    return RawColumn(name, kind, values, notes=notes)
+
+
+def _of_numbers(name: str, values: pl.Series, there: pl.Series) -> RawColumn:
+    if found := find_time_shape(name, there, 0):
+        return _of_times(name, values, there.is_not_null(), found)
+    if values.dtype.is_float():
+        return RawColumn(name, pa.float64(), values)
+    misfits = there.filter(whole_numbers(there, pl.Int64()).is_null())
+    if values.dtype.is_decimal() and (misfits != misfits.round()).any():
+        return RawColumn(name, pa.float64(), values.cast(pl.Float64), notes=_rounded(there.cast(pl.String)))
+    if len(misfits) * 2 > len(there):
+        return RawColumn(name, None, values, notes=(_NOT_READ,))
+    whole = whole_numbers(values, pl.Int64())
+    return RawColumn(name, pa.int64(), whole, notes=_misfits(misfits, "no integer of 64 bits"))
+
+
+def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
+    stripped = values.str.strip_chars()
+    is_marked = stripped.is_in(list(MARKS)) & stripped.is_not_null()
+    real = stripped.set(is_marked, None)
+    there = real.drop_nulls()
+    marks = tuple(sorted(set(stripped.filter(is_marked).to_list())))
+    if there.is_empty():
+        return RawColumn(name, pa.string(), values)
+    # One in ten may be broken: a sample of real files has bad lines, and they must not make a time a text.
+    most = len(there) // 10
+    if found := find_time_shape(name, there, most):
+        column = _of_times(name, real, real.is_not_null(), found)
+        return RawColumn(**{**vars(column), "marks": marks})
+    # Of formats that know types, ingest takes a text for nothing else.
+    found = (_truth(name, real, there) or _number(name, real, there, most)) if is_csv else None
+    if found is None:
+        return RawColumn(name, pa.string(), values, notes=_why_text(name, there) if is_csv else ())
+    return RawColumn(**{**vars(found), "marks": marks})
+
+
+def _truth(name: str, values: pl.Series, there: pl.Series) -> RawColumn | None:
+    if not there.str.to_lowercase().is_in(["true", "false"]).all():
+        return None
+    return RawColumn(name, pa.bool_(), values.str.to_lowercase() == "true")
+
+
+def _number(name: str, values: pl.Series, there: pl.Series, most: int) -> RawColumn | None:
+    if _why_text(name, there) or there.str.contains(_CODE).sum() * 2 > len(there):
+        return None
+    for kind, pattern, dtype in ((pa.int64(), _INTEGER, pl.Int64), (pa.float64(), _REAL, pl.Float64)):
+        misfits = there.filter(~there.str.contains(pattern))
+        # What holds a digit is a code rather than rubbish: 85123A.
+        if len(misfits) <= most and not misfits.str.contains(r"\d").any():
+            numbers = values.set(~values.str.contains(pattern), None).cast(dtype, strict=False)
+            notes = (*_misfits(misfits, "no number"), *(_rounded(there) if kind == pa.float64() else ()))
+            return RawColumn(name, kind, numbers, notes=notes)
+    return None
+
+
+def _rounded(there: pl.Series) -> tuple[str, ...]:
+    """What is lost where these numbers become floats."""
+    digits = there.str.replace(r"[eE].*$", "").str.replace(r"(\.\d*?)0+$", "$1").str.replace_all(r"\D", "")
+    most = digits.str.strip_chars_start("0").str.len_chars().max()
+    if not isinstance(most, int) or most <= _FLOAT_DIGITS:
+        return ()
+    return (f"its numbers have up to {most} digits, of which a float keeps 15: the others are rounded",)
+
+
+def _why_text(name: str, there: pl.Series) -> tuple[str, ...]:
+    """Why digits are no number."""
+    digits = there.filter(there.str.contains(r"^[+-]?\d+(?:\.\d+)?$"))
+    if len(digits) * 2 <= len(there):
+        return ()
+    if digits.str.contains(_LEADING_ZERO).any():
+        return ("its numbers have leading zeros, so they stay text",)
+    if (digits.str.contains(_INTEGER) & digits.cast(pl.Int64, strict=False).is_null()).any():
+        return ("its numbers have too many digits, so they stay text",)
+    if digits.str.contains(".", literal=True).any() and _ID_WORDS & set(words(name)):
+        return ("its numbers name things, so they stay text",)
+    return ()
+
+
+def _of_times(name: str, values: pl.Series, is_there: pl.Series, found: TimeShape) -> RawColumn:
+    notes = list(_misfits(values.drop_nulls().filter(found.times.is_null()), "no time"))
+    if found.other:
+        notes.append(f"its times are read as {found.shape} and could as well be {found.other}: see to it in `sources`")
+    if found.shape == ISO and values.dtype == pl.String:
+        text = values.drop_nulls().str.contains(_OFFSET)
+        if not text.any():
+            notes.append("its times name no offset and are taken as UTC")
+    rows = pl.Series(name, [None] * len(values), dtype=pl.Datetime("us", "UTC"))
+    where = values.is_not_null().arg_true()
+    return RawColumn(
+        name, TIMESTAMP, rows.scatter(where, found.times.cast(rows.dtype)), found.shape, notes=tuple(notes)
+    )
+
+
+def _misfits(misfits: pl.Series, what: str) -> tuple[str, ...]:
+    if misfits.is_empty():
+        return ()
+    are = "value is" if len(misfits) == 1 else "values are"
+    return (f"{len(misfits):,} {are} {what}, such as {str(misfits[0])[:40]!r}: such rows go to quarantine",)

@@ -1,0 +1,214 @@
+"""`keyfold new`: a stream from a sample of its files, a job over a stream."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keyfold.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
+from keyfold.cli.new.names import check_name
+from keyfold.cli.new.proposal import Proposal, propose_stream, spoken
+from keyfold.cli.new.sample import Sample, read_sample
+from keyfold.cli.new.stream_files import stream_files, stream_paths
+from keyfold.cli.new.writing import check_free, project_root, write_files
+from keyfold.cli.options import AsJson
+from keyfold.cli.terminal import failures, report, usage_faults
+from keyfold.errors import KeyfoldError
+from keyfold.ingest.parsing import UnreadableFileError, parse_file
+from keyfold.keyed.parameters import build_job
+from keyfold.project import project_jobs, project_streams
+from keyfold.stream import Stream
+
+new = typer.Typer(
+    help="Write a new stream or job, with its assets and tests, for you to edit.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")]
+_FAULTS_SHOWN = 5
+
+
+@new.command()
+def stream(
+    name: Annotated[str, typer.Argument(help="Of the stream: lower-case letters, digits, underscores.")],
+    sample: Annotated[Path, typer.Option("--from", help="A file of its rows: CSV, JSON lines or Parquet; .gz too.")],
+    event_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column with the event's time; arrival where there is none [default: found]."
+        ),
+    ] = None,
+    event_id: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Columns that together name an event, a,b; '' for none [default: found]."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a stream as a sample of its rows suggests: columns, types, event time, event id."""
+    with usage_faults():
+        check_name("stream", name)
+    with failures():
+        root = project_root()
+        _require_new_stream(name, root)
+        rows = read_sample(sample)
+        ids = None if event_id is None else [one.strip() for one in event_id.split(",") if one.strip()]
+        proposal = propose_stream(name, rows, event_time, ids)
+        texts = stream_files(name, proposal, rows)
+        trial = _try(texts[stream_paths(name)[0]], rows)
+        if not dry_run:
+            write_files(root, texts)
+        told = _stream_text(rows, proposal, trial)
+        summary = {"stream": name, **_summary(proposal), "accepted": trial.accepted, "rejected": trial.rejected}
+        following = f"keyfold ingest {name} --from FOLDER --settle 0\nkeyfold new job NAME --stream {name}"
+        _report(summary, told, texts, dry_run=dry_run, as_json=as_json, following=following)
+
+
+@new.command()
+def job(
+    name: Annotated[str, typer.Argument(help="Of the job: lower-case letters, digits, underscores.")],
+    of: Annotated[str, typer.Option("--stream", help="The stream whose events it reads.")],
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns whose values belong together, a,b [default: found].")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a keyed job over a stream: a step to edit, its asset, suite and tests."""
+    with usage_faults():
+        check_name("job", name)
+        if of not in project_streams():
+            raise KeyfoldError(f"no stream {of!r}; streams there: {', '.join(project_streams())}")
+    with failures():
+        root = project_root()
+        _require_new_job(name, root)
+        chosen = choose_key(project_streams()[of], key)
+        texts = job_files(name, project_streams()[of], chosen, group_of(root, project_streams()[of]))
+        if not dry_run:
+            write_files(root, texts)
+        others = [column for column in possible_keys(project_streams()[of]) if column not in chosen]
+        also = f" ({', '.join(others)} could be it as well: choose with --key)" if others and key is None else ""
+        told = f"{name} reads {of}; its key is {', '.join(chosen)}{also}"
+        tests = job_paths(name)[-1]
+        following = f"python -m pytest {tests}\nkeyfold run {name}"
+        _report(
+            {"job": name, "stream": of, "key": chosen},
+            told,
+            texts,
+            dry_run=dry_run,
+            as_json=as_json,
+            following=following,
+        )
+
+
+def _require_new_stream(name: str, root: Path) -> None:
+    taken = {
+        "stream": set(project_streams()),
+        "job": set(project_jobs()),
+        "group of assets": groups(root),
+        "table": _tables(),
+    }
+    _require_free(
+        name, {**taken, "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS}}
+    )
+    check_free(root, stream_paths(name))
+
+
+def _require_new_job(name: str, root: Path) -> None:
+    taken = {
+        "job": set(project_jobs()),
+        "stream": set(project_streams()),
+        "group of assets": groups(root),
+        "table": _tables(),
+    }
+    _require_free(
+        name, {**taken, "table's asset": {f"{stream}_{kind}" for stream in project_streams() for kind in _KINDS}}
+    )
+    check_free(root, job_paths(name))
+
+
+_KINDS = ("events", "quarantine", "landing")
+
+
+def _tables() -> set[str]:
+    return {table.name for template in project_jobs().values() for table in build_job(template).tables}
+
+
+def _require_free(name: str, taken: Mapping[str, set[str]]) -> None:
+    for what, names in taken.items():
+        if name in names:
+            raise KeyfoldError(f"a {what} is named {name!r} already; take another name")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What ingest makes of the sample with the stream as it would be written."""
+
+    accepted: int
+    rejected: int
+    faults: Sequence[str]
+
+
+def _try(module: str, sample: Sample) -> _Trial:
+    written: dict[str, Any] = {}
+    exec(compile(module, "the new stream", "exec"), written)  # noqa: S102 - what is about to be written, and would be imported
+    proposed: Stream = written["STREAM"]
+    accepted, faults = 0, []
+    rejected = 0
+    try:
+        for rows in parse_file(proposed, sample.path, datetime.now(UTC)):
+            accepted += rows.accepted.height
+            rejected += len(rows.rejects)
+            faults += [f"line {one.line}: {one.reason}" for one in rows.rejects[: _FAULTS_SHOWN - len(faults)]]
+            # As far as the columns were looked at: a chunk more or less does not matter.
+            if accepted + rejected >= sample.rows + len(sample.bad):
+                break
+    except UnreadableFileError as error:
+        raise KeyfoldError(f"{sample.path}: {error}") from None
+    return _Trial(accepted, rejected, faults)
+
+
+def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
+    width = max(len(column.name) for column in proposal.columns)
+    lines = [f"{sample.path.name}: {sample.rows:,} rows{', the first of more' if sample.is_cut else ''}"]
+    for column in proposal.columns:
+        kind = spoken(column.source)
+        shape = f", written as {column.source.time}" if column.source.time else ""
+        source = f", from {column.source.raw!r}" if column.source.raw != column.name else ""
+        lines.append(f"  {column.name:{width}}  {kind}{'' if column.nullable else ', always there'}{shape}{source}")
+    lines.append(f"event time: {proposal.event_time}")
+    lines.append(f"event id: {', '.join(proposal.event_id) or 'none'}")
+    lines += [f"note: {note}" for note in proposal.notes]
+    lines += [f"note: left out: {name}" for name in proposal.ignored]
+    lines.append(f"ingest would accept {trial.accepted:,} of these rows and reject {trial.rejected:,}")
+    lines += [f"  {fault}" for fault in trial.faults]
+    return "\n".join(lines)
+
+
+def _summary(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "columns": {column.name: str(column.kind) for column in proposal.columns},
+        "event_time": proposal.event_time,
+        "event_id": list(proposal.event_id),
+        "private": list(proposal.private),
+        "notes": list(proposal.notes),
+    }
+
+
+def _report(
+    summary: Mapping[str, Any], told: str, texts: Mapping[Path, str], *, dry_run: bool, as_json: bool, following: str
+) -> None:
+    if dry_run:
+        files = "\n".join(f"--- {path}\n{text}" for path, text in texts.items())
+        written = f"would write:\n{files}"
+    else:
+        files = "\n".join(f"  {path}" for path in texts)
+        then = "\n".join(f"  {line}" for line in following.splitlines())
+        written = f"wrote:\n{files}\nthen:\n{then}"
+    paths = [str(path) for path in texts]
+    report({**summary, "files": paths, "written": not dry_run}, as_json, f"{told}\n{written}")

@@ -1,0 +1,210 @@
+"""The files of a new keyed job: its module, its place among the assets, its suite, its test."""
+
+import ast
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import types
+
+from keyfold.cli.new.names import free_name, title, words
+from keyfold.cli.new.python_text import assigned, bracketed, names, quoted
+from keyfold.cli.new.stream_files import example, literal
+from keyfold.cli.new.writing import render
+from keyfold.errors import KeyfoldError
+from keyfold.stream import TIMESTAMP, Stream
+
+
+def job_paths(name: str) -> list[Path]:
+    """Where the files of a job lie."""
+    return [
+        Path("spark_jobs/jobs", f"{name}.py"),
+        Path("assets", f"{name}.py"),
+        Path("expectations", f"{name}.py"),
+        Path("tests/spark_jobs/jobs", f"test_{name}.py"),
+    ]
+
+
+def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict[Path, str]:
+    """The text of each file."""
+    columns = _columns(stream, key)
+    taken = set(stream.event_schema.names)
+    said = {
+        "name": name,
+        "title": title(name),
+        "constant": name.upper(),
+        "stream": stream.name,
+        "group": group,
+        "time": stream.event_time,
+        "start": free_name("window_start", taken),
+        "count": free_name("events", taken),
+        "first_key": key[0],
+    }
+    model = "".join(word.capitalize() for word in words(name)) + "Parameters"
+    imports = sorted([f"jobs.{name} import {name.upper()}", "jobs.parameters import build_job"])
+    suite = {"keys": "".join(map(_key_is_there, key)), "row_key": _row_key(key, said["start"])}
+    test = {
+        "imports": "\n".join(f"from spark_jobs.{one}" for one in imports),
+        "event": _event(stream, columns, key),
+        "two_keys": _two_keys(stream.schema.field(key[0]).type),
+    }
+    texts = (
+        render("job", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
+        render("job_room", **said),
+        render("suite", **said, **suite),
+        render("job_test", **said, **test),
+    )
+    return dict(zip(job_paths(name), texts, strict=True))
+
+
+def possible_keys(stream: Stream, *, nullable: bool = False) -> list[str]:
+    """Columns by which events can be told apart: their values have one text each, and (but for `nullable`) every event has one."""
+    return [
+        field.name
+        for field in stream.schema
+        if (nullable or not field.nullable)
+        and field.name != stream.event_time
+        and (types.is_string(field.type) or types.is_integer(field.type) or types.is_boolean(field.type))
+    ]
+
+
+def choose_key(stream: Stream, wanted: str | None) -> list[str]:
+    """The key columns of a job: those that were asked for, or what a stream's events are most likely about.
+
+    Raises:
+        KeyfoldError: a column is none that a key can have, or there is none at all.
+    """
+    possible = possible_keys(stream)
+    where = "declare it with nullable=False in the stream's module, if every event has it"
+    if wanted is not None:
+        chosen = [name.strip() for name in wanted.split(",")]
+        for name in chosen:
+            if name in stream.schema.names and name not in possible and name in possible_keys(stream, nullable=True):
+                raise KeyfoldError(f"stream {stream.name}: {name} may be missing: {where}; or take {_listed(possible)}")
+            if name not in possible or chosen.count(name) > 1:
+                raise KeyfoldError(
+                    f"stream {stream.name}: {name} cannot be of a key, which is of columns that every event has, other than "
+                    f"its time, each once: {_listed(possible)}"
+                )
+        return chosen
+    if not possible:
+        raise KeyfoldError(f"stream {stream.name}: no column can be a key, since each may be missing: {where}")
+    # What names an event together with its time names what the event is about; what names it alone has one event.
+    ids = [name for name in stream.event_id if name in possible]
+    if ids and len(stream.event_id) > 1:
+        return ids[:1]
+    return [next((name for name in possible if name not in ids), possible[0])]
+
+
+def group_of(root: Path, stream: Stream) -> str:
+    """The group of assets that begins with a stream, read from the texts of assets/: Dagster takes seconds to import.
+
+    Raises:
+        KeyfoldError: no module says that it begins with it.
+    """
+    for file in sorted((root / "assets").glob("*.py")):
+        found = _Room.read(file)
+        if found.group and found.stream() is stream:
+            return found.group
+    raise KeyfoldError(
+        f"no module in {root / 'assets'} has the stream {stream.name} as its STREAM, so that its tables are no assets; "
+        "add one first, as assets/weather.py is"
+    )
+
+
+def groups(root: Path) -> set[str]:
+    """Every group of assets, as the texts in assets/ say."""
+    return {room.group for file in (root / "assets").glob("*.py") if (room := _Room.read(file)).group}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+class _Room:
+    """A module of assets/, by its text."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._imported: dict[str, tuple[str, str]] = {}
+        self._assigned: dict[str, ast.expr] = {}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                self._imported |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self._assigned[node.targets[0].id] = node.value
+        group = self._assigned.get("GROUP")
+        self.group = str(group.value) if isinstance(group, ast.Constant) else ""
+
+    @classmethod
+    def read(cls, file: Path) -> "_Room":
+        try:
+            return cls(ast.parse(file.read_text(encoding="utf-8")))
+        except SyntaxError as error:
+            raise KeyfoldError(f"{file}, line {error.lineno}: {error.msg}; mend it first") from None
+
+    def stream(self) -> Stream | None:
+        name, value = "STREAM", self._assigned.get("STREAM")
+        if isinstance(value, ast.Name):
+            name = value.id
+        elif value is not None:
+            return None
+        module, attribute = self._imported.get(name, ("", ""))
+        found = getattr(import_module(module), attribute) if module.startswith("spark_jobs.streams") else None
+        return found if isinstance(found, Stream) else None
+
+
+def _columns(stream: Stream, key: Sequence[str]) -> list[str]:
+    """The key, the time, and what else has an order; private columns stay where they are."""
+    others = [
+        field.name
+        for field in stream.schema
+        if field.name not in (*key, stream.event_time, *stream.private) and not types.is_nested(field.type)
+    ]
+    return [*key, stream.event_time, *others]
+
+
+def _key_is_there(column: str) -> str:
+    return (
+        f"    {quoted(f'{column}_is_there')}: {{\n"
+        '        "type": "expect_column_values_to_not_be_null",\n'
+        f'        "kwargs": {{"column": {quoted(column)}}},\n'
+        '        "severity": "critical",\n'
+        '        "description": "Every row names its key.",\n'
+        "    },\n"
+    )
+
+
+def _row_key(key: Sequence[str], start: str) -> str:
+    line = bracketed('"kwargs": {"column_list": [', [quoted(one) for one in (*key, start)], "]},", 8)
+    if "\n" not in line:
+        return line
+    return (
+        '        "kwargs": {\n'
+        + bracketed('"column_list": [', [quoted(one) for one in (*key, start)], "],", 12)
+        + "\n        },"
+    )
+
+
+def _event(stream: Stream, columns: Sequence[str], key: Sequence[str]) -> str:
+    """What the events of the test have in common: all but the first key column and the time."""
+    fields = [stream.schema.field(name) for name in columns if name not in (key[0], stream.event_time)]
+    lines = "".join(f"    {quoted(field.name)}: {literal(_example(field.type))},\n" for field in fields)
+    return f"{{\n{lines}}}" if lines else "{}"
+
+
+def _example(kind: pa.DataType) -> object:
+    for near, target in (
+        (types.is_integer, pa.int64()),
+        (types.is_floating, pa.float64()),
+        (types.is_timestamp, TIMESTAMP),
+    ):
+        if near(kind):
+            return example(target)
+    return example(kind)
+
+
+def _two_keys(kind: pa.DataType) -> str:
+    if types.is_boolean(kind):
+        return "False, True"
+    return "1, 2" if types.is_integer(kind) else '"a", "b"'

@@ -1,0 +1,222 @@
+"""What a stream should be, by a sample of its rows: columns, event time, event id, private columns, and what to know of them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from keyfold.cli.new.columns import RawColumn, propose_columns
+from keyfold.cli.new.names import column_names, label_and_unit, words
+from keyfold.cli.new.private import why_private
+from keyfold.cli.new.sample import Sample
+from keyfold.errors import KeyfoldError
+from keyfold.stream import INGESTED_AT
+
+ARRIVAL = "arrival"
+"""In place of a column: events have no time of their own."""
+
+_EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
+_TIMES_OF_SOMETHING_ELSE = re.compile("updated|modified|ingested|received|loaded|processed|deleted|expires|birth|end")
+_NAMES_THINGS = re.compile("ids?|key|code|uuid|guid|number|no|nr|seq|sequence|idx|index|offset|name|symbol|sku")
+_TRIED = 8
+"""Columns that an event id may be of: what is tried grows with their third power."""
+_COUNTS_EVENTS = re.compile("idx|index|seq|sequence|number|no|nr|offset")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the event table.
+
+    Attributes:
+        name: its name there.
+        source: the raw column.
+        nullable: whether an event may lack it.
+        unit: of its values, where its raw name tells one.
+    """
+
+    name: str
+    source: RawColumn
+    nullable: bool
+    unit: str = ""
+
+    @property
+    def kind(self) -> pa.DataType:
+        """Its type."""
+        if self.source.kind is None:
+            raise KeyfoldError(f"column {self.name} has no type that ingest reads")
+        return self.source.kind
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a unit may belong to it."""
+        return is_number(self.kind)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A stream as it could be.
+
+    Attributes:
+        columns: of the event table.
+        event_time: the column with the event's time; `INGESTED_AT` where that is its arrival.
+        event_id: columns that together name an event; empty where none do.
+        private: columns that should be shown to nobody.
+        missing: texts that stand for no value.
+        ignored: raw columns that are left out.
+        notes: what people should look at, a line each.
+    """
+
+    columns: Sequence[Column]
+    event_time: str
+    event_id: Sequence[str]
+    private: Sequence[str]
+    missing: Sequence[str]
+    ignored: Sequence[str]
+    notes: Sequence[str]
+
+
+def is_number(kind: pa.DataType | None) -> bool:
+    """Whether values of a type are numbers."""
+    return kind is not None and (types.is_floating(kind) or types.is_integer(kind))
+
+
+def propose_stream(
+    name: str, sample: Sample, event_time: str | None = None, event_id: Sequence[str] | None = None
+) -> Proposal:
+    """Propose a stream for a sample.
+
+    Args:
+        name: of the stream.
+        sample: rows as they come.
+        event_time: the column with the event's time, by its raw name or the one it gets, or `arrival`; found if not
+            given.
+        event_id: the columns that together name an event, likewise.
+
+    Raises:
+        KeyfoldError: no column is a time, or a column that was named is not there, or is no time.
+    """
+    found = propose_columns(sample)
+    readable = {column.raw: column for column in found if column.kind is not None}
+    labelled = {raw: label_and_unit(raw) if is_number(column.kind) else (raw, "") for raw, column in readable.items()}
+    names = column_names({raw: label for raw, (label, _) in labelled.items()})
+    columns = {names[raw]: column for raw, column in readable.items()}
+    time, others = _event_time(columns, event_time)
+    notes = [f"{column.raw}: {note}" for column in found for note in column.notes]
+    if time in columns and (lacking := columns[time].values.null_count()):
+        notes.append(
+            f"{lacking:,} of {sample.rows:,} rows have no time that can be read: they go to quarantine; with "
+            'missing_time="arrival" in the stream, those that have none are taken by their arrival'
+        )
+    if others:
+        notes.append(f"event time is {time}; {', '.join(others)} could be it as well: choose with --event-time")
+    ids = (
+        [_named(columns, name) for name in event_id] if event_id is not None else _event_id(name, columns, time, notes)
+    )
+    private = _private(columns, notes)
+    return Proposal(
+        columns=[
+            Column(name, column, not (name == time or name in ids or _is_id(name, column)), labelled[column.raw][1])
+            for name, column in columns.items()
+        ],
+        event_time=time,
+        event_id=ids,
+        private=private,
+        missing=sorted({mark for column in readable.values() for mark in column.marks}),
+        ignored=[column.raw for column in found if column.kind is None],
+        notes=notes,
+    )
+
+
+def _named(columns: dict[str, RawColumn], name: str) -> str:
+    for own, column in columns.items():
+        if name in (own, column.raw):
+            return own
+    raise KeyfoldError(f"the sample has no column {name!r} that ingest reads; it has {', '.join(columns)}")
+
+
+def _event_time(columns: dict[str, RawColumn], wanted: str | None) -> tuple[str, list[str]]:
+    """The column with the event's time, and those that could be it as well, best first."""
+    times = [name for name, column in columns.items() if column.is_time]
+    if wanted == ARRIVAL and wanted not in columns:
+        return INGESTED_AT, []
+    if wanted is not None:
+        name = _named(columns, wanted)
+        if name not in times:
+            shown = next((str(value) for value in columns[name].values if value is not None), "no value")
+            raise KeyfoldError(
+                f"--event-time {wanted}: its values are no times (the first is {shown[:40]!r}); "
+                + (f"times are {', '.join(times)}" if times else "nor are those of any other column")
+            )
+        return name, []
+    if not times:
+        told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+        raise KeyfoldError(
+            f"no column of the sample is a time, and events are ordered by theirs. Its columns: {told}. ISO 8601, dates "
+            "with a clock in usual orders, and numbers that count from 1970 in a column whose name speaks of time are known. Where events have no time of their own, "
+            f"--event-time {ARRIVAL} takes them by their arrival"
+        )
+    best = sorted(times, key=lambda name: _rank_as_event_time(name, columns[name]))
+    return best[0], best[1:]
+
+
+def _rank_as_event_time(name: str, column: RawColumn) -> tuple[bool, bool, int]:
+    place = _EVENT_TIMES.index(name) if name in _EVENT_TIMES else len(_EVENT_TIMES)
+    return not column.is_whole, _has_word(name, _TIMES_OF_SOMETHING_ELSE), place
+
+
+def _event_id(stream: str, columns: dict[str, RawColumn], time: str, notes: list[str]) -> list[str]:
+    """The fewest columns that tell all rows of the sample apart: a name of the event alone, or with its time or number."""
+    frame = pl.DataFrame({name: column.values for name, column in columns.items() if column.values.dtype != pl.Object})
+    rows = frame.unique()
+    if copies := frame.height - rows.height:
+        notes.append(f"{copies:,} {'row is' if copies == 1 else 'rows are'} the same as another in every column")
+    ids = [name for name, column in columns.items() if name != time and _is_id(name, column)]
+    # The arrival is in no row, and tells none from another.
+    possible = [*ids[:_TRIED], time] if time in columns else ids[:_TRIED]
+    names_of_events = {"id", "uuid", "guid", "event_id", "message_id", f"{stream}_id", f"{stream.removesuffix('s')}_id"}
+    for chosen in (one for count in (1, 2, 3) for one in combinations(possible, count)):
+        # In few rows much is unique that would not be in many, and what is taken for a copy is dropped: a name alone
+        # must say that it names events, and others need a time or a number that tells a thing's events apart.
+        is_meant = set(chosen) <= names_of_events if len(chosen) == 1 else _tells_events_apart(chosen, time)
+        if is_meant and rows.select(chosen).is_unique().all():
+            return [name for name in columns if name in chosen]
+    notes.append("no columns name an event, so none is recognised as a copy of another: set `event_id` if some do")
+    return []
+
+
+def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
+    return any(name == time or _has_word(name, _COUNTS_EVENTS) for name in chosen)
+
+
+def _is_id(name: str, column: RawColumn) -> bool:
+    """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
+    is_text_or_whole = column.kind is not None and (types.is_string(column.kind) or types.is_integer(column.kind))
+    if not (is_text_or_whole and column.is_whole):
+        return False
+    repeats = types.is_string(column.kind) and column.values.n_unique() < len(column.values)
+    return repeats or _has_word(name, _NAMES_THINGS)
+
+
+def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
+    private = []
+    for name, column in columns.items():
+        if why := why_private(column.raw, column.values):
+            private.append(name)
+            notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
+    return private
+
+
+def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(word) for word in words(name))
+
+
+def spoken(column: RawColumn) -> str:
+    """What people call the values of a column."""
+    if column.is_time:
+        return "time"
+    names = {pa.string(): "text", pa.int64(): "whole numbers", pa.float64(): "numbers", pa.bool_(): "true or false"}
+    return "nothing that ingest reads" if column.kind is None else names.get(column.kind, "texts")

@@ -1,0 +1,206 @@
+"""Reads a sample of raw rows as ingest would read them, before anybody has said what they are."""
+
+import csv
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingest.formats import READABLE, Format, file_type
+from keyfold.ingest.parsing import Reject, UnreadableFileError
+from keyfold.ingest.parsing.csv_lines import read_csv
+from keyfold.ingest.parsing.declared_times import parse_times
+from keyfold.ingest.parsing.text import read_chunks
+
+MAX_ROWS = 200_000
+"""Rows of a file that are looked at: enough to know its columns, and read in seconds."""
+
+_MAX_LINE = 16 << 20
+_MAX_BYTES = 8 << 30
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a file holds.
+
+    Attributes:
+        path: the file.
+        format: of its rows.
+        columns: values by raw name, in the file's order; NULL where a row has none. Text throughout for CSV.
+        odd: of JSON, how many values of a column are of another type than most of it.
+        bad: lines that are no rows.
+        is_cut: whether the file holds more rows than were looked at.
+    """
+
+    path: Path
+    format: Format
+    columns: dict[str, pl.Series]
+    odd: dict[str, int] = field(default_factory=dict)
+    bad: Sequence[Reject] = ()
+    is_cut: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many rows could be read."""
+        return max((len(values) for values in self.columns.values()), default=0)
+
+
+def read_sample(path: Path) -> Sample:
+    """Read a file of CSV, JSON lines or Parquet.
+
+    Raises:
+        KeyfoldError: it is no such file, cannot be read, or holds no rows; says what to do.
+    """
+    found = file_type(path).format
+    if found is None:
+        raise KeyfoldError(f"{path}: its ending is none that ingest reads: {READABLE}; rename the file")
+    read = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[found]
+    try:
+        sample = read(path)
+    except UnreadableFileError as error:
+        raise KeyfoldError(f"{path}: {error}") from None
+    except OSError as error:
+        raise KeyfoldError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error, pa.ArrowException) as error:
+        raise KeyfoldError(f"{path} cannot be read: {error}") from None
+    if not sample.rows:
+        why = f"; its first line that is none, {sample.bad[0].line}: {sample.bad[0].reason}" if sample.bad else ""
+        raise KeyfoldError(f"{path} holds no rows to learn from{why}")
+    return sample
+
+
+def _text(path: Path) -> Iterator[bytes]:
+    return read_chunks(path, max_line=_MAX_LINE, max_bytes=_MAX_BYTES)
+
+
+def _read_csv(path: Path) -> Sample:
+    names = _header(path)
+    schema = pa.schema([(name, pa.string()) for name in names if name])
+    tables: list[pa.Table] = []
+    bad: list[Reject] = []
+    for rows in read_csv(schema, _text(path)):
+        tables.append(rows.columns)
+        bad.extend(rows.rejects)
+        if sum(table.num_rows for table in tables) > MAX_ROWS:
+            break
+    table = pa.concat_tables(tables) if tables else schema.empty_table()
+    kept = table.slice(0, MAX_ROWS)
+    columns = {name: pl.Series(pl.from_arrow(kept.column(name))).alias(name) for name in schema.names}
+    return Sample(path, "csv", columns, bad=bad, is_cut=table.num_rows > MAX_ROWS)
+
+
+def _header(path: Path) -> list[str]:
+    """The names of the columns, which must be there: ingest finds columns by them."""
+    chunk = next(_text(path), b"")
+    # Some lines: a quoted name may hold a line break.
+    lines = [line for line in islice(chunk.decode().splitlines(keepends=True), 1000) if line.strip()]
+    names = [name.strip() for name in next(csv.reader(lines), [])]
+    where = f"{path}: the first line, {lines[0].strip()[:80] if lines else ''!r},"
+    if len(names) == 1:
+        for separator, called in _SEPARATORS.items():
+            if separator in names[0]:
+                raise KeyfoldError(f"{where} is separated by {called}; ingest reads commas: convert the files first")
+    if any(_is_data(name) for name in names):
+        raise KeyfoldError(f"{where} is a row and no header; ingest finds columns by name: put a line of names above")
+    return names
+
+
+def _is_data(name: str) -> bool:
+    values = pl.Series([name])
+    is_number = values.cast(pl.Float64, strict=False).is_not_null().item()
+    return bool(is_number or parse_times(values.str.head(10), "%Y-%m-%d").is_not_null().item())
+
+
+def _read_json(path: Path) -> Sample:
+    values: dict[str, list[Any]] = {}
+    bad: list[Reject] = []
+    count, is_cut = 0, False
+    for number, line in _lines(path):
+        if count == MAX_ROWS:
+            is_cut = True
+            break
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            bad.append(Reject(line.decode(), number, f"not valid JSON: {error}"))
+            continue
+        if not isinstance(row, dict):
+            bad.append(Reject(line.decode(), number, "not a JSON object"))
+            continue
+        for name, value in row.items():
+            column = values.setdefault(name, [])
+            column.extend([None] * (count - len(column)))
+            column.append(value)
+        count += 1
+    columns, odd = {}, {}
+    for name, found in values.items():
+        found.extend([None] * (count - len(found)))
+        columns[name], odd[name] = _typed(name, found)
+    return Sample(path, "json", columns, odd, bad, is_cut)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    for chunk in _text(path):
+        for line in chunk.removesuffix(b"\n").split(b"\n"):
+            number += 1
+            if line.strip():
+                yield number, line
+
+
+def _typed(name: str, values: list[Any]) -> tuple[pl.Series, int]:
+    """A column of JSON as what most of its values are, and how many are not; an Object where ingest reads none of them."""
+    kinds = Counter(_kind(value) for value in values if value is not None)
+    if not kinds:
+        return pl.Series(name, [None] * len(values), dtype=pl.Null), 0
+    if kinds["real"]:
+        kinds["real"] += kinds.pop("integer", 0) + kinds.pop("large", 0)
+    kind, count = kinds.most_common(1)[0]
+    dtype = {"truth": pl.Boolean, "integer": pl.Int64, "real": pl.Float64, "text": pl.String}.get(kind)
+    if kind == "texts":
+        dtype = pl.List(pl.String)
+    if dtype is None:
+        return pl.Series(name, values, dtype=pl.Object), 0
+    fits = {kind, "integer", "large"} if kind == "real" else {kind}
+    kept = [value if value is not None and _kind(value) in fits else None for value in values]
+    return pl.Series(name, kept, dtype=dtype, strict=False), sum(kinds.values()) - count
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        return "integer" if -(1 << 63) <= value < 1 << 63 else "large"
+    if isinstance(value, float):
+        return "real"
+    if isinstance(value, str):
+        return "text"
+    is_texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return "texts" if is_texts else "nested"
+
+
+def _read_parquet(path: Path) -> Sample:
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise KeyfoldError(f"{path} has the column {', '.join(twice)} twice; name them apart")
+        batches, count = [], 0
+        for batch in file.iter_batches(100_000, use_threads=False):
+            batches.append(batch)
+            count += batch.num_rows
+            if count >= MAX_ROWS:
+                break
+        table = pa.Table.from_batches(batches, file.schema_arrow).slice(0, MAX_ROWS)
+        is_cut = file.metadata.num_rows > MAX_ROWS
+    columns = {name: pl.Series(pl.from_arrow(table.column(name))).alias(name) for name in names}
+    return Sample(path, "parquet", columns, is_cut=is_cut)

@@ -1,0 +1,61 @@
+"""Writes new files of the project: all of them or none, and never over one that is there."""
+
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from keyfold.errors import KeyfoldError
+from keyfold.project import project_folder
+
+
+def project_root() -> Path:
+    """The folder of the project that new files go to.
+
+    Raises:
+        KeyfoldError: the working directory is in no project.
+    """
+    return project_folder()
+
+
+def render(template: str, **values: str) -> str:
+    """The text of a template in `templates/`, filled in."""
+    text = files("keyfold.cli.new").joinpath("templates", f"{template}.py.txt").read_text(encoding="utf-8")
+    return Template(text).substitute(values)
+
+
+def check_free(root: Path, paths: Mapping[Path, str] | list[Path]) -> None:
+    """See that none of these files is there, nor a package of its name.
+
+    Raises:
+        KeyfoldError: some are; names them.
+    """
+    taken = [path for path in paths if (root / path).exists() or (root / path).with_suffix("").is_dir()]
+    if taken:
+        there = ", ".join(str(path) for path in taken)
+        raise KeyfoldError(
+            f"{there} {'is' if len(taken) == 1 else 'are'} there already; nothing was written: take another name"
+        )
+
+
+def write_files(root: Path, texts: Mapping[Path, str]) -> None:
+    """Write files below the root.
+
+    Raises:
+        KeyfoldError: one is there already, or cannot be written; then none is left behind.
+    """
+    check_free(root, texts)
+    written: list[Path] = []
+    try:
+        for path, text in texts.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Opened so that a file which came since is not written over.
+            with open(target, "x", encoding="utf-8") as file:
+                written.append(target)
+                file.write(text)
+    except OSError as error:
+        for target in written:
+            os.unlink(target)
+        raise KeyfoldError(f"{error.filename} cannot be written: {error.strerror}; nothing was written") from None

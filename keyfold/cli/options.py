@@ -1,0 +1,55 @@
+"""Options that several commands have."""
+
+from typing import Annotated
+
+import typer
+
+from keyfold.journal.clock import LOOK_EVERY
+
+DEFAULT_HOME = ".keyfold"
+DEFAULT_EVERY = LOOK_EVERY.total_seconds()
+
+Home = Annotated[
+    str,
+    typer.Option(
+        "--home",
+        envvar="KEYFOLD_HOME",
+        help="The lakehouse: tables, checkpoints and state. A folder, s3a://BUCKET/FOLDER, or hdfs://HOST:PORT/FOLDER.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
+Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]
+
+Every = Annotated[
+    float,
+    typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: from one look at what has come to the next."),
+]
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, help="With --continuous: serve /health and /metrics on this port of 127.0.0.1."),
+]
+
+
+def given_parameters(given: list[str] | None) -> dict[str, str]:
+    """The parameters that were given as `name=value`."""
+    return given_pairs("--param", given)
+
+
+def given_columns(text: str | None) -> dict[str, str]:
+    """What was given to `--columns` as `a,b=NAME`: new names, by column."""
+    pairs = [part.partition("=") for part in (text.split(",") if text else [])]
+    if any(not old.strip() or (equals and not new.strip()) for old, equals, new in pairs):
+        raise typer.BadParameter(f"--columns {text!r}: write it as a,b=NAME")
+    return {old.strip(): new.strip() or old.strip() for old, _, new in pairs}
+
+
+def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """What was given to an option, each as `name=value`."""
+    pairs: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
+        pairs[name.strip()] = value.strip()
+    return pairs

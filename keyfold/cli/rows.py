@@ -1,0 +1,66 @@
+"""Rows of a table, printed for people or for programs."""
+
+import json
+from typing import Literal, TextIO
+
+import polars as pl
+from deltalake import DeltaTable
+from rich.console import Console
+from rich.table import Column, Table
+
+from keyfold.cli.plain_text import cell, guarded
+from keyfold.lakehouse.reading import count_rows, read_batches, readable
+from keyfold.storage.place import Place
+
+Format = Literal["table", "json", "csv"]
+
+_WIDTH_OF_NO_TERMINAL = 100_000
+
+
+def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int:
+    """Write a table's rows, and give back how many were written.
+
+    `json` is one object a line, `csv` has a header and guards text that a
+    spreadsheet would take for a formula, `table` is for the eye and says how many rows there are.
+    """
+    if style == "table":
+        return _print_table(path, limit, to)
+    written = 0
+    for frame in read_batches(path, limit):
+        shown = readable(frame)
+        if style == "json":
+            to.write(shown.write_ndjson())
+        else:
+            to.write(_flat(shown).write_csv(include_header=written == 0))
+        written += shown.height
+    if style == "csv" and not written:
+        to.write(",".join(field.name for field in DeltaTable(str(path)).schema().fields) + "\n")
+    return written
+
+
+def _print_table(path: Place, limit: int | None, to: TextIO) -> int:
+    fields = DeltaTable(str(path)).schema().fields
+    there = count_rows(path)
+    shown = Table(*(Column(cell(field.name)) for field in fields), box=None, header_style="bold", pad_edge=False)
+    written = 0
+    for frame in read_batches(path, limit):
+        for row in readable(frame).iter_rows():
+            shown.add_row(*map(cell, row))
+        written += frame.height
+    # A terminal wraps; a file or a pipe gets the whole of every value.
+    console = Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL)
+    console.print(shown)
+    console.print(f"{written} of {there} rows", style="dim")
+    return written
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lists and structs as JSON text, for which CSV has no form; and no text that a spreadsheet takes for a formula."""
+    as_text: dict[str, pl.Series] = {}
+    for name, kind in frame.schema.items():
+        values = frame[name].to_list() if kind.is_nested() or kind == pl.String else []
+        if kind.is_nested():
+            values = [None if value is None else json.dumps(value) for value in values]
+        if values:
+            as_text[name] = pl.Series(name, map(guarded, values), pl.String)
+    return frame.with_columns(**as_text)

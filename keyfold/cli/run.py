@@ -1,0 +1,129 @@
+"""`keyfold run`: a keyed job over what is new."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from keyfold.cli.care import TableCare, tables_of_job
+from keyfold.cli.health import facts_of_job, told_on_loopback
+from keyfold.cli.options import (
+    DEFAULT_EVERY,
+    DEFAULT_HOME,
+    AsJson,
+    Every,
+    Home,
+    MetricsPort,
+    Parameters,
+    given_parameters,
+)
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
+from keyfold.errors import KeyfoldError
+from keyfold.journal.progress import Progress
+from keyfold.keyed.configured import live_parameters
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.records import Counts
+from keyfold.keyed.run_mode import Incremental, OptionNames, parse_run_mode
+from keyfold.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_jobs
+from keyfold.sinks.kafka import Published, Publisher
+
+_OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
+
+
+def run(
+    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")],
+    home: Home = DEFAULT_HOME,
+    param: Parameters = None,
+    advance_to: Annotated[
+        str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
+    ] = None,
+    full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
+    replay: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Run over history into a branch; its tables are TABLE@BRANCH.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events from this time on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replay events before this time.")] = None,
+    continuous: Annotated[
+        bool, typer.Option(help="Keep running until interrupted (SIGINT, SIGTERM); finishes its batch.")
+    ] = False,
+    every: Every = DEFAULT_EVERY,
+    metrics_port: MetricsPort = None,
+    batch_mib: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="MiB of new events' files a batch, at most. Each batch writes anew the state that it touches: where state is "
+            "large, larger batches cost less. Results are the same.",
+        ),
+    ] = RunOptions().max_bytes_per_batch >> 20,
+    as_json: AsJson = False,
+) -> None:
+    """Run a keyed job over what is new in its event table."""
+    if job not in project_jobs():
+        raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(project_jobs())}")
+    given = given_parameters(param)
+    with usage_faults():
+        name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"
+        mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
+        if continuous and mode != Incremental():
+            raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+        if metrics_port is not None and not continuous:
+            raise KeyfoldError("--metrics-port goes with --continuous")
+    with failures():
+        lakehouse = Lakehouse(home)
+        born_with = live_parameters(lakehouse, job, mode)
+        with usage_faults():
+            keyed_job = build_job(project_jobs()[job], given, born_with)
+        # Before Spark starts: a signal that comes while it does ends the run, too.
+        stop = stop_on_signal() if continuous else None
+        publisher = Publisher(lakehouse, keyed_job)
+        care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, keyed_job))
+        with care, spark_of_environment(home) as spark, progress_of(job) as report_progress:
+
+            def on_batch(progress: Progress, _: Counts) -> None:
+                report_progress(progress)
+                if continuous:
+                    publisher.publish()
+                    care.after_batch()
+
+            options = RunOptions(batch_mib << 20, on_batch)
+            if continuous:
+                pause = timedelta(seconds=every)
+                with told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job)):
+                    summary = run_continuously(spark, lakehouse, keyed_job, every=pause, stop=stop, options=options)
+            else:
+                summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
+        # A branch is to be looked at: its rows go nowhere.
+        if replay is None:
+            publisher.publish(at_last=True)
+        warn([*summary.warnings, *publisher.warnings])
+        report(_run_summary(summary, publisher.sent), as_json, _run_text(summary, publisher.sent))
+
+
+def _run_summary(summary: RunSummary, sent: Sequence[Published]) -> dict[str, Any]:
+    return {
+        "job": summary.job,
+        "generation": summary.generation,
+        "mode": summary.mode,
+        **asdict(summary.counts),
+        "totals": asdict(summary.totals),
+        "watermark": summary.watermark,
+        "batches": len(summary.batch_seconds),
+        "seconds": round(summary.seconds, 3),
+        "warnings": summary.warnings,
+        "published": {one.table: one.rows for one in sent},
+    }
+
+
+def _run_text(summary: RunSummary, sent: Sequence[Published]) -> str:
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
+    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in sent)
+    return (
+        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
+        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"
+    )

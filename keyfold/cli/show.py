@@ -1,0 +1,43 @@
+"""`keyfold show`: the rows of a table."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.rows import Format, print_rows
+from keyfold.cli.terminal import failures, report
+from keyfold.keyed.parameters import build_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import count_rows
+from keyfold.project import project_jobs, project_streams
+
+_ROWS_FOR_THE_EYE = 20
+
+
+def show(
+    table: Annotated[str, typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, …")],
+    home: Home = DEFAULT_HOME,
+    style: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = "table",
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="At most this many rows [default: 20 of a table, else all].")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the rows of a table; `--json` prints its name, place and row count instead."""
+    with failures():
+        known = _known_tables()
+        lakehouse = Lakehouse(home)
+        if table not in known and table not in lakehouse.tables():
+            raise typer.BadParameter(f"no table {table!r}; tables: {', '.join(known)}")
+        path = lakehouse.table(table)
+        if as_json:
+            report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
+            return
+        print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
+
+
+def _known_tables() -> list[str]:
+    streams = [f"{kind}.{name}" for name in project_streams() for kind in ("events", "quarantine")]
+    return streams + [table.name for template in project_jobs().values() for table in build_job(template).tables]

@@ -1,0 +1,81 @@
+"""`keyfold state diff`: two states compared, or a state and a table."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.state_jobs import job_or_name
+from keyfold.cli.terminal import failures, report
+from keyfold.errors import KeyfoldError
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.diff import DiffSummary, StateDiff, diff_states, diff_with_table
+from keyfold.state.export import Format
+from keyfold.state.lines import json_lines
+from keyfold.state.reader import StateRows, read_state
+
+LIVE = "live"
+_TABLE = "table:"
+
+
+def diff(
+    job: Annotated[str, typer.Argument(help="The job.")],
+    before: Annotated[
+        str,
+        typer.Argument(help="A batch (17), a generation or branch (generation-0001), or both (generation-0001:17)."),
+    ],
+    after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
+    rows: Annotated[int, typer.Option(min=0, help="Print so many of the keys that differ, before and after.")] = 0,
+    to: Annotated[str | None, typer.Option(metavar="PATH", help="Write all keys that differ there.")] = None,
+    style: Annotated[Format, typer.Option("--format", help="Of --to: jsonl, parquet or delta.")] = "delta",
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two states of a job, or its state and a table: keys added, removed and changed."""
+    with failures(), spark_of_environment(home) as spark:
+        lakehouse = Lakehouse(home)
+        found = _diff(spark, lakehouse, job, before, after)
+        summary = found.summary()
+        written = asdict(found.write(to, style)) if to is not None else None
+        report({**asdict(summary), "written": written}, as_json, _told(summary, to))
+        if rows:
+            shown = found.first_rows(rows)
+            sys.stdout.writelines(f"{line}\n" for line in json_lines(shown, found.key, "jsonl"))
+
+
+def _diff(spark: SparkSession, lakehouse: Lakehouse, job: str, before: str, after: str) -> StateDiff:
+    if before.startswith(_TABLE):
+        raise KeyfoldError("a table comes after the state that it is compared with: give the state first")
+    was = _state(spark, lakehouse, job, before)
+    if after.startswith(_TABLE):
+        return diff_with_table(was, lakehouse, after.removeprefix(_TABLE))
+    return diff_states(was, _state(spark, lakehouse, job, after))
+
+
+def _state(spark: SparkSession, lakehouse: Lakehouse, job: str, text: str) -> StateRows:
+    name, colon, number = text.partition(":")
+    if text.isdigit():
+        name, colon, number = LIVE, ":", text
+    if colon and not number.isdigit():
+        raise KeyfoldError(f"{text}: {number!r} is no batch; write it as generation-0001:17")
+    generation = None if name == LIVE else name
+    one = job_or_name(lakehouse, job, generation)
+    return read_state(spark, lakehouse, one, generation=generation, batch=int(number) if colon else None)
+
+
+def _told(found: DiffSummary, to: str | None) -> str:
+    lines = [
+        f"before: {found.before}: {found.keys_before:,} keys",
+        f"after:  {found.after}: {found.keys_after:,} keys",
+        f"{found.added:,} keys added, {found.removed:,} removed, {found.changed:,} changed, {found.unchanged:,} alike",
+        *(f"  {column}: differs in {count:,} keys" for column, count in found.columns.items()),
+    ]
+    if found.not_compared:
+        lines.append(f"not compared, of one of the two alone or of another type: {', '.join(found.not_compared)}")
+    if to is not None:
+        lines.append(f"written to {to}")
+    return "\n".join(lines)

@@ -1,0 +1,228 @@
+"""`keyfold state read`, `list`, `stats`: what a state holds, where it lies, what it is like."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated, Any, TextIO, get_args
+
+import typer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_columns
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.state_jobs import job_or_name
+from keyfold.cli.terminal import failures, report
+from keyfold.errors import KeyfoldError
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.export import Export, Format, lines_of, write_frame, write_state
+from keyfold.state.failures import explained
+from keyfold.state.lines import LineFormat, json_lines
+from keyfold.state.places import jobs_with_state
+from keyfold.state.reader import StateRows, read_state
+from keyfold.state.selection import select_columns
+from keyfold.state.spark_checkpoint import parts_of, read_checkpoint
+from keyfold.state.statistics import ListedGeneration, StateStatistics, list_state, state_statistics
+from keyfold.state.variables import VariableRows, read_variables
+
+Generation = Annotated[
+    str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
+]
+Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A batch that is retained [default: the last].")]
+Checkpoint = Annotated[
+    str | None, typer.Option("--checkpoint", metavar="PATH", help="Of any Spark query, in place of a job.")
+]
+
+
+def read(
+    job: Annotated[str | None, typer.Argument(help="The job whose state to read.")] = None,
+    batch: Batch = None,
+    generation: Generation = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K", help="Only this key; of several columns, as a JSON object. May be repeated."),
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="PATH", help="Folder or URL [default: the terminal].")] = None,
+    style: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = "jsonl",
+    limit: Annotated[int | None, typer.Option(min=0, help="Print at most this many lines.")] = None,
+    checkpoint: Checkpoint = None,
+    part: Annotated[
+        str | None,
+        typer.Option(help="Of a checkpoint: a state variable, `timers`, `left`, `right`, or a store by its name."),
+    ] = None,
+    operator: Annotated[int | None, typer.Option(min=0, help="Of a checkpoint: this operator alone.")] = None,
+    changes_since: Annotated[
+        int | None, typer.Option(metavar="BATCH", help="Of a checkpoint: what changed from this batch on.")
+    ] = None,
+    whole_collections: Annotated[
+        bool, typer.Option("--whole-collections", help="Of a checkpoint: lists and maps as one row a key.")
+    ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B=NAME", help="Only these columns, `B` by another name; keyed-json keeps the key."),
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Read the rows of a job's state, or of any Spark checkpoint: print them, or write them to files."""
+    if (job is None) == (checkpoint is None):
+        raise typer.BadParameter("give a JOB, or --checkpoint PATH of another query")
+    if to is None and style not in get_args(LineFormat):
+        raise typer.BadParameter(f"--format {style} is for files: say where with --to")
+    if to is not None and limit is not None:
+        raise typer.BadParameter("--limit is for what is printed; --to writes all")
+    if checkpoint is None and (part or operator is not None or changes_since is not None or whole_collections):
+        raise typer.BadParameter("--part, --operator, --changes-since and --whole-collections go with --checkpoint")
+    if checkpoint is not None and generation:
+        raise typer.BadParameter("--generation goes with a JOB")
+    if style == "keyed-json" and (part or changes_since is not None or whole_collections):
+        raise typer.BadParameter(
+            "keyed-json shows all variables of a key: leave out --part, --changes-since and --whole-collections"
+        )
+    wanted = given_columns(columns)
+    with failures(), spark_of_environment(home) as spark:
+        if checkpoint is not None:
+            theirs = [_columns_of(text) for text in key or []]
+            if style == "keyed-json":
+                variables = read_variables(spark, checkpoint, operator=operator, batch=batch, keys=theirs)
+                rows = variables.select(wanted) if wanted else variables
+            else:
+                rows = read_checkpoint(
+                    spark,
+                    checkpoint,
+                    part,
+                    operator=operator,
+                    batch=batch,
+                    changes_since=changes_since,
+                    whole_collections=whole_collections,
+                    keys=theirs,
+                )
+                rows = select_columns(rows, wanted, f"checkpoint {checkpoint}")
+            _show_checkpoint(rows, f"checkpoint {checkpoint}", to, style, limit, as_json)
+            return
+        assert job is not None  # noqa: S101 - narrows what was checked above
+        lakehouse = Lakehouse(home)
+        one = job_or_name(lakehouse, job, generation)
+        rows = read_state(spark, lakehouse, one, generation=generation, batch=batch, keys=key or [])
+        if wanted:
+            kept = {name: name for name in rows.key} if style == "keyed-json" else {}
+            rows = rows.select({**kept, **wanted})
+        if to is not None:
+            _report(write_state(rows, to, style), as_json)
+            return
+        _print(rows, style, limit, sys.stdout)  # type: ignore[arg-type]
+
+
+def listing(
+    job: Annotated[str | None, typer.Argument(help="Of this job alone.")] = None,
+    checkpoint: Checkpoint = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs with their generations, branches and retained batches; or the parts of a checkpoint's state."""
+    with failures():
+        if checkpoint is not None:
+            with spark_of_environment(home) as spark:
+                parts = parts_of(spark, checkpoint)
+            lines = [
+                f"{one.name}: {one.kind} of operator {one.operator} ({one.operator_name}), {one.partitions} partitions, "
+                f"batches {one.first_batch} to {one.last_batch}"
+                for one in parts
+            ]
+            report({"checkpoint": checkpoint, "parts": [asdict(one) for one in parts]}, as_json, "\n".join(lines))
+            return
+        lakehouse = Lakehouse(home)
+        names = [job] if job else jobs_with_state(lakehouse)
+        found = [one for name in names for one in list_state(lakehouse, name)]
+        text = "\n".join(_listed(one) for one in found) or f"no job has run in {lakehouse.home} yet"
+        report({"generations": [asdict(one) for one in found]}, as_json, text)
+
+
+def stats(
+    job: Annotated[str, typer.Argument(help="The job whose state to count.")],
+    batch: Batch = None,
+    generation: Generation = None,
+    last: Annotated[int, typer.Option(min=1, help="Of how many batches to tell the growth.")] = 10,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a job's state is like: rows, keys, bytes, skew over key groups, timers, growth over batches."""
+    with failures(), spark_of_environment(home) as spark:
+        lakehouse = Lakehouse(home)
+        one = job_or_name(lakehouse, job, generation)
+        found = state_statistics(lakehouse, read_state(spark, lakehouse, one, generation=generation, batch=batch), last)
+        report(asdict(found), as_json, "\n".join(_told(found)))
+
+
+def _show_checkpoint(
+    rows: DataFrame | VariableRows, where: str, to: str | None, style: Format, limit: int | None, as_json: bool
+) -> None:
+    if to is not None:
+        is_keyed = isinstance(rows, VariableRows)
+        _report(write_state(rows, to, style) if is_keyed else write_frame(rows, to, style, where), as_json)
+    elif isinstance(rows, VariableRows):
+        _print_lines(lines_of(rows, "keyed-json"), limit, where)
+    else:
+        line = F.to_json(F.struct("*"), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"})
+        _print_lines(rows.select(line), limit, where)
+
+
+def _print_lines(lines: DataFrame, limit: int | None, where: str) -> None:
+    with explained(where):
+        for row in (lines if limit is None else lines.limit(limit)).toLocalIterator():
+            sys.stdout.write(f"{row[0]}\n")
+
+
+def _print(rows: StateRows, style: LineFormat, limit: int | None, to: TextIO) -> None:
+    left = limit
+    for frame in rows.frames():
+        lines = json_lines(frame, rows.key, style)
+        shown = lines if left is None else lines.head(left)
+        to.writelines(f"{line}\n" for line in shown)
+        if left is not None:
+            left -= shown.len()
+            if left == 0:
+                return
+
+
+def _columns_of(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found:
+        raise KeyfoldError(f'--key {text}: of a checkpoint, give the columns as a JSON object, {{"user": "ann"}}')
+    return found
+
+
+def _report(made: Export, as_json: bool) -> None:
+    size = "" if made.files is None else f" in {made.files} files, {made.bytes or 0:,} bytes"
+    report(asdict(made), as_json, f"{made.rows:,} rows{size}: {made.to} ({made.format})")
+
+
+def _listed(one: ListedGeneration) -> str:
+    batches = f"batches {one.retained[0]} to {one.retained[-1]}" if one.retained else "no batch"
+    return (
+        f"{one.job} {one.generation} ({one.role}): {batches}, {one.open_events:,} events open, {one.bytes:,} bytes in "
+        f"{one.key_groups} key groups; key {', '.join(one.key)}; watermark {one.watermark or 'not set'}"
+    )
+
+
+def _told(found: StateStatistics) -> Iterator[str]:
+    yield (
+        f"{found.job} ({found.generation}) after batch {found.batch}: {found.rows:,} rows of {found.keys:,} keys, "
+        f"{found.bytes:,} bytes; watermark {found.watermark or 'not set'}"
+    )
+    yield (
+        f"key groups: {found.groups_used} of {found.key_groups} used; the largest has {found.largest_group:,} rows, "
+        f"{found.skew:g} times the mean"
+    )
+    for kind, timers in found.timers.items():
+        yield f"{kind}: {timers.rows:,} rows" + (f", {timers.first} to {timers.last}" if timers.rows else "")
+        for one in timers.next:
+            key = ", ".join(f"{name} {value}" for name, value in one.items() if name != kind)
+            yield f"  {one[kind]}  {key}"
+    for one in found.growth:
+        size = "not retained" if one.bytes is None else f"{one.bytes:,} bytes"
+        yield f"batch {one.batch} ({one.finished_at:%Y-%m-%d %H:%M:%S}): {one.open_events:,} events open, {size}"

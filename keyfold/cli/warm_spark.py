@@ -1,0 +1,45 @@
+"""`keyfold warm-spark`: a Spark that stays, for runs to attach to."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.terminal import failures, report, stop_on_signal
+from keyfold.cli.warm_up import warm_up
+from keyfold.errors import KeyfoldError
+from keyfold.session import SparkSettings
+from keyfold.session.warm.server import serve
+from keyfold.storage.place import to_place
+from keyfold.storage.reachable import check_reachable
+
+
+def warm_spark(
+    address: Annotated[
+        Path | None, typer.Option(help="File that says where it is [default: HOME/warm-spark.json].")
+    ] = None,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a Spark that runs of Dagster attach to, until interrupted; they find it by KEYFOLD_WARM_SPARK."""
+
+    def report_address(file: Path) -> None:
+        report({"address": str(file)}, as_json, f"warm Spark: set KEYFOLD_WARM_SPARK={file} for runs that attach to it")
+        sys.stdout.flush()
+
+    with failures():
+        file = (address or _beside(home)).expanduser().resolve()
+        check_reachable(home)
+        settings = SparkSettings.from_environment().for_home(home)
+        serve(settings, file, warm_up=warm_up, ready=lambda: report_address(file), stop=stop_on_signal())
+
+
+def _beside(home: str) -> Path:
+    place = to_place(home)
+    if not isinstance(place, Path):
+        raise KeyfoldError(
+            f"a warm Spark serves this machine alone, and {place} is none of its folders: give --address FILE"
+        )
+    return place / "warm-spark.json"

@@ -1,0 +1,1 @@
+"""Keyfold in Dagster: assets, checks, automation, resources and pages."""

@@ -1,0 +1,75 @@
+"""Servers that have ended by themselves, as their supervisor reports them in a file of DAGSTER_HOME."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from keyfold.dagster.alerts.condition import Condition
+from keyfold.errors import KeyfoldError
+from keyfold.lakehouse.files import read_json, write_whole
+
+REPORTED_SECONDS = 300.0
+"""For so long a server that was started again is reported as such; then it is over."""
+
+_REMEDIES = {
+    "the warm Spark": "runs start Spark of their own meanwhile, which takes longer; its last lines are in the output of make ui",
+}
+_REMEDY = "see its last lines in the output of make ui"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A server that has ended by itself.
+
+    Attributes:
+        at: when, seconds since 1970.
+        code: its exit code; negative for a signal.
+        then: what its supervisor did: `restarted`, `left`, or `ended all`.
+    """
+
+    at: float
+    code: int
+    then: str
+
+
+class ServerReport:
+    """The file that a supervisor writes: the last end of each server since the supervisor began."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / "servers.json"
+        self._ended = dict[str, Ended]()
+
+    def begin(self) -> None:
+        """Forget what an earlier supervisor has reported."""
+        self._file.unlink(missing_ok=True)
+
+    def add(self, server: str, ended: Ended) -> None:
+        """Report that a server has ended."""
+        self._ended[server] = ended
+        write_whole(self._file, json.dumps({name: asdict(one) for name, one in self._ended.items()}).encode())
+
+    def read(self) -> dict[str, Ended]:
+        """What was reported last."""
+        try:
+            return {name: Ended(**one) for name, one in read_json(self._file).items()}
+        except FileNotFoundError:
+            return {}
+        except TypeError:
+            raise KeyfoldError(f"{self._file} is damaged: delete it") from None
+
+
+def ended_servers(ended: dict[str, Ended], now: float) -> Iterator[Condition]:
+    """The servers that have ended, of those that were started again the latest."""
+    for server, one in ended.items():
+        how = f"was ended by signal {-one.code}" if one.code < 0 else f"ended with exit code {one.code}"
+        name, why = f"server {server}", f"{server} {how}"
+        remedy = _REMEDIES.get(server, _REMEDY)
+        if one.then == "ended all":
+            yield Condition(
+                name, "error", f"{why}; all servers of make ui have ended with it", f"{remedy}; make ui again"
+            )
+        elif one.then == "left":
+            yield Condition(name, "error", f"{why} once more, and is not started again", f"{remedy}; make ui again")
+        elif now - one.at < REPORTED_SECONDS:
+            yield Condition(name, "warning", f"{why}, and was started again", f"nothing, if it stays; {remedy}")

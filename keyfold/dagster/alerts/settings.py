@@ -1,0 +1,85 @@
+"""Where alerts go, and when they are raised: environment variables, checked when definitions load and when alerts start."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from keyfold.errors import KeyfoldError
+
+WEBHOOK = "KEYFOLD_ALERT_WEBHOOK"
+ALERTS = "KEYFOLD_ALERTS"
+DISK = "KEYFOLD_ALERT_DISK_PERCENT"
+QUARANTINE = "KEYFOLD_ALERT_QUARANTINE_PERCENT"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where alerts go.
+
+    Attributes:
+        name: `webhook`, or the service and its number among those of its kind, as `slack 1`; holds no secret.
+        url: a secret.
+    """
+
+    name: str
+    url: str = field(repr=False)
+
+    @property
+    def service(self) -> str:
+        """The kind of service, as `slack`."""
+        return self.name.partition(" ")[0]
+
+
+@dataclass(frozen=True)
+class AlertSettings:
+    """Settings.
+
+    Attributes:
+        destinations: none of them where alerts go to the log alone.
+        disk_percent: an alert is raised when less than this is free.
+        quarantine_percent: an alert is raised when this much or more of the rows that were read is quarantined.
+    """
+
+    destinations: tuple[Destination, ...] = ()
+    disk_percent: float = 10.0
+    quarantine_percent: float = 5.0
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "AlertSettings":
+        """The settings that the environment names.
+
+        Raises:
+            KeyfoldError: one of them is wrong; says which, and nothing of an address.
+        """
+        found, counts = list[Destination](), dict[str, int]()
+        if webhook := environment.get(WEBHOOK):
+            if not webhook.startswith(("http://", "https://")):
+                raise KeyfoldError(f"{WEBHOOK} is no http or https URL")
+            found.append(Destination("webhook", webhook))
+        for number, url in enumerate(environment.get(ALERTS, "").split(), start=1):
+            service, separator, _ = url.partition("://")
+            if not separator or not service.isalnum():
+                raise KeyfoldError(
+                    f"{ALERTS}: address {number} is not like service://…; give addresses of Apprise, "
+                    "for example slack://…, mailtos://… and pagerduty://…, separated by blanks"
+                )
+            counts[service] = counts.get(service, 0) + 1
+            found.append(Destination(f"{service} {counts[service]}", url))
+        return cls(
+            tuple(found),
+            _percent(environment, DISK, cls.disk_percent),
+            _percent(environment, QUARANTINE, cls.quarantine_percent),
+        )
+
+
+def _percent(environment: Mapping[str, str], name: str, default: float) -> float:
+    given = environment.get(name)
+    if not given:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 100:
+        raise KeyfoldError(f"{name} is {given!r}: give a number between 0 and 100")
+    return value

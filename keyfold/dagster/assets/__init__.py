@@ -1,0 +1,1 @@
+"""The assets of streams and keyed jobs."""

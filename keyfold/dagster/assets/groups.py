@@ -1,0 +1,101 @@
+"""The groups of assets: a module each in the project's package of groups, which is found by being there.
+
+A new group is a new file in that package, `<name>.py`, with
+
+    GROUP    its name in Dagster; a file with the GROUP of another joins it, with a job more for its stream, say
+    STREAM   the stream that it begins with; left out where it reads a stream of another group
+    JOBS     the job templates whose tables are in it
+    ASSETS   its assets, as `stream_assets` and `keyed_assets` make them
+    CHECKS   the checks that hold them back, as `stream_check` and `conservation_check` make them
+
+There is nothing else to register: sensor, schedules, maintenance, automation, suites and health checks follow from these.
+A module without `GROUP` is no group. One that lacks any of the others, or cannot be imported, is an error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import dagster as dg
+
+from keyfold.discovery import import_modules
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import JobTemplate
+from keyfold.project import current_project
+from keyfold.stream import Stream
+
+
+@dataclass(frozen=True)
+class Room:
+    """A group of assets.
+
+    Attributes:
+        group: its name in Dagster.
+        jobs: whose tables are in it.
+        assets: all of it.
+        checks: those that hold data back.
+        stream: it begins with, None for one that reads a stream of another group.
+    """
+
+    group: str
+    jobs: Sequence[JobTemplate]
+    assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]
+    checks: Sequence[dg.AssetChecksDefinition]
+    stream: Stream | None
+
+
+def find_rooms() -> list[Room]:
+    """Every group: those that are shipped in the order of the pages, then yours by name of their modules.
+
+    Raises:
+        KeyfoldError: a module cannot be imported or is no whole group, two begin with one stream, or two of one group with a stream each.
+    """
+    project = current_project()
+    modules = [module for module in import_modules(project.groups_in) if hasattr(module, "GROUP")]
+    order = {f"{project.groups_in}.{name}": place for place, name in enumerate(project.first_groups)}
+    # By name as well, so that the pages look the same on every machine.
+    modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
+    rooms = [_room(module) for module in modules]
+    _require_different("stream", [room.stream.name if room.stream else None for room in rooms], modules)
+    return join_groups(rooms)
+
+
+def join_groups(rooms: Sequence[Room]) -> list[Room]:
+    """One room a group, in the order of the first of each: all jobs, assets and checks, and the stream of the one that has it.
+
+    Raises:
+        KeyfoldError: two rooms of a group begin with a stream each: a group has one sensor, on one landing folder.
+    """
+    joined: dict[str, Room] = {}
+    for room in rooms:
+        before = joined.setdefault(room.group, room)
+        if before is room:
+            continue
+        if before.stream is not None and room.stream is not None:
+            raise KeyfoldError(
+                f"two modules in assets/ have the GROUP {room.group!r} and begin with a stream each, "
+                f"{before.stream.name} and {room.stream.name}; give one another GROUP"
+            )
+        joined[room.group] = Room(
+            room.group,
+            (*before.jobs, *room.jobs),
+            (*before.assets, *room.assets),
+            (*before.checks, *room.checks),
+            before.stream or room.stream,
+        )
+    return list(joined.values())
+
+
+def _room(module: ModuleType) -> Room:
+    if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
+        raise KeyfoldError(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
+    return Room(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
+
+
+def _require_different(what: str, names: Sequence[str | None], modules: Sequence[ModuleType]) -> None:
+    found: dict[str, ModuleType] = {}
+    for name, module in zip(names, modules, strict=True):
+        if name is not None and found.setdefault(name, module) is not module:
+            raise KeyfoldError(
+                f"{found[name].__file__} and {module.__file__} both have the {what} {name!r}; change one"
+            )

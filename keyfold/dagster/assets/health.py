@@ -1,0 +1,209 @@
+"""The health of jobs and streams: checks on how runs go, not on rows. All of them warn, none holds anything back."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import median
+
+import dagster as dg
+
+from keyfold.dagster.assets.columns import column_schema
+from keyfold.dagster.assets.metadata import table_key
+from keyfold.ingest.drift import find_drift
+from keyfold.ingest.landing import landing_folder
+from keyfold.ingest.sources.files import list_files
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.runner import watermark
+from keyfold.keyed.statistics import RUN_STATISTICS, collect_statistics
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import count_rows
+from keyfold.project import project_jobs
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+GROUP = "monitoring"
+
+LAG = timedelta(hours=26)
+"""By how much event time may lie behind the clock before somebody should look."""
+
+TRAILING_RUNS = 20
+_FEWEST_RUNS = 5
+_UNUSUAL = 10
+_MOST_LATE = 0.05
+_GROWN = 3
+_FEW_EVENTS = 1_000
+_NEWEST_FILES = 5
+_LONGEST_NAME = 100
+
+Finding = tuple[bool, str]
+"""Whether it is well, and what was found."""
+
+
+def health_checks(template: JobTemplate) -> dg.AssetChecksDefinition:
+    """Checks on a job's runs: their volume, their late events, its watermark, its state."""
+    asset = table_key(template.name)
+    checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]] = {
+        "volume_is_usual": (
+            f"A run's events are within a factor of {_UNUSUAL} of the median of the last {TRAILING_RUNS} runs with any.",
+            lambda instance, _: volume(_events_of_runs(instance, asset)),
+        ),
+        "few_events_are_late": (
+            f"At most {_MOST_LATE:.0%} of the events of the last batches came too late.",
+            lambda _, lakehouse: lateness(lakehouse, template.name),
+        ),
+        "watermark_keeps_up": (
+            f"Event time is less than {LAG / timedelta(hours=1):.0f} hours behind the clock.",
+            lambda _, lakehouse: lag(lakehouse, template.name, datetime.now(UTC)),
+        ),
+        "state_does_not_grow": (
+            f"Open state holds less than {_GROWN} times the events it usually does.",
+            lambda _, lakehouse: growth(lakehouse, template.name),
+        ),
+    }
+
+    @dg.multi_asset_check(
+        name=f"{template.name}_health",
+        specs=[dg.AssetCheckSpec(name, asset=asset, description=text) for name, (text, _) in checks.items()],
+        can_subset=True,
+        description=f"How the runs of {template.name} go.",
+    )
+    def health(
+        context: dg.AssetCheckExecutionContext, lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> Iterator[dg.AssetCheckResult]:
+        for key in sorted(context.selected_asset_check_keys):
+            passed, description = checks[key.name][1](context.instance, lakehouse)
+            yield dg.AssetCheckResult(
+                passed=passed,
+                asset_key=asset,
+                check_name=key.name,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=description,
+            )
+
+    return health
+
+
+def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
+    """The check that the newest landing files have the columns that the stream knows, and no others."""
+
+    @dg.asset_check(
+        asset=table_key(f"events.{stream.name}"),
+        name="landing_files_have_the_stream_s_columns",
+        description="The newest files have every column that an event must have, and none that the stream does not know.",
+    )
+    def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        passed, description = drift(stream, landing_folder(lakehouse, stream.name))
+        return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
+
+    return no_drift
+
+
+def volume(events_of_runs: Sequence[int]) -> Finding:
+    """Whether the first of these, the last run's events, is like those of the runs before it."""
+    if not events_of_runs or not events_of_runs[0]:
+        return True, "no new events in the last run"
+    latest, *before = [events for events in events_of_runs if events]
+    if len(before) < _FEWEST_RUNS:
+        return True, f"{latest:,} events; too few runs with any to compare ({len(before)})"
+    usual = median(before)
+    is_usual = usual / _UNUSUAL <= latest <= usual * _UNUSUAL
+    return is_usual, f"{latest:,} events, usually {usual:,.0f}"
+
+
+def lateness(lakehouse: Lakehouse, job: str) -> Finding:
+    """Whether few of the last batches' events were late."""
+    generation = live_generation(lakehouse, job)
+    batches = generation.journal.recent() if generation else []
+    events = sum(record.counts.events for record in batches)
+    late = sum(record.counts.rows.get(f"late.{job}", 0) for record in batches)
+    if not events:
+        return True, "no events in the last batches, so there is nothing to compare"
+    return (
+        late <= _MOST_LATE * events,
+        f"{late:,} of {events:,} events of the last {len(batches)} batches came late",
+    )
+
+
+def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
+    """Whether the watermark is near the clock."""
+    generation = live_generation(lakehouse, job)
+    reached = watermark(generation) if generation else None
+    if reached is None:
+        return True, "no events yet"
+    behind = now - reached
+    return behind <= LAG, f"event time has reached {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
+
+
+def growth(lakehouse: Lakehouse, job: str) -> Finding:
+    """Whether open state is about as large as it was."""
+    generation = live_generation(lakehouse, job)
+    sizes = [record.open_events for record in generation.journal.recent()] if generation else []
+    if len(sizes) <= _FEWEST_RUNS:
+        return True, f"{sizes[-1] if sizes else 0:,} events open; too few batches to compare"
+    usual = median(sizes[:-1])
+    # Of few events a factor says nothing.
+    return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
+
+
+def drift(stream: Stream, landing: Place) -> Finding:
+    """Whether the newest files' columns are the stream's."""
+    if not landing.is_dir():
+        return True, "no landing folder"
+    files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
+    newest = sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]
+    if not newest:
+        return True, "no files to look at"
+    found = [one for one in find_drift(stream, (landing / file.path for file in newest)) if one.is_any]
+    told = [
+        _plain(one.file.name)
+        + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")
+        + (f" has {_unknown(stream, one.unknown)}, unknown to {stream.name}" if one.unknown else "")
+        for one in found
+    ]
+    return not found, "; ".join(told) or f"the newest {len(newest)} files have the columns of {stream.name}"
+
+
+def _unknown(stream: Stream, names: Sequence[str]) -> str:
+    # Of a file without a header, the first row's values would stand there.
+    if stream.private:
+        return f"{len(names):,} {'column' if len(names) == 1 else 'columns'}"
+    return ", ".join(map(_plain, names))
+
+
+def _plain(name: str) -> str:
+    """A name that somebody else gave, without marks: Dagster's pages take descriptions for Markdown."""
+    return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
+
+
+@dg.asset(
+    group_name=GROUP,
+    deps=[table_key(name) for name in project_jobs()],
+    kinds={"deltalake"},
+    owners=["team:data-platform"],
+    description="What every batch of every job read, wrote and kept.",
+    metadata={
+        "dagster/table_name": "monitoring.run_statistics",
+        "dagster/column_schema": column_schema(RUN_STATISTICS),
+    },
+)
+def run_statistics(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.MaterializeResult:
+    """Collect the statistics that are new."""
+    added = collect_statistics(lakehouse, list(project_jobs()))
+    table = lakehouse.monitoring("run_statistics")
+    return dg.MaterializeResult(metadata={"rows_out": added, "dagster/row_count": count_rows(table)})
+
+
+ASSETS = [run_statistics]
+
+
+def _events_of_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> list[int]:
+    """Events that each of the last runs read, the newest first."""
+    made = instance.fetch_materializations(asset, limit=TRAILING_RUNS + 1).records
+    told = [record.asset_materialization.metadata.get("events_in") for record in made if record.asset_materialization]
+    return [int(str(one.value)) for one in told if one is not None]
+
+
+def _hours(length: timedelta) -> str:
+    hours = length / timedelta(hours=1)
+    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"

@@ -1,0 +1,226 @@
+"""Keyed jobs as assets: a job template in, its tables, its run config and its conservation check out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from keyfold.dagster.assets.columns import column_lineage, column_schema
+from keyfold.dagster.assets.keyed_config import config_for
+from keyfold.dagster.assets.metadata import (
+    batch_metadata,
+    last_materialization,
+    table_key,
+    table_metadata,
+    warning_metadata,
+)
+from keyfold.dagster.assets.previews import preview
+from keyfold.dagster.plots.runs import plot_runs
+from keyfold.journal.progress import Progress
+from keyfold.keyed.configured import configured_job
+from keyfold.keyed.conservation import Conservation, check_conservation
+from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.records import Counts
+from keyfold.keyed.run_mode import Replay
+from keyfold.keyed.runner import RunOptions, RunSummary, run_job
+from keyfold.keyed.written_rows import last_batch
+from keyfold.lakehouse import Lakehouse
+from keyfold.privacy import private_columns
+from keyfold.sinks.kafka import Published, Publisher
+
+Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
+
+
+def keyed_assets(
+    template: JobTemplate,
+    *,
+    group: str,
+    owners: Sequence[str] = (),
+    plot: Plot | None = None,
+    plot_of_counts: bool = False,
+    priority: int = 1,
+) -> dg.AssetsDefinition:
+    """Every table of a job as an asset; one step writes them all, and reports them when they are written.
+
+    Args:
+        template: the job, which still wants its parameters.
+        group: the asset group.
+        owners: people or teams, in Dagster's notation.
+        plot: draws what people would rather look at than read, for the main table's metadata.
+        plot_of_counts: whether that shows counts and nothing private: it is then drawn of tables with private columns too.
+        priority: of the steps that a run could take next, it takes one of the highest; checks that hold nothing back
+            have 0.
+    """
+    config_type = config_for(template)
+    typical = build_job(template)
+
+    @dg.multi_asset(
+        name=template.name,
+        specs=[_spec(typical, table, group, template.description, owners) for table in typical.tables],
+        config_schema=config_type.to_fields_dict(),
+        pool=f"job_{template.name}",
+        op_tags={"dagster/priority": str(priority)},
+        description=template.description,
+    )
+    def run_keyed_job(
+        context: dg.AssetExecutionContext,
+        spark: dg.ResourceParam[SparkSession],
+        lakehouse: dg.ResourceParam[Lakehouse],
+    ) -> Iterator[dg.MaterializeResult]:
+        def report_batch(progress: Progress, counts: Counts) -> None:
+            rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
+            context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
+
+        config = config_type(**context.op_execution_context.op_config)
+        mode = config.run_mode()
+        job = configured_job(lakehouse, template, mode, config.given())
+        options = RunOptions(on_batch=report_batch)
+        before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
+        summary = run_job(spark, lakehouse, job, mode, options=options)
+        for warning in summary.warnings:
+            context.log.warning(warning)
+        if isinstance(mode, Replay):
+            # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
+            _observe_branch(context, lakehouse, job, summary, mode.branch)
+            return
+        publisher = Publisher(lakehouse, job)
+        publisher.publish(at_last=True)
+        for warning in publisher.warnings:
+            context.log.warning(warning)
+        published = {one.table: one for one in publisher.sent}
+        plots = _plots(context, lakehouse, job, plot, of_counts=plot_of_counts)
+        batch = last_batch(lakehouse, job.name)
+        for table in job.tables:
+            yield dg.MaterializeResult(
+                asset_key=table_key(table.name),
+                metadata={
+                    **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
+                    **batch_metadata(summary.generation, batch, before[table.name]),
+                    # Not with the definition: there, Dagster's pages do not look for it.
+                    "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
+                    "rows_out": summary.counts.rows.get(table.name, 0),
+                    **_published_metadata(published.get(table.name)),
+                    **({**_run_metadata(job, summary), **plots} if table.name == job.name else {}),
+                },
+            )
+
+    return run_keyed_job
+
+
+def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
+    """The blocking check that every event the job has read is in an output, in open state, or late."""
+
+    @dg.asset_check(
+        asset=table_key(template.name),
+        name="no_event_is_lost",
+        description="Events read, by the event table's log = events in outputs + in open state + late, counted anew from "
+        "tables and state store = events that reached a step, by the journal.",
+        blocking=True,
+        pool=f"job_{template.name}",
+    )
+    def no_event_is_lost(
+        spark: dg.ResourceParam[SparkSession], lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> dg.AssetCheckResult:
+        found = check_conservation(spark, lakehouse, configured_job(lakehouse, template))
+        return dg.AssetCheckResult(
+            passed=found.balanced,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=_balance(found),
+            metadata={
+                "events_read": found.events_read,
+                "journalled": found.journalled,
+                "in_outputs": found.in_outputs,
+                "open_events": found.open_events,
+                "late": found.late,
+            },
+        )
+
+    return no_event_is_lost
+
+
+def _balance(found: Conservation) -> str:
+    if found.is_empty:
+        return "nothing was read yet, so there is nothing to compare"
+    kept = found.in_outputs + found.open_events + found.late
+    copies = "" if found.rows_read is None else f" ({found.rows_read:,} rows, each once for each of its keys)"
+    return (
+        f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
+        f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
+        f"{found.journalled:,} in the journal"
+    )
+
+
+def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
+    events, is_side = table_key(f"events.{job.stream.name}"), table.name not in (job.name, job.late_table)
+    # It goes with each materialization; what it is made of should be known to be right before the first.
+    column_lineage(job, table)
+    return dg.AssetSpec(
+        table_key(table.name),
+        deps=[table_key(job.name) if is_side else events],
+        description=description if table.name == job.name else table.description,
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        # A replay writes none of them, and what is built on them must not run for it.
+        skippable=True,
+        owners=list(owners),
+        tags={"keyfold/job": job.name},
+        metadata={
+            "dagster/table_name": table.name,
+            "dagster/column_schema": column_schema(table.schema, table.key),
+        },
+    )
+
+
+def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:
+    path = lakehouse.table(f"{table.name}@{branch}" if branch else table.name)
+    return preview(path, private_columns(job.stream, table.schema))
+
+
+def _plots(
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
+) -> dict[str, dg.MetadataValue]:
+    # A picture names keys and shows values: none is drawn of what is private, unless it shows counts alone.
+    may_draw = of_counts or not any(private_columns(job.stream, table.schema) for table in job.tables)
+    try:
+        return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and may_draw else {})}
+    except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not
+        context.log.warning("the plots could not be drawn", exc_info=True)
+        return {}
+
+
+def _observe_branch(
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: RunSummary, branch: str
+) -> None:
+    """An observation of each table: its live rows are as they were, and the branch's are so many."""
+    for table in job.tables:
+        name = f"{table.name}@{branch}"
+        metadata = {
+            "branch": branch,
+            "rows_out": summary.counts.rows.get(table.name, 0),
+            "branch_uri": lakehouse.table(name).as_uri(),
+            "preview": _preview(lakehouse, job, table, branch),
+            **(_run_metadata(job, summary) if table.name == job.name else {}),
+        }
+        context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
+
+
+def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:
+    if sent is None:
+        return {}
+    return {"topic": dg.MetadataValue.text(sent.topic), "rows_to_topic": dg.MetadataValue.int(sent.rows)}
+
+
+def _run_metadata(job: KeyedJob, summary: RunSummary) -> dict[str, dg.MetadataValue]:
+    return {
+        "events_in": dg.MetadataValue.int(summary.counts.events),
+        "late": dg.MetadataValue.int(summary.counts.rows.get(job.late_table, 0)),
+        "open_events": dg.MetadataValue.int(summary.totals.open_events),
+        "watermark": dg.MetadataValue.timestamp(summary.watermark) if summary.watermark else dg.MetadataValue.null(),
+        "mode": dg.MetadataValue.text(summary.mode),
+        "generation": dg.MetadataValue.text(summary.generation),
+        "batches": dg.MetadataValue.int(len(summary.batch_seconds)),
+        "batch_seconds": dg.MetadataValue.json([round(seconds, 2) for seconds in summary.batch_seconds]),
+        "seconds": dg.MetadataValue.float(round(summary.seconds, 2)),
+        **warning_metadata(summary.warnings),
+    }

@@ -1,0 +1,229 @@
+"""Streams as assets: the landing folder, the event table, the quarantine, and the check that no row was lost."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import dagster as dg
+from deltalake import DeltaTable
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from keyfold.dagster.assets.columns import column_schema
+from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
+from keyfold.dagster.assets.previews import preview, preview_quarantine
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
+from keyfold.ingest.landing import find_landing
+from keyfold.ingest.sources.files import SETTLE
+from keyfold.ingest.sources.kafka.settings import kafka_topics
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.erasing import erased_rows
+from keyfold.lakehouse.presence import absent_files
+from keyfold.lakehouse.reading import count_rows
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+
+class IngestConfig(dg.Config):
+    """Run config of an event table. What is read, the environment says alone: no path is taken from a run."""
+
+    start: str | None = Field(
+        default=None,
+        description="Where the first run of a topic begins: earliest (the default), latest, or an ISO 8601 time.",
+    )
+    on_gap: str | None = Field(
+        default=None,
+        description="What messages are that Kafka deleted before they were read: an error (the default), or a row in "
+        "quarantine (record).",
+    )
+    topic_anew: bool = Field(
+        default=False,
+        description="Read a topic that was deleted and made anew, or whose end was cut off, from its beginning.",
+    )
+    settle_seconds: float = Field(
+        default=SETTLE.total_seconds(),
+        ge=0,
+        description="A file counts as whole once it has stayed as it is for so long; 0 where nobody writes meanwhile. "
+        "A stream with done-markers goes by them.",
+    )
+    reread_changed: bool = Field(
+        default=False,
+        description="Read files again that have changed since they were read; rows that are in the tables already are "
+        "dropped by their ids. Refused for streams without an event id.",
+    )
+
+
+def landing_key(stream: str) -> dg.AssetKey:
+    """The asset key of a stream's landing folder."""
+    return dg.AssetKey(f"{stream}_landing")
+
+
+def stream_assets(
+    stream: Stream,
+    *,
+    group: str,
+    owners: Sequence[str] = (),
+) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
+    """The landing folder or topic (external: whoever puts data there makes it) and the tables that ingest writes.
+
+    Args:
+        stream: what the files hold.
+        group: the asset group.
+        owners: people or teams, in Dagster's notation.
+    """
+    topic = kafka_topics().get(stream.name)
+    landing = dg.AssetSpec(
+        landing_key(stream.name),
+        description=f"Messages of `{stream.name}` (JSON objects) as they come in Kafka's topic `{topic}`."
+        if topic
+        else f"Files of `{stream.name}` (NDJSON, CSV or Parquet, gzipped too) as they arrive in "
+        f"`landing/{stream.name}`. A file is read once: write it under a name that begins with a dot, then rename it.",
+        group_name=group,
+        kinds={"kafka" if topic else "file"},
+        owners=list(owners),
+    )
+    events = dg.AssetSpec(
+        table_key(f"events.{stream.name}"),
+        deps=[landing.key],
+        description=stream.description or f"Valid events of `{stream.name}`, typed and checked.",
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        metadata={
+            "dagster/table_name": f"events.{stream.name}",
+            "dagster/column_schema": column_schema(stream.event_schema),
+        },
+    )
+    quarantine = dg.AssetSpec(
+        table_key(f"quarantine.{stream.name}"),
+        deps=[landing.key],
+        description=f"Rows and whole files of `{stream.name}` that are not valid: the raw line, where it stood, and why.",
+        group_name=group,
+        kinds={"pyspark", "deltalake"},
+        owners=list(owners),
+        metadata={
+            "dagster/table_name": f"quarantine.{stream.name}",
+            "dagster/column_schema": column_schema(QUARANTINE),
+        },
+    )
+
+    @dg.multi_asset(
+        name=f"ingest_{stream.name}",
+        specs=[events, quarantine],
+        pool=f"stream_{stream.name}",
+        description=f"Reads what is new in the landing folder, or the topic, of {stream.name}, exactly once.",
+    )
+    def ingest_stream(
+        context: dg.AssetExecutionContext,
+        config: IngestConfig,
+        spark: dg.ResourceParam[SparkSession],
+        lakehouse: dg.ResourceParam[Lakehouse],
+    ) -> Iterator[dg.MaterializeResult]:
+        landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
+        settle = timedelta(seconds=config.settle_seconds)
+        summary = ingest(
+            spark,
+            lakehouse,
+            stream,
+            landing,
+            settle=settle,
+            reread_changed=config.reread_changed,
+            on_batch=lambda progress: context.log.info(progress.describe()),
+        )
+        told = summary.describe()
+        for line in told:
+            context.log.warning(line)
+        accepted = lakehouse.events(stream.name)
+        yield dg.MaterializeResult(
+            asset_key=events.key,
+            metadata={
+                **table_metadata(accepted, preview(accepted, stream.private)),
+                "source": summary.source,
+                "files": summary.files,
+                "files_waiting": summary.waiting,
+                "files_changed": len(summary.changed),
+                "rows_read": summary.rows_read,
+                "accepted": summary.accepted,
+                "quarantined": summary.quarantined,
+                "duplicates": summary.duplicates,
+                **({"without_a_time": summary.untimed} if stream.missing_time == "arrival" else {}),
+                "seconds": round(summary.seconds, 2),
+                **warning_metadata(told),
+            },
+        )
+        rejected = lakehouse.quarantine(stream.name)
+        yield dg.MaterializeResult(
+            asset_key=quarantine.key,
+            metadata={
+                **table_metadata(rejected, preview_quarantine(rejected, stream)),
+                "quarantined": summary.quarantined,
+            },
+        )
+
+    return landing, ingest_stream
+
+
+def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
+    """The blocking check that every row read is in the event table, in quarantine, or a counted duplicate."""
+
+    @dg.asset_check(
+        asset=table_key(f"events.{stream.name}"),
+        name="every_row_is_accounted_for",
+        description="Rows that ingest's readers counted in files = rows that the event table and the quarantine hold "
+        "+ copies that were dropped. The readers' count and the copies are the journal's, the other two are the tables'.",
+        blocking=True,
+        pool=f"stream_{stream.name}",
+    )
+    def every_row_is_accounted_for(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
+        tables = [lakehouse.events(stream.name), lakehouse.quarantine(stream.name)]
+        for table in tables:
+            _require(table)
+        # Of one batch, since ingest may go on meanwhile.
+        found = settled_tables(lakehouse, stream.name)
+        totals = found.totals if found else IngestCounts()
+        versions = [found.versions[name] if found else None for name in ("events", "quarantine")]
+        accepted, quarantined = (_rows(table, version) for table, version in zip(tables, versions, strict=True))
+        faults = [
+            f"{there:,} rows are in {table}, but {counted:,} were counted"
+            for table, there, counted in (
+                (f"events.{stream.name}", accepted, totals.accepted),
+                (f"quarantine.{stream.name}", quarantined, totals.quarantined),
+            )
+            if there != counted
+        ]
+        for table, version in zip(tables, versions, strict=True):
+            # The log counts rows of files that are gone, too.
+            absent = absent_files(table, DeltaTable(str(table), version=version))
+            faults += [f"{table / path} {what}: restore it from a backup" for path, what in absent.items()]
+        parts = accepted + quarantined + totals.duplicates
+        if totals.rows_read != parts:
+            faults.append(
+                f"{totals.rows_read:,} rows were read, but {accepted:,} + {quarantined:,} are in the tables and "
+                f"{totals.duplicates:,} were copies"
+            )
+        if faults and is_unfinished(lakehouse, stream.name):
+            faults.append("the last run of ingest broke off: the next one finishes it")
+        well = f"all {totals.rows_read:,} rows read are accounted for" if totals.rows_read else "nothing was read yet"
+        return dg.AssetCheckResult(
+            passed=not faults,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description="; ".join(faults) or well,
+            metadata={
+                "rows_read": totals.rows_read,
+                "in_events": accepted,
+                "in_quarantine": quarantined,
+                "duplicates": totals.duplicates,
+            },
+        )
+
+    return every_row_is_accounted_for
+
+
+def _require(table: Place) -> None:
+    if not DeltaTable.is_deltatable(str(table)):
+        raise KeyfoldError(f"{table} is not there yet; materialize the event table first")
+
+
+def _rows(table: Place, version: int | None) -> int:
+    """Rows that a table holds at a version, and those that were erased from it for good (`keyfold erase`)."""
+    return count_rows(table, version) + erased_rows(table)

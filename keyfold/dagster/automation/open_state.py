@@ -1,0 +1,26 @@
+"""Open keys of every job as tables: an asset each, and a job and a schedule that materialize them all."""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+from keyfold.dagster.assets.groups import Room
+from keyfold.dagster.assets.open_state import OPEN_STATE, open_state_asset
+from keyfold.dagster.automation.schedules import schedule_of
+
+HOURLY = "7 * * * *"
+
+
+def open_state_assets(rooms: Iterable[Room]) -> list[dg.AssetsDefinition]:
+    """An asset `open.<job>` of each job of the rooms."""
+    return [open_state_asset(template) for room in rooms for template in room.jobs]
+
+
+def open_state_job() -> tuple[object, dg.ScheduleDefinition]:
+    """The job that materializes all of them, and its schedule, stopped by default."""
+    job = dg.define_asset_job(
+        OPEN_STATE,
+        selection=dg.AssetSelection.groups(OPEN_STATE),
+        description="What is open in every job now, as tables `open.<job>`.",
+    )
+    return job, schedule_of(job, HOURLY)

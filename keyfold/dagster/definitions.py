@@ -1,0 +1,60 @@
+"""Everything that Dagster loads, made of the project's groups of assets and suites."""
+
+import dagster as dg
+
+from keyfold.dagster.alerts.settings import AlertSettings
+from keyfold.dagster.assets import health
+from keyfold.dagster.automation.definitions import (
+    ASSETS,
+    CONTINUOUS_CHECKS,
+    JOBS,
+    ROOMS,
+    SCHEDULES,
+    SENSORS,
+    automated,
+)
+from keyfold.dagster.automation.open_state import open_state_assets
+from keyfold.dagster.automation.run_liveness import watched_in_process_executor
+from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
+from keyfold.dagster.run_config import closed
+from keyfold.dagster.submitted.twins import as_set
+from keyfold.dagster.suites import SUITES
+from keyfold.private_files import keep_files_private
+from keyfold.project import current_project
+
+
+def build_definitions() -> dg.Definitions:
+    """The definitions of the project of this process.
+
+    Raises:
+        KeyfoldError: a setting in the environment is wrong, or a module of the project cannot be imported.
+
+    Example:
+        >>> defs = build_definitions()  # doctest: +SKIP
+    """
+    # Loaded by the code server and in every run's process, before either has written anything.
+    keep_files_private()
+    check_home(lakehouse_home())
+    AlertSettings.from_environment()  # a wrong setting is an error here, not when something has to be reported
+    assets, checks = as_set(
+        [*(asset for room in ROOMS for asset in ASSETS[room.group]), *open_state_assets(ROOMS), *health.ASSETS],
+        [
+            *(check for room in ROOMS for check in room.checks),
+            *(health.health_checks(template) for room in ROOMS for template in room.jobs),
+            *(health.drift_check(room.stream) for room in ROOMS if room.stream is not None),
+            *SUITES,
+            *CONTINUOUS_CHECKS,
+        ],
+        module=current_project().definitions,
+        settings=spark_settings,
+    )
+    return dg.Definitions(
+        assets=dg.map_asset_specs(automated, assets),
+        asset_checks=checks,
+        jobs=JOBS,
+        sensors=SENSORS,
+        schedules=SCHEDULES,
+        resources=closed(resources_from()),
+        # One process, one Spark session: a process a step would start a JVM for each.
+        executor=watched_in_process_executor,
+    )

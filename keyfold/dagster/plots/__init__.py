@@ -1,0 +1,1 @@
+"""Plots that every keyed job has, and what plots are drawn with."""

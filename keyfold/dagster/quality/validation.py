@@ -1,0 +1,243 @@
+"""Great Expectations 1.x on a Spark frame: quickly, with samples of the rows that are not so, and with columns masked.
+
+Imports nothing of this project but its neighbours (see `checks.py`), and no Dagster.
+
+**Two engines, one answer.** A Spark job costs tens of milliseconds whatever it reads, and a suite is some forty of
+them. A small frame is therefore collected once and the expectations that mean the same on pandas are evaluated there
+(`pandas_expectations.py` says which); all others are evaluated on Spark, queries of rows among them (`row_queries.py`).
+A large frame is evaluated on Spark alone, first for the counts only; samples are fetched for what has failed.
+
+**What could not be evaluated is not bad data.** A missing column or a wrong query gives a result with
+`exception_info["raised_exception"]`, always in the same flat shape. An error that takes others down with it (Spark
+evaluates the counts of many expectations in one query) is told of the expectation that made it alone.
+
+**Masking.** Of a masked column no value leaves this module: not in samples, not in observed values, not in errors.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from keyfold.dagster.quality.pandas_expectations import same_on_pandas
+from keyfold.dagster.quality.row_queries import evaluate_queries, in_the_plan, is_plain_query
+from keyfold.dagster.quality.samples import (
+    SAMPLED_ROWS,
+    Sampling,
+    columns_of,
+    failure_reason,
+    is_query,
+    no_values_in_logs,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.datasource.fluent.interfaces import Batch
+    from great_expectations.expectations import Expectation
+
+Engine = Literal["auto", "spark"]
+CHECK_NAME = "dagster_check"
+"""Key in an expectation's `meta`: results come back in another order than the suite's."""
+PANDAS_BELOW = 100_000
+
+_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
+_SAMPLES = {**_COUNTS, "result_format": "SUMMARY", "partial_unexpected_count": SAMPLED_ROWS}
+_ROWS = {"result_format": "COMPLETE"}
+"""For queries only: GX collects two hundred rows of them at most, of other expectations all."""
+
+
+def validate(
+    frame: DataFrame,
+    expectations: Mapping[str, "Expectation"],
+    *,
+    engine: Engine = "auto",
+    pandas_below: int = PANDAS_BELOW,
+    masked: Collection[str] = (),
+    name: str = "suite",
+) -> "ExpectationSuiteValidationResult":
+    """Validate a frame; results come in the suite's order, each with its name in `meta["dagster_check"]`.
+
+    Args:
+        frame: not streaming; it is cached while this runs, unless it was before.
+        expectations: by name.
+        engine: "auto" evaluates on pandas what means the same there if the frame is small; "spark" never does.
+        pandas_below: rows from which on a frame is not small.
+        masked: columns whose values must not show.
+        name: of the suite.
+    """
+    cached_before = frame.storageLevel.useMemory or frame.storageLevel.useDisk
+    if not cached_before:
+        # GX runs several Spark jobs an expectation: each would read the table again.
+        frame = frame.persist()
+    sampling = Sampling(frame.schema, masked)
+    try:
+        rows = frame.count()
+        small = engine == "auto" and rows < pandas_below
+        with no_values_in_logs() if masked else nullcontext():
+            results = (_small if small else _on_spark)(frame, expectations, sampling)
+    finally:
+        if not cached_before:
+            frame.unpersist()
+    return _suite_result(name, [_tidy(results[check], rows) for check in expectations])
+
+
+def _small(
+    frame: DataFrame, expectations: Mapping[str, "Expectation"], sampling: Sampling
+) -> dict[str, "ExpectationValidationResult"]:
+    table = frame.toArrow()
+    on_pandas = {name: one for name, one in expectations.items() if same_on_pandas(one, table)}
+    results = _on_pandas(table, on_pandas, sampling)
+    # What pandas makes nothing of Spark may still.
+    on_spark = {name: one for name, one in expectations.items() if name not in results or failure_reason(results[name])}
+    return {**results, **_on_spark(in_the_plan(frame, table) if on_spark else frame, on_spark, sampling)}
+
+
+def _on_pandas(
+    table: "pa.Table", expectations: Mapping[str, "Expectation"], sampling: Sampling
+) -> dict[str, "ExpectationValidationResult"]:
+    if not expectations:
+        return {}
+    used = {column for one in expectations.values() for column in columns_of(one)} or set(table.column_names[:1])
+    pandas = table.select([name for name in table.column_names if name in used]).to_pandas()
+    asset = _quiet_context().data_sources.add_pandas("pandas").add_dataframe_asset("table")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": pandas})
+    results = _evaluate(batch, expectations, _SAMPLES)
+    for name, result in results.items():
+        places = result.result.get("partial_unexpected_index_list") or []
+        sampling.show(result, expectations[name], table.take(places).to_pylist() if places else [])
+    return results
+
+
+def _on_spark(
+    frame: DataFrame, expectations: Mapping[str, "Expectation"], sampling: Sampling
+) -> dict[str, "ExpectationValidationResult"]:
+    if not expectations:
+        return {}
+    queries = {name: _named(name, one) for name, one in expectations.items() if is_plain_query(one)}
+    results = evaluate_queries(frame, queries)
+    results |= _by_gx_on_spark(frame, {name: one for name, one in expectations.items() if name not in results})
+    for name, result in results.items():
+        sampling.show(result, expectations[name])
+    return results
+
+
+def _by_gx_on_spark(
+    frame: DataFrame, expectations: Mapping[str, "Expectation"]
+) -> dict[str, "ExpectationValidationResult"]:
+    if not expectations:
+        return {}
+    # persist=False: else the frame stays cached for good. No spark_config: it could restart the session.
+    asset = _quiet_context().data_sources.add_spark("spark", persist=False).add_dataframe_asset("table")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(batch_parameters={"dataframe": frame})
+    queries = {name: one for name, one in expectations.items() if is_query(one)}
+    others = {name: one for name, one in expectations.items() if name not in queries}
+    results = {**_evaluate_each_if_need_be(batch, queries, _ROWS), **_evaluate_each_if_need_be(batch, others, _COUNTS)}
+    if queries:
+        # GX leaves it there, and with it the frame.
+        frame.sparkSession.catalog.dropTempView("tmp_view")
+    unexpected = {name: one for name, one in others.items() if _has_unexpected(results[name])}
+    return {**results, **_sampled(batch, frame.columns, unexpected)}
+
+
+def _sampled(
+    batch: "Batch", columns: Sequence[str], expectations: Mapping[str, "Expectation"]
+) -> dict[str, "ExpectationValidationResult"]:
+    """The results again, with whole rows; of what failed only, as every one of them is a Spark job more."""
+    found = _evaluate(batch, expectations, {**_SAMPLES, "unexpected_index_column_names": list(columns)})
+    return {name: result for name, result in found.items() if not failure_reason(result)}
+
+
+def _evaluate_each_if_need_be(
+    batch: "Batch", expectations: Mapping[str, "Expectation"], result_format: dict[str, Any]
+) -> dict[str, "ExpectationValidationResult"]:
+    """All together; those that could not be evaluated once more each on its own, as one may have failed for all."""
+    results = _evaluate(batch, expectations, result_format)
+    failed = [name for name, result in results.items() if failure_reason(result)]
+    if len(expectations) > 1:
+        for name in failed:
+            results |= _evaluate(batch, {name: expectations[name]}, result_format)
+    return results
+
+
+def _evaluate(
+    batch: "Batch", expectations: Mapping[str, "Expectation"], result_format: dict[str, Any]
+) -> dict[str, "ExpectationValidationResult"]:
+    if not expectations:
+        return {}
+    import great_expectations as gx  # noqa: PLC0415 - takes seconds
+    from great_expectations.exceptions import GreatExpectationsError  # noqa: PLC0415
+
+    named = {name: _named(name, one) for name, one in expectations.items()}
+    suite = gx.ExpectationSuite(name="suite", expectations=list(named.values()))
+    try:
+        # Not a `ValidationDefinition`: its run breaks on a numpy bool, which some expectations give.
+        found = batch.validate(suite, result_format=result_format).results
+    except (GreatExpectationsError, PySparkException) as error:
+        return {name: _not_evaluated(one, f"{type(error).__name__}: {error}") for name, one in named.items()}
+    # By name: they come back in another order than the suite's.
+    results = {one.expectation_config.meta[CHECK_NAME]: one for one in found if one.expectation_config}
+    missing = named.keys() - results.keys()
+    return results | {name: _not_evaluated(named[name], "Great Expectations gave no result") for name in missing}
+
+
+def _named(name: str, expectation: "Expectation") -> "Expectation":
+    return expectation.copy(update={"meta": {**(expectation.meta or {}), CHECK_NAME: name}, "id": None})
+
+
+def _not_evaluated(expectation: "Expectation", message: str) -> "ExpectationValidationResult":
+    from great_expectations.core import ExpectationValidationResult  # noqa: PLC0415
+
+    return ExpectationValidationResult(
+        success=False,
+        expectation_config=expectation.configuration,
+        result={},
+        exception_info={"raised_exception": True, "exception_message": message, "exception_traceback": ""},
+    )
+
+
+def _quiet_context() -> Any:
+    import great_expectations as gx  # noqa: PLC0415 - takes seconds
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    return context
+
+
+def _has_unexpected(result: "ExpectationValidationResult") -> bool:
+    return bool(result.result.get("unexpected_count")) and not failure_reason(result)
+
+
+def _tidy(result: "ExpectationValidationResult", rows: int) -> "ExpectationValidationResult":
+    """Plain Python values; numpy's are neither JSON nor, for Dagster, true or false."""
+    result.success = bool(result.success)
+    result.result = {
+        key: value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+        for key, value in result.result.items()
+    }
+    if not failure_reason(result):
+        result.result.setdefault("element_count", rows)
+        if result.result.get("unexpected_count", 0) is None:
+            # So Spark counts in an empty table.
+            result.result["unexpected_count"] = 0
+    return result
+
+
+def _suite_result(name: str, results: "list[ExpectationValidationResult]") -> "ExpectationSuiteValidationResult":
+    from great_expectations.core import ExpectationSuiteValidationResult  # noqa: PLC0415
+
+    successful = sum(bool(result.success) for result in results)
+    return ExpectationSuiteValidationResult(
+        success=successful == len(results),
+        results=results,
+        suite_name=name,
+        statistics={
+            "evaluated_expectations": len(results),
+            "successful_expectations": successful,
+            "unsuccessful_expectations": len(results) - successful,
+            "success_percent": 100.0 * successful / len(results) if results else None,
+        },
+    )

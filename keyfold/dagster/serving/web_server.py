@@ -1,0 +1,123 @@
+"""`python -m keyfold.dagster.serving.web_server`: Dagster's web server on loopback, behind the gate.
+
+--port         of the pages; 3000 where it is not given
+--workspace    Dagster's workspace file; `workspace.yaml` where it is not given
+--path-prefix  of all addresses, such as /dagster, where a proxy serves the pages below that
+--read-only    takes all changes away from everybody
+
+DAGSTER_HOME      where Dagster keeps its own; the token is in `ui-PORT.token` there while the server runs
+KEYFOLD_UI_HOSTS  names by which a proxy calls this server, separated by blanks; loopback's names always work
+
+This is the only module that uses what Dagster does not call public: the process context, the loader of a workspace file,
+and the factory of the web server's application. Dagster offers no way to put a middleware before its web server, and
+`dagster-webserver` itself builds it of just these. A test names the version that they were looked up in.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import dagster as dg
+import uvicorn
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster_webserver.app import create_app_from_workspace_process_context
+from starlette.applications import Starlette
+
+from keyfold.dagster.serving.gate import TOKEN, Gate
+from keyfold.errors import KeyfoldError
+from keyfold.loopback import ADDRESS
+from keyfold.private_files import keep_files_private, write_private
+
+HOSTS_VARIABLE = "KEYFOLD_UI_HOSTS"
+
+_STATEMENT_MILLISECONDS, _POOL_RECYCLE_SECONDS, _POOL_OVERFLOW, _POLL_MILLISECONDS = 15_000, 3_600, 20, 2_000
+"""As `dagster-webserver` has them."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until the process is told to end."""
+    parser = argparse.ArgumentParser(description="Serve Dagster's pages on loopback, to who has the link.")
+    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--workspace", type=Path, default=Path("workspace.yaml"))
+    parser.add_argument("--path-prefix", default="")
+    parser.add_argument("--read-only", action="store_true")
+    given = parser.parse_args(arguments)
+    keep_files_private()
+    try:
+        names = ui_hosts()
+        listening = socket.create_server((ADDRESS, given.port), backlog=128)
+    except KeyfoldError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: port {given.port} of {ADDRESS} cannot be had ({error.strerror}); give another with --port")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises the signal that ended it again: else the token's file would stay.
+        signal.signal(number, _end)
+    port = listening.getsockname()[1]
+    with dg.DagsterInstance.get() as instance:
+        instance.optimize_for_webserver(_STATEMENT_MILLISECONDS, _POOL_RECYCLE_SECONDS, _POOL_OVERFLOW)
+        target = WorkspaceFileTarget([str(given.workspace)])
+        with WorkspaceProcessContext(instance, target, version=dg.__version__, read_only=given.read_only) as context:
+            pages = create_app_from_workspace_process_context(
+                context, given.path_prefix, _POLL_MILLISECONDS, lifespan=_lifespan
+            )
+            token = secrets.token_urlsafe(32)
+            file = token_file(Path(instance.root_directory), port)
+            write_private(file, f"{token}\n")
+            try:
+                # It listens already: the link works from here on.
+                print(f"Dagster's pages: http://{ADDRESS}:{port}{given.path_prefix}/?{TOKEN}={token}", flush=True)
+                server = uvicorn.Server(uvicorn.Config(Gate(pages, token, names), log_level="warning"))
+                server.run(sockets=[listening])
+            finally:
+                file.unlink(missing_ok=True)
+
+
+def token_file(home: Path, port: int) -> Path:
+    """The file that has the token of the server on a port, for programs of the same user.
+
+    Args:
+        home: DAGSTER_HOME.
+        port: of the pages.
+    """
+    return home / f"ui-{port}.token"
+
+
+def ui_hosts(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The names of KEYFOLD_UI_HOSTS.
+
+    Raises:
+        KeyfoldError: one is no host name.
+    """
+    names = environment.get(HOSTS_VARIABLE, "").split()
+    for name in names:
+        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+            raise KeyfoldError(
+                f"{HOSTS_VARIABLE}: {name!r} is no host name; give names without scheme and port, separated by blanks"
+            )
+    return names
+
+
+def _end(_signal: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+@asynccontextmanager
+async def _lifespan(_: Starlette) -> AsyncIterator[None]:
+    # uvicorn cancels it at the end.
+    with suppress(asyncio.CancelledError):
+        yield
+
+
+if __name__ == "__main__":
+    main()

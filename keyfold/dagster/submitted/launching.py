@@ -1,0 +1,231 @@
+"""A step's side of a process of its own: launches it, passes on what it prints and reports, and ends it with the run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import IO, Any
+
+import dagster as dg
+from dagster_pipes import PipesContextData
+
+from keyfold.dagster.submitted.messages import (
+    Result,
+    failure_told,
+    observations_told,
+    process_told,
+    results_told,
+)
+from keyfold.dagster.submitted.setting import IN_PROCESS, RUNS_VARIABLE
+from keyfold.locks import open_lock, take
+from keyfold.session import SparkSettings
+from keyfold.session.gateway import explained
+from keyfold.session.redaction import without_secrets
+from keyfold.session.scratch import new_scratch, scratch_of_java
+from keyfold.session.settings import spark_conf
+from keyfold.session.submitting import submit_command
+
+GRACE_SECONDS = 25.0
+"""In which a process that was interrupted ends its work; what is left is killed."""
+
+PROGRAM = "from keyfold.dagster.submitted.child import main\n\nmain()\n"
+_LOOKS_EVERY = 0.2
+_LAST_LINES = 200
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A process that executes definitions of a step.
+
+    Attributes:
+        command: and its arguments.
+        settings: Spark's, whose secrets show nowhere.
+        environment: variables besides this process's own.
+    """
+
+    command: Sequence[str]
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+Launcher = Callable[[Path], Launch]
+"""Says what to launch, given a folder of this user alone that stays until the process has ended."""
+
+
+def spark_submit_launcher(settings: Callable[[], SparkSettings]) -> Launcher:
+    """A launcher by spark-submit.
+
+    Args:
+        settings: gives those of the session; asked when a step begins, since secrets among them are read then.
+    """
+
+    def launch(folder: Path) -> Launch:
+        given = settings()
+        environment = {
+            # The driver is this Python: else spark-submit takes the first that PATH has.
+            "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
+            # It is to execute the definitions itself, with the Spark that it was submitted to.
+            RUNS_VARIABLE: IN_PROCESS,
+            "KEYFOLD_WARM_SPARK": "",
+        }
+        return Launch(submit_command(given, PROGRAM, [], folder), spark_conf(given), environment)
+
+    return launch
+
+
+def run_child(
+    context: dg.AssetExecutionContext, launcher: Launcher, extras: Mapping[str, Any], tables: Iterable[dg.AssetKey]
+) -> Iterator[Result | dg.AssetObservation]:
+    """Launch a process and give what it reports, as it reports it; its output goes to this step's output.
+
+    Args:
+        context: of the step.
+        launcher: says what to launch.
+        extras: what the process is to do (`child.Task`).
+        tables: that it may report: all of the step's, whichever the run has selected.
+
+    Raises:
+        Failure: the process failed, in its own words; or it ended without a word, in those of its output.
+    """
+    with _folder() as (folder, alive), _session(context, tables, {**extras, "alive": str(alive)}) as session:
+        launch = launcher(folder)
+        given = 0
+        with _launched(launch, session) as child:
+            while not child.has_ended(_LOOKS_EVERY):
+                seen = results_told(session)
+                yield from seen[given:]
+                given = len(seen)
+    # What it said last is read when the session is closed.
+    yield from results_told(session)[given:]
+    yield from observations_told(session)
+    words = failure_told(session)
+    if words is None and child.code != 0:
+        words = child.last_words(opened=process_told(session) is not None)
+    if words is not None:
+        raise dg.Failure(without_secrets(words, launch.settings))
+
+
+@contextmanager
+def _folder() -> Iterator[tuple[Path, Path]]:
+    """A folder of this process alone, with a file that is locked for as long as the step and this process live."""
+    folder = new_scratch()
+    # The other process looks, and ends its work when nobody holds it.
+    lock = open_lock(folder / "alive")
+    try:
+        take(lock)
+        yield folder, folder / "alive"
+    finally:
+        os.close(lock)
+        # Settings, and secrets among them, stand there.
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _session(
+    context: dg.AssetExecutionContext, tables: Iterable[dg.AssetKey], extras: Mapping[str, Any]
+) -> Iterator[dg.PipesSession]:
+    # Not open_pipes_session: with it the process could report those tables alone that the run has selected, and would
+    # have to report each of them, which a replay does not.
+    told: PipesContextData = {
+        "asset_keys": [key.to_escaped_user_string() for key in tables],
+        "code_version_by_asset_key": None,
+        "provenance_by_asset_key": None,
+        "partition_key": None,
+        "partition_key_range": None,
+        "partition_time_window": None,
+        "run_id": context.run.run_id,
+        "job_name": context.run.job_name,
+        "retry_number": context.op_execution_context.retry_number,
+        "extras": extras,
+    }
+    handler = dg.PipesMessageHandler(context, dg.PipesTempFileMessageReader())
+    with dg.PipesTempFileContextInjector().inject_context(told) as where, handler.handle_messages() as reported:
+        yield dg.PipesSession(told, handler, where, reported, context)
+
+
+class _Child:
+    """A process with a group of its own, whose output is passed on, without secrets, and remembered a while."""
+
+    def __init__(self, launch: Launch, environment: Mapping[str, str]) -> None:
+        self._settings = launch.settings
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        with scratch_of_java(launch.settings):
+            self._process = subprocess.Popen(
+                launch.command,
+                env={**os.environ, "PYTHONPATH": _import_path(), **launch.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # A signal to this run's group must not come to Java, which would take Spark from under the work.
+                start_new_session=True,
+            )
+        pipes = ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr))
+        self._threads = [Thread(target=self._pass_on, args=pipe, name="output", daemon=True) for pipe in pipes]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def code(self) -> int:
+        return self._process.returncode
+
+    def has_ended(self, within: float) -> bool:
+        try:
+            self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        for thread in self._threads:
+            # Not for ever: a process of its own may have inherited the pipe.
+            thread.join(timeout=5)
+        return True
+
+    def end(self, worker: int | None) -> None:
+        """Interrupt the work, and kill what is left after a while."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                if worker is None:
+                    os.killpg(self._process.pid, signal.SIGTERM)
+                else:
+                    # Python alone: it cancels Spark's work and stops Spark, and Java ends with it.
+                    os.kill(worker, signal.SIGINT)
+            self.has_ended(GRACE_SECONDS)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def last_words(self, *, opened: bool) -> str:
+        """Why it may have ended, by how it ended and what it printed."""
+        told = list(self._lines)
+        if not opened:
+            return explained(told)
+        how = f"was killed (signal {-self.code})" if self.code < 0 else f"ended with code {self.code}"
+        last = "\n".join(line for line in told[-15:] if line.strip()) or "it printed nothing"
+        return f"the run's own process {how} before it was done. Its last words:\n{last}"
+
+    def _pass_on(self, pipe: IO[bytes], to: IO[str]) -> None:
+        for line in pipe:
+            text = without_secrets(line.decode(errors="replace"), self._settings)
+            self._lines.append(text.rstrip())
+            to.write(text)
+            to.flush()
+
+
+@contextmanager
+def _launched(launch: Launch, session: dg.PipesSession) -> Iterator[_Child]:
+    child = _Child(launch, session.get_bootstrap_env_vars())
+    try:
+        yield child
+    finally:
+        child.end(process_told(session))
+
+
+def _import_path() -> str:
+    """What this process imports from besides its installation: a code location's folder, say."""
+    own = [os.path.abspath(path) for path in sys.path if not path.startswith((sys.prefix, sys.base_prefix))]
+    return os.pathsep.join(own)

@@ -1,0 +1,120 @@
+"""The Great Expectations suites, each on its table: on what a run wrote, or on all of it where that is asked for."""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from keyfold.dagster.assets.groups import find_rooms
+from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
+from keyfold.dagster.quality.checks import Read, Scope, gx_checks
+from keyfold.dagster.quality.pages import ResultPages, base_url_from
+from keyfold.keyed.configured import configured_job
+from keyfold.keyed.contract import OutputTable
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.written_rows import files_written
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.frames import table_frame
+from keyfold.privacy import private_columns
+from keyfold.project import current_project, project_jobs
+from keyfold.storage.place import Place
+from keyfold.suite import Suite
+
+_TABLES = [
+    (template.name, table, suite)
+    # Of groups of assets, not of all jobs: one that has no asset yet has nothing that a check could be on.
+    for room in find_rooms()
+    for template in room.jobs
+    for table in build_job(template).tables
+    # Some tables have no suite: `long_rides`, whose rows are rows of `ride_summaries`, and late events.
+    if (suite := current_project().suite(table.name)) is not None
+]
+
+TABLES = [table.name for _, table, _ in _TABLES]
+"""Every table that has a suite."""
+
+_DATA_DOCS_URL = base_url_from(os.environ.get("KEYFOLD_DATA_DOCS_URL"))
+"""Where `data_docs` below the home is served; read when the code location loads, so that a wrong one is told there."""
+
+_BATCH_COLUMN, _RANK_COLUMN = "_keyfold_batch", "_keyfold_rank"
+
+
+def read_table(job: str, table: OutputTable) -> Read:
+    """A function that reads a table of a job with the run's own session."""
+    name, key = table.name, table.key
+
+    def read(context: dg.AssetCheckExecutionContext, scope: Scope) -> DataFrame | None:
+        spark: SparkSession = context.resources.spark
+        lakehouse: Lakehouse = context.resources.lakehouse
+        path = lakehouse.table(name)
+        whole = table_frame(spark, path)
+        if scope is Scope.FULL:
+            return whole
+        made = written_batches(last_materialization(context.instance, table_key(name)))
+        if made is None:
+            return None
+        files = files_written(lakehouse, job, name, made.generation, made.since, made.until)
+        return None if files is None else rows_written(spark, whole.schema, files, key)
+
+    return read
+
+
+def rows_written(
+    spark: SparkSession, schema: StructType, files: Mapping[int, Sequence[Place]], key: Sequence[str]
+) -> DataFrame:
+    """The rows of files that batches wrote; of a table with a key, what each key came to in the last of them.
+
+    Args:
+        spark: reads them.
+        schema: of the table.
+        files: by batch.
+        key: of an upsert table, empty for one that is appended to.
+    """
+    read = spark.read.schema(schema)
+    if not files:
+        return spark.createDataFrame([], schema)
+    if not key or len(files) == 1:
+        return read.parquet(*(str(path) for paths in files.values() for path in paths))
+    batches = [read.parquet(*map(str, paths)).withColumn(_BATCH_COLUMN, F.lit(batch)) for batch, paths in files.items()]
+    newest_first = Window.partitionBy(*key).orderBy(F.desc(_BATCH_COLUMN))
+    ranked = reduce(DataFrame.unionByName, batches).withColumn(_RANK_COLUMN, F.row_number().over(newest_first))
+    return ranked.where(F.col(_RANK_COLUMN) == 1).drop(_BATCH_COLUMN, _RANK_COLUMN)
+
+
+def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionContext], Collection[str]]:
+    """A function that tells a table's private columns, which a job's parameters may change: it may read another stream."""
+
+    def masked(context: dg.AssetCheckExecutionContext) -> Collection[str]:
+        lakehouse: Lakehouse = context.resources.lakehouse
+        live = configured_job(lakehouse, project_jobs()[job])
+        schema = next(one.schema for one in live.tables if one.name == table)
+        return private_columns(live.stream, schema)
+
+    return masked
+
+
+def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
+    """Data Docs below the lakehouse's home; where that is in a bucket, below Dagster's, which is on a disk."""
+    lakehouse: Lakehouse = context.resources.lakehouse
+    home = lakehouse.home if isinstance(lakehouse.home, Path) else Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
+    return ResultPages(home.resolve() / "data_docs", base_url=_DATA_DOCS_URL)
+
+
+def suite_checks(job: str, table: OutputTable, suite: Suite) -> dg.AssetChecksDefinition:
+    """The checks of a suite on a table of a job, which show nothing of its private columns."""
+    return gx_checks(
+        table_key(table.name),
+        suite,
+        read_table(job, table),
+        required_resource_keys={"spark", "lakehouse"},
+        masked=masked_columns(job, table.name),
+        data_docs=data_docs,
+    )
+
+
+SUITES = [suite_checks(job, table, suite) for job, table, suite in _TABLES]

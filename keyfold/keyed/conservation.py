@@ -1,0 +1,166 @@
+"""Conservation: every event a job has read is in an output, in open state, or late; each counted by another way.
+
+What was read is counted in the event table's log, what came of it in the job's own tables and in the state store; the
+journal's counts, which the run itself wrote down, are held against both. Where an event belongs to several keys, each of
+its copies counts: in the event table as its list says, without making any, so that one that is lost on the way shows.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from keyfold.keyed.checkpoint import check_is_readable
+from keyfold.keyed.codec import decode
+from keyfold.keyed.contract import KeyedJob, OutputTable
+from keyfold.keyed.generations import Generation, live_generation
+from keyfold.keyed.inputs import changes_for
+from keyfold.keyed.processor import STATE_VARIABLE
+from keyfold.keyed.settled import settled
+from keyfold.keyed.state_source import read_source
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.frames import table_frame
+from keyfold.lakehouse.presence import check_files_are_there
+from keyfold.lakehouse.reading import count_rows, data_file_paths, scan_files
+from keyfold.storage.place import Place
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """Where the events of a generation are; all numbers are events, each as often as the job takes it (`keys_of`).
+
+    Attributes:
+        events_read: rows of the event table up to where the job has read, by the table's log; of a job whose events
+            belong to several keys the copies of those rows, by the lists in the table; of a generation that began with
+            state, those since, and what that state stood for.
+        in_outputs: that the rows of the job's tables stand for.
+        open_events: that the state store holds.
+        late: in the late table.
+        journalled: that reached a step, by the journal.
+        rows_read: of a job whose events belong to several keys, how many rows of the event table `events_read` are
+            copies of; None of any other.
+    """
+
+    events_read: int
+    in_outputs: int
+    open_events: int
+    late: int
+    journalled: int
+    rows_read: int | None = None
+
+    @property
+    def balanced(self) -> bool:
+        return self.events_read == self.in_outputs + self.open_events + self.late == self.journalled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compare: no event was read, and none is anywhere."""
+        return not (self.events_read or self.in_outputs or self.open_events or self.late or self.journalled)
+
+
+def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+    """Count a job's events where they came from and where they went; of a run that goes on, as of the end of a batch.
+
+    Raises:
+        KeyfoldError: its last run was cut off, a table lacks data files, or the event table's log no longer says what it has read.
+    """
+    generation = live_generation(lakehouse, job.name)
+    # Tables, state and journal must be of one batch: what is counted would not add up.
+    found = settled(lakehouse, job, generation) if generation else None
+    if generation is None or found is None:
+        return Conservation(0, 0, 0, 0, 0)
+    done = found.done
+    events = lakehouse.events(job.stream.name)
+    # By the event table's own log, and not by the journal: what is compared must be counted apart.
+    later = changes_for(job, events, done.positions[f"events.{job.stream.name}"])
+    version = later.position.version
+    _check_files(lakehouse, job, generation, version, found.versions)
+    read = rows = count_rows(events, version) - sum(file.rows for file in later.files)
+    if job.keys_of is not None:
+        read = events_in_table(events, job, version)
+        read -= _copies(events, job, [events / file.path for file in later.files])
+    origin = generation.origin
+    if origin is not None:
+        read += origin.events_seeded - origin.events_skipped
+    *outputs, late = [_events_in(spark, generation, table, found.versions[table.name]) for table in job.tables]
+    return Conservation(
+        events_read=read,
+        in_outputs=sum(outputs),
+        open_events=_open_events(spark, generation, job, done.batch),
+        late=late,
+        journalled=done.total_events,
+        rows_read=None if job.keys_of is None else rows,
+    )
+
+
+def _check_files(
+    lakehouse: Lakehouse, job: KeyedJob, generation: Generation, version: int, versions: Mapping[str, int]
+) -> None:
+    """See that what is counted by logs is there: a log counts rows of files that are gone."""
+    events, refresh = lakehouse.events(job.stream.name), lakehouse.command("run", job.name, "--full-refresh")
+    rebuild = lakehouse.command("ingest", job.stream.name, "--rebuild")
+    delta = DeltaTable(str(events), version=version)
+    check_files_are_there(events, delta, f"events.{job.stream.name}", f"run `{rebuild}`, and then `{refresh}`")
+    for name, at in versions.items():
+        table = generation.table(name)
+        check_files_are_there(
+            table, DeltaTable(str(table), version=at), f"job {job.name}: its table {name}", f"run `{refresh}`"
+        )
+
+
+def events_in_table(table: Place, job: KeyedJob, version: int) -> int:
+    """How many events a job takes the rows of its event table for, at a version: by the log, or the lists of keys."""
+    if job.keys_of is None:
+        return count_rows(table, version)
+    return _copies(table, job, data_file_paths(table, version))
+
+
+def _copies(table: Place, job: KeyedJob, files: list[Place]) -> int:
+    return int(scan_files(table, files).select(job.copies).collect().item() or 0)
+
+
+def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, version: int) -> int:
+    """How many events a table's rows stand for at a version."""
+    path = generation.table(table.name)
+    if table.events.meta.eq(pl.lit(0)):
+        return 0
+    # One event a row: the log has told the number already.
+    if table.events.meta.eq(pl.len()):
+        return count_rows(path, version)
+    return _sum(table_frame(spark, path, version), _counting(table.events, frames=_frames))
+
+
+def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob, batch: int) -> int:
+    check_is_readable(generation.checkpoint)
+    source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE, batchId=batch)
+    return _sum(source.select(F.col("value.payload").alias("payload")), _counting(job.state_events, frames=_states))
+
+
+def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
+    frame = pl.from_arrow(batch)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
+    yield frame
+
+
+def _states(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
+    for payload in batch.column("payload"):
+        yield decode(payload.as_buffer())
+
+
+def _counting(
+    events: pl.Expr, frames: Callable[[pa.RecordBatch], Iterator[pl.DataFrame]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        total = sum(int(frame.select(events).item() or 0) for batch in batches for frame in frames(batch))
+        yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], names=["events"])
+
+    return count
+
+
+def _sum(rows: DataFrame, count: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> int:
+    first = rows.mapInArrow(count, "events long").agg(F.sum("events")).first()
+    return int(first[0] or 0) if first else 0

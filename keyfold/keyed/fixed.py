@@ -1,0 +1,70 @@
+"""What must not change while a generation lives; a job that differs is refused, with what differs and the remedy."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.generations import Generation
+from keyfold.keyed.hashing import HASH
+
+
+def check_generation(generation: Generation, job: KeyedJob) -> None:
+    """See that a job can go on where a generation stands.
+
+    Raises:
+        KeyfoldError: something that was fixed at its birth differs; says what, and names the remedy.
+    """
+    for setting, value in fixed(job).items():
+        born = generation.record["fixed"].get(setting)
+        # Of those born with, too: a parameter may have become free since.
+        if setting == "parameters":
+            born = _bound(born, job)
+        if born != value:
+            raise KeyfoldError(
+                f"job {job.name}, {generation.name} was born with {setting} {_changed(born, value)} and now runs with "
+                f"{_changed(value, born)}; set it back, ask what the change takes (`keyfold plan {job.name}`), or start a new "
+                "generation with --full-refresh"
+            )
+
+
+def fixed(job: KeyedJob) -> dict[str, Any]:
+    """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
+    return {
+        "stream": job.stream.name,
+        "key": list(job.key),
+        "key_groups": job.key_groups,
+        "hash": HASH,
+        "event_time": f"{job.event_time} from {job.time_from}" if job.time_from else job.event_time,
+        "watermark_delay": job.watermark_delay.total_seconds(),
+        "derived": {name: str(how) for name, how in job.derived.items()},
+        "keys_of": None if job.keys_of is None else str(job.keys_of),
+        # None without any, as of generations that were born before there were some.
+        "contents": dict(job.contents) or None,
+        "combines": job.combine is not None,
+        "step_decides_late": job.step_decides_late,
+        "schema_version": job.schema_version,
+        "columns of events": _columns(job.events),
+        "columns of state": _columns(job.state),
+        "tables": {table.name: [table.mode, list(table.key)] for table in job.tables},
+        **{f"columns of {table.name}": _columns(table.schema) for table in job.tables},
+        "parameters": _bound(job.parameters, job),
+    }
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
+
+
+def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
+    """The parameters that are the generation's, without those that each run is free to choose."""
+    return {name: value for name, value in parameters.items() if name not in job.free_parameters}
+
+
+def _changed(value: Any, other: Any) -> str:
+    """Of two sets of settings, show only what differs."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        value = {name: value.get(name) for name in sorted({*value, *other}) if value.get(name) != other.get(name)}
+    return str(value)

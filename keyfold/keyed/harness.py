@@ -1,0 +1,110 @@
+"""A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
+
+from datetime import datetime
+
+import polars as pl
+
+from keyfold.journal.clock import watermark_after
+from keyfold.keyed.answers import Answers, AnswersInMemory
+from keyfold.keyed.codec import conform, empty, polars_schema
+from keyfold.keyed.contract import Clock, KeyedJob
+from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.step_call import Called, call_step, count
+from keyfold.times import BEGINNING, EPOCH, in_utc
+
+
+class TestHarness:
+    """Plays batches to a job, all its keys in one group; each is a run of its own, as far as lateness goes.
+
+    Attributes:
+        state: what the job keeps now.
+        watermark: event time reached.
+        written: rows of each table so far, in the order they were written; upsert tables are not merged.
+
+    Example:
+        >>> from keyfold.keyed.parameters import build_job
+        >>> from spark_jobs.jobs.registry import JOBS
+        >>> harness = TestHarness(build_job(JOBS["ride_summaries"]))
+        >>> _ = harness.batch()
+        >>> harness.written["ride_summaries"].height
+        0
+    """
+
+    __test__ = False  # no test of pytest's
+
+    def __init__(self, job: KeyedJob, answers: Answers | None = None) -> None:
+        self._job = job
+        self._answers = AnswersInMemory() if answers is None else answers
+        self.state = empty(job.state)
+        self.watermark = BEGINNING
+        self.written = {table.name: empty(table.schema) for table in job.tables}
+        self._played = 0
+
+    def batch(
+        self,
+        events: pl.DataFrame | None = None,
+        processing_time: datetime = EPOCH,
+        advance_to: datetime | None = None,
+    ) -> Called:
+        """Play one batch; None is one without events, in which only what is due happens.
+
+        Args:
+            events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
+                that column, as they lie in the event table: each comes once for each of its keys then.
+            processing_time: of the batch.
+            advance_to: event time that the batch reaches, if its events do not.
+        """
+        job, late_watermark = self._job, self.watermark
+        came = empty(job.events) if events is None else conform(in_copies(job, events), job.events, "events")
+        newest = came[job.event_time].max()
+        # The step sees the watermark before the batch's events and after them, as in a run.
+        if isinstance(newest, datetime):
+            self.watermark = watermark_after(self.watermark, newest, job.watermark_delay)
+        if advance_to is not None:
+            self.advance_to(advance_to)
+        clock = Clock(late_watermark, self.watermark, processing_time, self._answers)
+        try:
+            called = call_step(job, self.state, came, clock)
+        except Exception as error:
+            error.add_note(f"job {job.name}")
+            raise
+        # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
+        self._played += count(came, job.event_count)
+        self.state = called.state
+        for name, rows in called.tables.items():
+            self.written[name] = pl.concat([self.written[name], rows])
+        return called
+
+    def assert_nothing_lost(self) -> None:
+        """See that every event that was played is in a table, in state, or late, as the conservation check of a run does.
+
+        What came is counted by `KeyedJob.event_count`; what became of it by `output_events`, `state_events` and the
+        `events` of side outputs.
+
+        Raises:
+            AssertionError: the numbers differ; says where the events are.
+        """
+        job = self._job
+        found = {table.name: count(self.written[table.name], table.events) for table in job.tables}
+        found["state"] = count(self.state, job.state_events)
+        if sum(found.values()) != self._played:
+            where = ", ".join(f"{number:,} in {name}" for name, number in found.items())
+            raise AssertionError(
+                f"job {job.name}: {self._played:,} events were played, and {sum(found.values()):,} are there ({where}): the "
+                "step loses events or takes some twice, or the job's output_events and state_events count otherwise"
+            )
+
+    def advance_to(self, time: datetime) -> None:
+        """Take event time as having come so far; what comes behind it is late. It never goes back."""
+        self.watermark = max(self.watermark, in_utc(time))
+
+
+def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
+    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    if job.keys_of is None or job.keys_of.column in events.columns:
+        return events
+    lacking = [name for name in job.derived if name not in events.columns]
+    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
+    events = events.with_columns(derived[name].alias(name) for name in lacking)
+    kinds = polars_schema(job.events)
+    return job.keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())

@@ -1,0 +1,168 @@
+"""Parameters of jobs: typed, checked when they are given, recorded with the generation that they made."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic.fields import FieldInfo
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import JobTemplate, KeyedJob
+from keyfold.stream import INGESTED_AT, Stream
+
+_UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
+
+
+_PATH = "a path of this machine"
+
+FilePath = Annotated[str, _PATH]
+"""The path of a file. The command line and the environment may give one, and no run config: pages must name no path."""
+
+
+def is_path(field: FieldInfo) -> bool:
+    """Whether a parameter is a `FilePath`."""
+    return _PATH in field.metadata
+
+
+class JobParameters(BaseModel):
+    """What the parameters of every job share: unknown ones are refused, and they do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    time: Literal["event", "arrival"] = Field(
+        "event",
+        description="Which time the job goes by. event: the events' own, as their stream has it. arrival: when ingest admitted "
+        "them (ingested_at), so that no event comes late, however old",
+    )
+    key_groups: int = Field(64, ge=1, le=32_768, description="Into how many parts the keys are split")
+
+    added_later: ClassVar[frozenset[str]] = frozenset()
+    """Names of parameters that a job got after generations of it were born, which did without."""
+
+    def time_of(self, stream: Stream) -> str:
+        """The column of a stream's event table with the times that the job goes by."""
+        return INGESTED_AT if self.time == "arrival" else stream.event_time
+
+    def recorded(self) -> dict[str, Any]:
+        """The parameters as a generation records them.
+
+        One of `added_later` is left out where it has its default: what was born before there was one goes on.
+        """
+        defaults = type(self).model_fields
+        unsaid = {name for name in self.added_later if getattr(self, name) == defaults[name].default}
+        return self.model_dump(mode="json", exclude=unsaid)
+
+
+def _parse_duration(value: Any) -> Any:
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", value)):
+        try:
+            return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        except OverflowError:
+            raise ValueError(f"longer than any may be, which is {_LONGEST.days:,} days") from None
+    return value
+
+
+_LONGEST = timedelta(days=365_000)
+"""A thousand years: whatever it is added to, the sum fits into 64 bits of microseconds."""
+
+Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0), le=_LONGEST)]
+"""A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds; 365,000 days at most."""
+
+
+Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0), le=_LONGEST)]
+"""A length of time as `Duration`, or none at all: `0s`."""
+
+
+class WindowShape(NamedTuple):
+    """Windows of event time: how long one is, and how long after its start the next begins."""
+
+    length: timedelta
+    every: timedelta
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether an event is in several."""
+        return self.every < self.length
+
+    def __str__(self) -> str:
+        return f"{_text(self.length)} every {_text(self.every)}" if self.overlaps else _text(self.length)
+
+
+def _text(duration: timedelta) -> str:
+    """A duration as it may be given: in the largest unit of which it is a whole number."""
+    for unit, name in (("d", "days"), ("h", "hours"), ("m", "minutes")):
+        if duration % timedelta(**{name: 1}) == timedelta(0):
+            return f"{duration // timedelta(**{name: 1})}{unit}"
+    return f"{duration / timedelta(seconds=1):f}".rstrip("0").rstrip(".") + "s"
+
+
+def _parse_window(value: Any) -> Any:
+    if isinstance(value, WindowShape):
+        return value
+    if isinstance(value, timedelta):
+        value = _text(value)
+    how = "write a length, `1h`, or a length and how often a window begins, `1h every 15m`"
+    lengths = [_parse_duration(part) for part in re.split(r"\s+every\s+", value)] if isinstance(value, str) else []
+    if len(lengths) not in (1, 2) or not all(isinstance(one, timedelta) for one in lengths):
+        raise ValueError(how)
+    length, every = lengths[0], lengths[-1]
+    if not every:
+        raise ValueError(f"a window has a length, and one begins after some time; {how}")
+    if length > _LONGEST:
+        raise ValueError(f"a window is {_LONGEST.days:,} days long at most")
+    if every > length:
+        raise ValueError(
+            f"windows of {_text(length)} that begin every {_text(every)} leave gaps, whose events would be in none; let them "
+            f"begin every {_text(length)} at most"
+        )
+    if length // every > _MOST_WINDOWS:
+        raise ValueError(
+            f"each event would be in {length // every:,} windows, a row in each; it may be in {_MOST_WINDOWS} at most"
+        )
+    return WindowShape(length, every)
+
+
+_MOST_WINDOWS = 1000
+
+Window = Annotated[WindowShape, BeforeValidator(_parse_window), PlainSerializer(str, return_type=str)]
+"""Windows of event time, aligned to 1970 UTC: `1h`, one after the other, or `1h every 15m`, which overlap."""
+
+
+def _parse_names(value: Any) -> Any:
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_parse_names), Field(min_length=1)]
+"""Names of columns: a list, or `pressure,temp`."""
+
+
+def build_job(
+    template: JobTemplate, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
+) -> KeyedJob:
+    """Build a job of the parameters given, then those its live generation was born with, then the defaults.
+
+    Raises:
+        KeyfoldError: a parameter is unknown or has a value that it cannot have; names it and says what it takes.
+    """
+    try:
+        parameters = template.parameters.model_validate({**(born_with or {}), **(given or {})})
+        return _by_time(template.build(parameters), parameters)
+    except ValidationError as error:
+        known = ", ".join(template.parameters.model_fields)
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
+        )
+        raise KeyfoldError(f"job {template.name}: {faults} (parameters: {known})") from None
+
+
+def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
+    """The job, on the time that its parameters say; here, once for all jobs that are written for events' own times."""
+    if getattr(parameters, "time", None) == "arrival":
+        # A job that hands on its stream's own times has them beside the arrival, and says itself that it goes by that.
+        return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
+    # Not told where it is not asked for: generations that were born before there was a choice go on.
+    return replace(job, parameters={name: value for name, value in job.parameters.items() if name != "time"})

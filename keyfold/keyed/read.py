@@ -1,0 +1,253 @@
+"""The map side: workers read the planned files themselves, and cut them into one blob a key group.
+
+Spark's source counts batches and nothing else: a row is a number, its batch and its split in one. The plan of that batch,
+which the driver has written to the journal, says what to read; each split reads its share of it.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+from keyfold.errors import KeyfoldError
+from keyfold.journal import Journal
+from keyfold.journal.records import Done
+from keyfold.keyed.codec import conform, encode, polars_schema
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.hashing import PartOf, key_hash
+from keyfold.keyed.records import KeyedPlan, PlannedFile
+from keyfold.keyed.worker import spare_what_is_loaded
+from keyfold.lakehouse.parquet import scan_rows
+from keyfold.privacy import errors_without_values
+from keyfold.storage.place import Place
+from keyfold.times import micros
+
+SPLITS = 64
+"""Into how many shares a batch's reading is split; Spark's tasks take several each. Fixed: the source counts in it."""
+
+BLOBS = StructType(
+    [
+        StructField("key_group", IntegerType()),
+        StructField("sequence", LongType()),
+        StructField("payload", BinaryType()),
+    ]
+)
+"""A blob of events of a key group, with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
+
+CLOCK = -1
+SEED = -2
+"""In place of a blob's place, too: rows of state that the key group begins with. Further ones count down from it."""
+
+_ROWS_AT_ONCE = 1_000_000
+_BYTES_AT_ONCE = 256 << 20
+_ROWS_A_UNIT = 250_000
+
+_CLOCK = struct.Struct("<qqqq")
+
+
+class BatchClock(NamedTuple):
+    """A batch's number, and its clock as it travels to key groups: microseconds since 1970."""
+
+    batch: int
+    late_watermark: int
+    watermark: int
+    processing_time: int
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        return _CLOCK.pack(*self)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> "BatchClock":
+        """From `pack`."""
+        return cls(*_CLOCK.unpack(payload))
+
+
+class Unit(NamedTuple):
+    """Rows of a file that one split holds: `rows` of them from `offset` on."""
+
+    number: int
+    path: Place
+    offset: int
+    rows: int
+    whole: bool
+
+
+def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
+    """What there is to read in a batch, in parts that one reader decodes at a time."""
+    return _cut((tables[one.table], file) for one in plan.inputs for file in one.files)
+
+
+def _cut(files: Iterable[tuple[Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
+    found: list[Unit] = []
+    for folder, file in files:
+        for offset in range(0, file.rows, rows_a_unit):
+            rows = min(rows_a_unit, file.rows - offset)
+            found.append(Unit(len(found), folder / file.path, offset, rows, file.whole))
+    return found
+
+
+def read_slices(
+    job: KeyedJob, journal: Place, tables: dict[str, Place]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
+
+    Args:
+        job: whose events are read.
+        journal: the folder of its journal.
+        tables: the folders of its input tables, by name.
+    """
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark tells a task numbers alone: batch * SPLITS + split. Events never become rows of the JVM.
+        numbers = sorted(number for batch in batches for number in batch.column(0).to_pylist())
+        if not numbers:
+            return
+        # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
+        read_unit, split = _reader(job), _splitter(job)
+        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // SPLITS)
+        if plan is None:
+            raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
+        splits = {number % SPLITS for number in numbers}
+        # By one task alone, and whatever there is to read: a group is called only if a row comes for it.
+        if 0 in splits:
+            yield _clocks(plan, job.key_groups)
+        if plan.seed is not None:
+            yield from _seeds(job, [(journal.parent / "seed", file) for file in plan.seed.files], splits)
+        waiting: list[pl.DataFrame] = []
+        rows = size = 0
+        sequence = 0
+        for unit in units(plan, tables):
+            if unit.number % SPLITS not in splits:
+                continue
+            frame = read_unit(unit, plan.since, plan.until)
+            waiting.append(frame)
+            rows, size = rows + frame.height, size + frame.estimated_size()
+            if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+                yield from split(pl.concat(waiting, rechunk=True), unit.number)
+                waiting, rows, size = [], 0, 0
+            sequence = unit.number
+        if rows:
+            yield from split(pl.concat(waiting, rechunk=True), sequence)
+
+    def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_without_values(f"job {job.name}", job.private):
+            yield from read(batches)
+        spare_what_is_loaded()
+
+    return guarded
+
+
+def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
+    """The clock, once for every key group: each is called, whether events came for it or not."""
+    times = (plan.clock.late_watermark, plan.clock.watermark, plan.clock.processing_time)
+    clock = BatchClock(plan.batch, *map(micros, times))
+    return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
+
+
+def _seeds(job: KeyedJob, files: list[tuple[Place, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
+    """A split's share of the state that a generation begins with, a blob a key group."""
+    # In large units: each costs a blob a key group, and a blob of few rows costs as much as one of many.
+    for unit in _cut(files, _ROWS_AT_ONCE):
+        if unit.number % SPLITS in splits:
+            rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
+            yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
+
+
+def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
+    """Make the function that reads a unit's rows of a slice, in the columns of the job's events."""
+    wanted = polars_schema(job.events)
+    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
+    stored = {name: kind for name, kind in wanted.items() if name not in job.made_columns}
+    made_of = {
+        root
+        for name, how in job.derived.items()
+        for root in (how.columns if isinstance(how, PartOf) else derived[name].meta.root_names())
+    }
+    keys_of = job.keys_of
+    if keys_of is not None:
+        made_of.update(keys_of.values.meta.root_names())
+        told = f", or say in `keys_of` which key an event without a {keys_of.column} is of (`otherwise`)"
+    else:
+        told = ""
+    names = [*stored, *sorted(made_of - stored.keys())]
+    never_null = list(dict.fromkeys([*job.key, job.event_time]))
+
+    def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
+        scan = scan_rows(unit.path, unit.offset, unit.rows)
+        if job.time_from:
+            # Before all else: slices, windows and keys are cut by the time that the job goes by.
+            scan = scan.with_columns(pl.col(job.time_from).alias(job.event_time))
+        there = scan.collect_schema()
+        # A column that came to the table after the file was written.
+        lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
+        rows = scan.select(name for name in names if name in there)
+        frame = rows.collect().with_columns(lacking)
+        # Of a file that lies across an end of the slice, rows are looked at one by one.
+        if not unit.whole:
+            time = pl.col(job.event_time)
+            if since is not None:
+                frame = frame.filter(time >= since)
+            if until is not None:
+                frame = frame.filter(time < until)
+        if derived:
+            frame = frame.with_columns(**derived)
+        if keys_of is not None:
+            frame = keys_of.copies_of(frame)
+        frame = frame.select(
+            pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
+        )
+        lost = [name for name in never_null if frame[name].null_count()]
+        if lost:
+            raise KeyfoldError(
+                f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
+                f"see that whoever wrote them fills it{told}; then run again"
+            )
+        return frame
+
+    return read
+
+
+def _splitter(job: KeyedJob) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
+    """Make the function that cuts events into a blob a key group."""
+
+    def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
+        if job.combine is not None:
+            events = conform(job.combine(events), job.events, "combined events")
+        yield from _by_group(job, events, sequence)
+
+    return split
+
+
+def _by_group(job: KeyedJob, rows: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
+    """Rows as a blob a key group."""
+    group = (key_hash(job.key) % job.key_groups).cast(pl.UInt16)
+    groups = rows.select(group).to_series().to_numpy()
+    # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
+    order = np.argsort(groups, kind="stable")
+    counts = np.bincount(groups, minlength=job.key_groups)
+    ends = np.cumsum(counts)
+    there = np.flatnonzero(counts)
+    if any(kind.is_nested() for kind in rows.dtypes):
+        # A slice of a list column drags all its values along, and to encode it costs as much as to encode the whole.
+        payloads = [encode(rows[order[ends[one] - counts[one] : ends[one]]]) for one in there]
+    else:
+        ordered = rows[order]
+        payloads = [encode(ordered.slice(ends[one] - counts[one], counts[one])) for one in there]
+    yield _blobs(there, [sequence] * len(there), payloads)
+
+
+def _blobs(groups: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(groups), pa.int32()),
+            pa.array(sequences, pa.int64()),
+            pa.array(payloads, pa.binary()),
+        ],
+        names=BLOBS.names,
+    )

@@ -1,0 +1,130 @@
+"""What a run of a job is asked for: `Incremental`, `FullRefresh` or `Replay`, parsed once, wherever a person says it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Literal, TypeAlias
+
+from keyfold.errors import KeyfoldError
+from keyfold.journal.clock import check_advance
+from keyfold.times import parse_time
+
+ModeName = Literal["incremental", "full_refresh", "replay"]
+
+
+@dataclass(frozen=True)
+class Incremental:
+    """Go on in the live generation with what is new.
+
+    Attributes:
+        advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
+
+    Raises:
+        KeyfoldError: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
+    """
+
+    name: ClassVar[ModeName] = "incremental"
+    advance_to: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
+
+
+@dataclass(frozen=True)
+class FullRefresh:
+    """Read all events again into a new generation, which goes live when all is done.
+
+    Attributes:
+        advance_to: as of `Incremental`.
+    """
+
+    name: ClassVar[ModeName] = "full_refresh"
+    advance_to: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Run over a range of event time into a branch, and leave the live tables alone.
+
+    Attributes:
+        branch: names the branch; its tables are `<table>@<branch>`.
+        since: the earliest event time, None from the beginning.
+        until: the first event time that is left out, None to the end.
+        advance_to: as of `Incremental`.
+
+    Raises:
+        KeyfoldError: `since` is not before `until`, or `advance_to` is too late.
+    """
+
+    name: ClassVar[ModeName] = "replay"
+    branch: str
+    since: datetime | None = None
+    until: datetime | None = None
+    advance_to: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("advance_to", self.advance_to)
+        if self.since and self.until and self.since >= self.until:
+            raise KeyfoldError(f"replay {self.branch}: since {self.since} is not before until {self.until}")
+
+
+RunMode: TypeAlias = Incremental | FullRefresh | Replay
+
+
+@dataclass(frozen=True)
+class OptionNames:
+    """What the options are called where a person gives them, for the texts of errors.
+
+    Attributes:
+        branch, since, until, advance_to: the options.
+        to_replay: how to ask for a replay.
+    """
+
+    branch: str
+    since: str
+    until: str
+    advance_to: str
+    to_replay: str
+
+
+def parse_run_mode(
+    mode: ModeName,
+    names: OptionNames,
+    *,
+    branch: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    advance_to: str | None = None,
+) -> RunMode:
+    """Make a run mode of what a person gave as text; times are ISO 8601, in UTC where they have no offset.
+
+    Raises:
+        KeyfoldError: options do not go together, a replay lacks its branch, or a time is none or too late; says what to
+            give.
+
+    Example:
+        >>> names = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
+        >>> parse_run_mode("replay", names, branch="what-if", since="2026-01-31").since
+        datetime.datetime(2026, 1, 31, 0, 0, tzinfo=datetime.timezone.utc)
+        >>> parse_run_mode("incremental", names, since="2026-01-31")
+        Traceback (most recent call last):
+        keyfold.errors.KeyfoldError: --since says what to replay: name a branch with --replay, or leave it out
+    """
+    reached = parse_time(names.advance_to, advance_to)
+    check_advance(names.advance_to, reached)
+    if mode == "replay":
+        if not branch:
+            raise KeyfoldError(f"a replay needs a branch to write to: give it a name in {names.branch}")
+        return Replay(branch, parse_time(names.since, since), parse_time(names.until, until), reached)
+    given = {names.branch: branch, names.since: since, names.until: until}
+    if stray := [name for name, value in given.items() if value is not None]:
+        say, them = ("says", "it") if len(stray) == 1 else ("say", "them")
+        if mode == "full_refresh":
+            raise KeyfoldError(
+                f"{', '.join(stray)} {say} what to replay, which leaves the live tables alone, and a full refresh replaces "
+                "them: give one of the two"
+            )
+        raise KeyfoldError(f"{', '.join(stray)} {say} what to replay: {names.to_replay}, or leave {them} out")
+    return FullRefresh(reached) if mode == "full_refresh" else Incremental(reached)

@@ -1,0 +1,92 @@
+"""A generation that begins with state: its first batch reads files of state in place of events, and calls no step.
+
+What is due of that state, and what came meanwhile, is for the batch after it: the next run goes on from here as it would
+from any other batch.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from keyfold.journal.clock import Reading, go_on, read_clock
+from keyfold.keyed.batches import Batches
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.generations import Generation
+from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.positions import Position
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a generation with state begins.
+
+    Attributes:
+        files: of the state, below the generation's folder `seed`, with the job's columns of state.
+        events, rows: that had come and gone by then; see `records.Seed`.
+        position: in the event table, up to which all is in that state; None reads the table from its beginning.
+        watermark: event time that the state has reached.
+        newest, arrived_at, stands_in, arrivals: of the events so far, as in the done record.
+        clock: how far time had gone, of a state that another generation left.
+    """
+
+    files: tuple[PlannedFile, ...]
+    events: int
+    position: Position | None
+    watermark: datetime
+    rows: dict[str, int]
+    newest: datetime | None = None
+    arrived_at: datetime | None = None
+    stands_in: bool = False
+    arrivals: tuple[datetime, ...] = ()
+    clock: ClockRecord | None = None
+
+
+def take_in(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
+) -> KeyedDone:
+    """Work on a new generation's first batch, which takes in state; the generation goes live by `go_live` after it.
+
+    Raises:
+        KeyfoldError: the files do not hold state of the job, or a key group's is too much; the generation is dead then.
+    """
+    before = beginning.clock
+    reading, _ = go_on(before.reading if before else None, read_clock())
+    # Never back, though the state may come from another machine: what was stale there stays stale.
+    processing_time = max(before.processing_time, reading.time) if before else reading.time
+    plan = _plan(job, beginning, reading, processing_time)
+    generation.journal.write_plans([plan])
+    # The one plan stands in the journal, where batches look first.
+    Batches(spark, lakehouse, job, generation, lambda: None, None).work()
+    watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
+    clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
+    # The old generation's ticks count: what it has closed on a silent stream must not open again.
+    generation.write_clock(clock)
+    reached("seed: taken in")
+    done = generation.journal.last_done()
+    assert done is not None  # noqa: S101 - the query ends without an error only behind its one batch
+    return done
+
+
+def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time: datetime) -> KeyedPlan:
+    table = f"events.{job.stream.name}"
+    rows = sum(file.rows for file in beginning.files)
+    return KeyedPlan(
+        batch=0,
+        run=0,
+        batches=1,
+        planned_at=reading.wall,
+        inputs=() if beginning.position is None else (TableInput(table=table, position=beginning.position),),
+        seed=Seed(files=beginning.files, events=beginning.events, rows=beginning.rows, arrivals=beginning.arrivals),
+        clock=PlannedClock(
+            late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
+        ),
+        newest=beginning.newest,
+        arrived_at=beginning.arrived_at,
+        stands_in=beginning.stands_in,
+        reading=reading,
+        rows=rows,
+        rows_of_run=rows,
+    )

@@ -1,0 +1,126 @@
+"""The one caller of a job's step: late events parted, the clock given, the answer held to the job's declarations.
+
+The operator on Spark and the harness in memory both call here, so that what passes in a test passes in a run.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, NoReturn
+
+import polars as pl
+
+from keyfold.keyed.codec import AnswerError, conform, empty
+from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
+from keyfold.times import BEGINNING, END, micros
+
+
+class Called(NamedTuple):
+    """What a step made of a batch, in the declared columns.
+
+    Attributes:
+        state: every row to keep.
+        tables: rows by table, the late table's too; tables without rows are left out.
+    """
+
+    state: pl.DataFrame
+    tables: dict[str, pl.DataFrame]
+
+
+def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
+    """Call the step with all events but those that are late by the engine's own rule.
+
+    Raises:
+        AnswerError: the step returned no `Step` of frames, or other columns or tables than it declared; the message names
+            them.
+    """
+    on_time, late = route_late(job, state, events, clock)
+    step = job.step(state, on_time, clock)
+    _check_step(step)
+    tables = {job.name: conform(step.output, job.output, "output")}
+    unknown = set(step.side) - {table.name for table in job.side_outputs}
+    if unknown:
+        _refuse(f"the step writes {', '.join(sorted(unknown))}, which the job does not declare")
+    for table in job.side_outputs:
+        if table.name in step.side:
+            tables[table.name] = conform(step.side[table.name], table.schema, f"output {table.name}")
+    if step.late is not None:
+        late = pl.concat([late, conform(step.late, job.events, "late events")])
+    tables[job.late_table] = late
+    state = conform(step.state, job.state, "state")
+    # NULL equals nothing: such a row would stay for ever, and no event could close it.
+    lost = [name for name in job.key if state[name].null_count()]
+    if lost:
+        _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")
+    timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
+    tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
+    return Called(within_calendar(state, timers), tables)
+
+
+def route_late(
+    job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part events from those at or behind the late watermark whose key has no state left."""
+    if job.step_decides_late:
+        return events, events.clear()
+    behind = events[job.event_time] <= clock.late_watermark
+    if not behind.any():
+        return events, events.clear()
+    # Row by row beside the events, in their order: the mask below goes by position.
+    is_open = events.select(job.key).join(
+        state.select(job.key).unique().with_columns(is_open=pl.lit(value=True)),
+        on=job.key,
+        how="left",
+        maintain_order="left",
+    )["is_open"]
+    late = behind & is_open.is_null()
+    return events.filter(~late), events.filter(late)
+
+
+def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -> pl.DataFrame:
+    """A frame whose times all lie in the years 1 to 9999: what lies outside is their first moment, or their last.
+
+    Args:
+        frame: what a step gave back; a window's end or a timeout may lie past the last event by any length.
+        columns: to look at; None for all that are times.
+    """
+    times = [name for name, kind in frame.schema.items() if kind == _TIME] if columns is None else columns
+    outside = [name for name in times if not _is_within(frame[name].to_physical())]
+    return frame.with_columns(pl.col(outside).to_physical().clip(_FIRST, _LAST).cast(_TIME)) if outside else frame
+
+
+def _is_within(times: pl.Series) -> bool:
+    first, last = times.min(), times.max()
+    return first is None or (first >= _FIRST and last <= _LAST)  # type: ignore[operator]
+
+
+_TIME = pl.Datetime("us", "UTC")
+_FIRST, _LAST = micros(BEGINNING), micros(END)
+
+
+def count(frame: pl.DataFrame, events: pl.Expr) -> int:
+    """How many events a frame's rows stand for."""
+    return int(frame.select(events).item() or 0)
+
+
+def no_state(job: KeyedJob) -> pl.DataFrame:
+    """The state of a key group that has none."""
+    return empty(job.state)
+
+
+def _check_step(step: object) -> None:
+    wanted = "return Step(state=..., output=...), with polars.DataFrame for both"
+    if not isinstance(step, Step):
+        _refuse(f"the step returned {_kind(step)}, not a Step: {wanted}")
+    frames = {"state": step.state, "output": step.output, **step.side}
+    if step.late is not None:
+        frames["late"] = step.late
+    for name, frame in frames.items():
+        if not isinstance(frame, pl.DataFrame):
+            _refuse(f"the step returned {_kind(frame)} as {name}, not a DataFrame (an empty one has no rows): {wanted}")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise AnswerError(reason)

@@ -1,0 +1,8 @@
+"""The lakehouse: where everything lies, and how files, locks and Delta tables are written so that nothing is half done."""
+
+from keyfold.lakehouse.files import read_json, write_json
+from keyfold.lakehouse.locks import exclusive
+from keyfold.lakehouse.paths import Lakehouse
+from keyfold.lakehouse.tables import create_table, is_table
+
+__all__ = ["Lakehouse", "create_table", "exclusive", "is_table", "read_json", "write_json"]

@@ -1,0 +1,155 @@
+"""Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
+
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
+
+from keyfold.lakehouse.checksums import name_with_checksum
+from keyfold.lakehouse.files import new_file
+from keyfold.lakehouse.parquet import read_parquet
+from keyfold.storage.place import Place
+from keyfold.times import ISO_FORMAT, to_iso
+
+ROWS_A_GROUP = 250_000
+"""Rows of a Parquet row group: what one reader decodes at a time."""
+
+STAGED = "_staged"
+"""Folder below an upsert table's for rows that wait to be merged; Delta passes over names that begin with _."""
+
+
+class WrittenFile(BaseModel):
+    """A data file that no commit need have named yet.
+
+    Attributes:
+        path: below its table's folder.
+        rows: how many it holds.
+        bytes: its size.
+        first, last: per column of times, the least and the greatest as ISO 8601 in UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    rows: int
+    bytes: int
+    first: dict[str, str] = {}
+    last: dict[str, str] = {}
+
+
+def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder: str = "") -> WrittenFile:
+    """Write rows as one Parquet file below a table's folder, durably.
+
+    Args:
+        frame: the rows, with the schema's columns.
+        table: the table's folder.
+        schema: the table's columns; those that are times are counted in `first` and `last`.
+        folder: below the table's, `STAGED` for rows of an upsert.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    frame = frame.select(schema.names)
+    name = _Name(folder)
+    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
+        frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
+        size = file.seek(0, os.SEEK_END)
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    spans = frame.select(
+        *(pl.col(name).min().dt.strftime(ISO_FORMAT).alias(f"first {name}") for name in times),
+        *(pl.col(name).max().dt.strftime(ISO_FORMAT).alias(f"last {name}") for name in times),
+    )
+    span: dict[str, Any] = spans.row(0, named=True) if times else {}
+    return WrittenFile(
+        path=name.path.as_posix(),
+        rows=frame.height,
+        bytes=size,
+        first={name: span[f"first {name}"] for name in times if span[f"first {name}"]},
+        last={name: span[f"last {name}"] for name in times if span[f"last {name}"]},
+    )
+
+
+def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFile:
+    """Write what a query gives as one Parquet file, as `write_data_file` does, without all of it in memory at once.
+
+    Args:
+        rows: the query.
+        table: the table's folder.
+        schema: the table's columns.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    name = _Name()
+    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
+        rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
+        size = file.seek(0, os.SEEK_END)
+        # From the file's end: the rows themselves have gone by.
+        footer = pq.read_metadata(file)
+    spans = _spans(footer, [field.name for field in schema if pa.types.is_timestamp(field.type)])
+    return WrittenFile(
+        path=name.path.as_posix(),
+        rows=footer.num_rows,
+        bytes=size,
+        first={name: first for name, (first, _) in spans.items()},
+        last={name: last for name, (_, last) in spans.items()},
+    )
+
+
+def read_data_files(table: Place, files: Sequence[WrittenFile]) -> pl.DataFrame:
+    """The rows of written files, whether a commit names them or not."""
+    return pl.concat([read_parquet(table / file.path) for file in files], rechunk=False)
+
+
+@contextmanager
+def _faults_of_the_disk(path: Place) -> Iterator[None]:
+    """Polars tells of a full disk as of a file that is none; let it be told as what it is."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
+        raise
+
+
+def is_own_file(path: str) -> bool:
+    """Whether this module wrote a data file, by its name: its statistics then have times in full, in microseconds."""
+    return _OWN_NAME.fullmatch(PurePosixPath(path).name) is not None
+
+
+_OWN_NAME = re.compile(r"part-[0-9a-f]{32}(_[0-9a-f]{16})?\.parquet")
+
+
+class _Name:
+    """The name of a data file: a new one until it is written, then with the checksum of what it holds."""
+
+    def __init__(self, folder: str = "") -> None:
+        # A new name each time: a second attempt must not write over a file that a done record names.
+        self.path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
+
+    def __call__(self, file: IO[bytes]) -> str:
+        self.path = self.path.with_name(name_with_checksum(self.path, file))
+        return self.path.name
+
+
+def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The least and the greatest of a file's columns of times, as ISO 8601 in UTC; a column of none is left out."""
+    found: dict[str, list[datetime]] = {}
+    for group in range(footer.num_row_groups):
+        for column in map(footer.row_group(group).column, range(footer.num_columns)):
+            if column.path_in_schema in times and column.statistics and column.statistics.has_min_max:
+                found.setdefault(column.path_in_schema, []).extend((column.statistics.min, column.statistics.max))
+    return {name: (_as_text(min(ends)), _as_text(max(ends))) for name, ends in found.items()}
+
+
+def _as_text(time: datetime) -> str:
+    return to_iso(time.replace(tzinfo=UTC))

@@ -1,0 +1,56 @@
+"""Delta tables and folders that somebody else wrote: which files they name is not trusted, and no file outside is read."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from keyfold.errors import KeyfoldError
+from keyfold.storage.place import Place
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def check_files_are_inside(table: Place) -> DeltaTable:
+    """Open a Delta table, all of whose data files are below its folder.
+
+    Raises:
+        KeyfoldError: its log names a file elsewhere: by an absolute path, as a shallow clone does, by `..`, or by a link.
+    """
+    delta = DeltaTable(str(table))
+    names = delta.get_add_actions()["path"].to_pylist()
+    # Paths in a log are URLs: %2e%2e is .. too.
+    leads_out = next((name for name in names if _leads_out(unquote(name))), None)
+    if leads_out is not None:
+        raise _refusal(table, leads_out)
+    check_no_link_leads_out(table, (table / unquote(name) for name in names))
+    return delta
+
+
+def check_no_link_leads_out(folder: Place, files: Iterable[Place]) -> None:
+    """See that files of a folder are in it, wherever links lead.
+
+    Raises:
+        KeyfoldError: one is not.
+    """
+    # Buckets and HDFS have no links that leave a folder.
+    if not isinstance(folder, Path):
+        return
+    root = folder.resolve()
+    for file in files:
+        if isinstance(file, Path) and not file.resolve().is_relative_to(root):
+            raise _refusal(folder, str(file))
+
+
+def _leads_out(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or _SCHEME.match(name) is not None
+
+
+def _refusal(folder: Place, name: str) -> KeyfoldError:
+    return KeyfoldError(
+        f"{folder} names the file {name}, which is outside its folder, and Keyfold reads none there; copy the rows into a table "
+        "of their own first (of a shallow clone, make a deep one)"
+    )

@@ -1,0 +1,75 @@
+"""Reads of Delta tables without a JVM: counts and previews."""
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.storage.place import Place
+from keyfold.times import ISO_FORMAT
+
+
+def count_rows(path: Place, version: int | None = None) -> int:
+    """The number of rows that a Delta table has now, or had at a version, from its log alone."""
+    return DeltaTable(str(path), version=version).count()
+
+
+def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
+    """The data files that a Delta table consists of now, or did at a version."""
+    # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
+    return [
+        path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()
+    ]
+
+
+def scan_table(path: Place) -> pl.LazyFrame:
+    """The rows of a Delta table, of which a query reads what it needs."""
+    return scan_files(path, data_file_paths(path))
+
+
+def scan_files(path: Place, files: Sequence[Place]) -> pl.LazyFrame:
+    """The rows of some of a Delta table's files, in the table's columns."""
+    return scan_in_columns(files, DeltaTable(str(path)).to_pyarrow_dataset().schema)
+
+
+def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
+    """The rows of a Delta table's data files, in the columns that the table has now."""
+    # Not Polars' own `scan_delta`: it does not find the files of a table whose path has a blank, or any other character
+    # that a URL escapes.
+    empty = pl.from_arrow(schema.empty_table())
+    assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    if not files:
+        return empty.lazy()
+    return scan_parquet(
+        files,
+        schema=empty.schema,
+        # A file that is older than a column lacks it.
+        missing_columns="insert",
+        extra_columns="ignore",
+        # Spark writes times in nanoseconds by default; a table's are microseconds in UTC.
+        cast_options=pl.ScanCastOptions(datetime_cast=["nanosecond-downcast", "convert-timezone"]),
+    )
+
+
+def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame]:
+    """The rows of a Delta table in frames of bounded size, at most `limit` rows in all."""
+    left = limit
+    for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_batches():
+        frame = pl.from_arrow(batch)
+        if not isinstance(frame, pl.DataFrame) or not frame.height:
+            continue
+        if left is not None:
+            frame = frame.head(left)
+            left -= frame.height
+        yield frame
+        if left == 0:
+            return
+
+
+def readable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Times as ISO 8601 text in UTC with microseconds."""
+    times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
+    return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.strftime(ISO_FORMAT) for name in times)

@@ -1,0 +1,211 @@
+"""Which files of a lakehouse make a consistent copy of it, although runs write there meanwhile.
+
+A copy of a stream's ingest, or of a generation of a job, is cut at its newest commit record. It holds
+
+- the journal up to that record, and every plan, since a run's plans are written together;
+- the tables' logs up to that batch, and all data files: those that no entry of the copied log names count for nothing;
+- the checkpoint's record of finished batches up to that batch, and state of no later version.
+
+This is what a crash right after that batch leaves behind, so that a run on the restored copy goes on from there as after a
+crash. Jobs are cut before the streams that they read, so that the event tables hold all that the jobs have read.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from keyfold.errors import KeyfoldError
+from keyfold.journal.checksums import RECORD as CHECKSUMS
+from keyfold.keyed.generations import RECORD
+from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse.files import FoundFile, files_below
+from keyfold.lakehouse.presence import absent_files
+from keyfold.lakehouse.tables import is_table
+from keyfold.maintenance.backup.delta_log import LogCut, cut_log
+from keyfold.storage.place import Place, path_below
+
+_NOT_CONTENT = re.compile(r"\.lock|\.lease|\.(aside|clock)-.*")
+_RECORD = re.compile(r"(\d{9})\.(plan|done)\.json")
+_FINISHED = re.compile(r"\.?(\d+)(\.crc)?")
+_STATE = re.compile(r"\.?(\d+)(_[^.]*)?\.(zip|changelog|delta|snapshot)(\.crc)?")
+
+
+class MovedOnError(KeyfoldError):
+    """Runs or maintenance have removed files of a part since it was listed; it is listed again."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What belongs together in a copy.
+
+    Attributes:
+        name: for people.
+        held: the content of files that are written anew in place, by path below the home, as it was at the right moment.
+        files: all others, by path below the home. They are never written again under the same name, or may be of any time.
+    """
+
+    name: str
+    held: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, FoundFile] = field(default_factory=dict)
+
+
+def part_names(lakehouse: Lakehouse) -> list[str]:
+    """The parts of a lakehouse by their folders below its home, in the order in which they are to be cut and copied."""
+    jobs, streams = lakehouse.home.glob("jobs/*"), lakehouse.home.glob("ingest/*")
+    others = [lakehouse.home / name for name in ("monitoring", "open", "aside", "landing", "")]
+    return [_below(lakehouse, folder) for folder in (*sorted(jobs), *sorted(streams), *others)]
+
+
+def cut_part(lakehouse: Lakehouse, name: str) -> Part:
+    """List a part as it is to be copied; see `part_names`.
+
+    Raises:
+        MovedOnError: files went while they were listed; list it again.
+        KeyfoldError: a record cannot be read.
+    """
+    folder, top = (lakehouse.home / name if name else lakehouse.home), name.partition("/")[0]
+    part = Part(name or "files of the home itself")
+    try:
+        if top == "jobs":
+            _cut_job(lakehouse, folder, part)
+        elif top == "ingest":
+            _cut_ingest(lakehouse, folder, part)
+        elif top in ("monitoring", "open"):
+            for table in sorted(folder.glob("*")):
+                _cut_table(lakehouse, table, part)
+        else:
+            _take(lakehouse, part, files_below(folder) if top else _files_in(folder))
+    except FileNotFoundError as error:
+        raise MovedOnError(f"{name}: {error.filename or error} went while it was listed") from error
+    return part
+
+
+def _cut_job(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
+    # First, since files of later than a checksum are well, and files of before it are damage.
+    _hold(
+        lakehouse,
+        part,
+        *folder.glob(f"generation-*/journal/{CHECKSUMS}"),
+        *folder.glob(f"branches/*/journal/{CHECKSUMS}"),
+    )
+    # Before the generations are listed: the one that it names is then among them.
+    _hold(lakehouse, part, folder / "current.json")
+    for generation in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
+        # It is written last: without it, a generation is being made, or was given up.
+        if (generation / RECORD).exists():
+            _cut_generation(lakehouse, generation, part)
+
+
+def _cut_generation(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
+    # Before the journal: a clock of later would take events for late that the restored job has yet to read.
+    _hold(lakehouse, part, folder / "journal" / "standing.json")
+    last = _cut_journal(lakehouse, folder / "journal", part)
+    identity = read_json(folder / RECORD)["identity"]
+    for table in sorted((folder / "tables").glob("*")):
+        _cut_table(lakehouse, table, part, f"{identity}/{table.name}", last)
+    kept = (file for file in files_below(folder) if _is_of_cut(file.path, folder, last))
+    _take(lakehouse, part, kept)
+
+
+def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
+    below = _relative(path, folder)
+    if below.parts[0] in ("journal", "tables"):
+        return False
+    if below.parts[0] != "checkpoint":
+        return True
+    if last < 0:
+        return False
+    if below.parts[1] in ("commits", "offsets"):
+        number = _FINISHED.fullmatch(below.name)
+        # Spark has begun the next batch when a run ends, and goes on from that entry.
+        return number is None or int(number[1]) <= last + (below.parts[1] == "offsets")
+    version = _STATE.fullmatch(below.name)
+    return version is None or int(version[1]) <= last + 1
+
+
+def _cut_ingest(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
+    _hold(lakehouse, part, folder / "journal" / CHECKSUMS, folder / "ingest.json", folder / "rebuild.json")
+    # Before the journal: it covers the batches up to some record, and the journal holds those after it.
+    _take(lakehouse, part, files_below(folder / "files"))
+    last = _cut_journal(lakehouse, folder / "journal", part)
+    for name in [name for name in part.files if _covers(name) > last]:
+        del part.files[name]
+    if (folder / "ingest.json").exists():
+        identity = read_json(folder / "ingest.json")["identity"]
+        for table in ("events", "quarantine"):
+            path = lakehouse.home / table / folder.name
+            _cut_table(lakehouse, path, part, f"{identity}/{table}", last)
+    _take(lakehouse, part, files_below(folder / "ids"))
+
+
+def _covers(name: str) -> int:
+    found = re.search(r"/files/known-(\d+)\.parquet$", name)
+    return int(found[1]) if found else -1
+
+
+def _cut_journal(lakehouse: Lakehouse, journal: Place, part: Part) -> int:
+    """Take the records of a journal up to its newest commit record, whose number is given back; -1 of none."""
+    if not journal.is_dir():
+        return -1
+    found = [file for file in files_below(journal) if file.path.parent == journal]
+    records = [(file, match) for file in found if (match := _RECORD.fullmatch(file.path.name))]
+    last = max((int(match[1]) for _, match in records if match[2] == "done"), default=-1)
+    _take(lakehouse, part, (file for file, _ in records))
+    _hold(lakehouse, part, journal / "history.jsonl")
+    return last
+
+
+def _cut_table(lakehouse: Lakehouse, table: Place, part: Part, application: str = "", last: int = -1) -> None:
+    """Take a Delta table as it is, or as it was after a batch of an application."""
+    if not is_table(table):
+        return
+    log: LogCut = cut_log(table / "_delta_log", application, last)
+    if log.is_behind:
+        raise MovedOnError(f"{table}: a checkpoint of its log was written while it was listed")
+    if log.pointer is not None:
+        part.held[_below(lakehouse, table / "_delta_log" / "_last_checkpoint")] = log.pointer
+    _take(lakehouse, part, log.files)
+    _take(lakehouse, part, (file for file in files_below(table) if "_delta_log" not in file.path.parts))
+    try:
+        absent = absent_files(table, DeltaTable(str(table), version=log.version))
+    except DeltaError as error:
+        raise MovedOnError(f"{table}: its log changed while it was listed ({error})") from error
+    if absent:
+        raise MovedOnError(f"{table}: {', '.join(list(absent)[:3])} went while the table was listed")
+
+
+def _hold(lakehouse: Lakehouse, part: Part, *paths: Place) -> None:
+    for path in paths:
+        try:
+            part.held[_below(lakehouse, path)] = path.read_bytes()
+        except FileNotFoundError:
+            continue
+
+
+def _take(lakehouse: Lakehouse, part: Part, files: Iterable[FoundFile]) -> None:
+    for file in files:
+        name = _below(lakehouse, file.path)
+        if name not in part.held and not _NOT_CONTENT.fullmatch(file.path.name):
+            part.files[name] = file
+
+
+def _files_in(folder: Place) -> Iterator[FoundFile]:
+    for path in folder.iterdir():
+        if path.is_file():
+            found = path.stat()
+            yield FoundFile(path, found.st_size, found.st_mtime_ns)
+
+
+def _relative(path: Place, folder: Place) -> PurePosixPath:
+    found = path_below(path, folder)
+    assert found is not None  # noqa: S101 - whoever calls this has found the path below the folder
+    return PurePosixPath(found.as_posix())
+
+
+def _below(lakehouse: Lakehouse, path: Place) -> str:
+    below = _relative(path, lakehouse.home).as_posix()
+    return "" if below == "." else below

@@ -1,0 +1,270 @@
+"""Whether a lakehouse is whole: every file that counts is read and compared with what the journals say. Nothing is written.
+
+Needs no Spark and no lock: runs may go on meanwhile. What seems damaged is looked at again, and counts if it is seen each
+time: a run that goes on replaces and removes files, and never the same ones for long.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from keyfold.errors import KeyfoldError, first_line
+from keyfold.ingest import ingest_journal
+from keyfold.ingest.birth import REBUILD, existing_ingest, rebuild_remedy
+from keyfold.ingest.birth import RECORD as INGEST_RECORD
+from keyfold.journal import Journal
+from keyfold.journal.agreement import check_tables
+from keyfold.journal.checksums import RECORD, differences, read_checksums
+from keyfold.keyed.checkpoint import finished_batch
+from keyfold.keyed.generations import RECORD as GENERATION_RECORD
+from keyfold.keyed.generations import Generation, live_generation
+from keyfold.lakehouse import Lakehouse, is_table, read_json
+from keyfold.lakehouse.checksums import checksum_of
+from keyfold.lakehouse.files import DamagedError, open_for_reading
+from keyfold.lakehouse.locks import is_held
+from keyfold.maintenance.checking_tables import Finding, Seen, findings_of_table
+from keyfold.storage.place import Place
+
+_TRIES = 3
+_PAUSE_SECONDS = 0.2
+
+_RESTORE = "restore it from a backup"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check of a lakehouse came to.
+
+    Attributes:
+        home: of the lakehouse.
+        checked: what was looked at: streams, generations of jobs, tables.
+        files: data files that were read.
+        bytes: that they have.
+        findings: what is wrong, and what could not be verified.
+    """
+
+    home: str
+    checked: tuple[str, ...]
+    files: int
+    bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is damaged."""
+        return not any(finding.is_damage for finding in self.findings)
+
+    def describe(self) -> Iterator[str]:
+        """In lines for people."""
+        for finding in self.findings:
+            yield f"{'damaged' if finding.is_damage else 'not verified'}: {finding.path} {finding.what}; {finding.remedy}"
+        damaged = sum(finding.is_damage for finding in self.findings)
+        yield (
+            f"{self.home}: {len(self.checked)} checked, {self.files:,} data files ({self.bytes / 1e6:,.1f} MB) read; "
+            + (f"{damaged:,} damaged" if damaged else "nothing is damaged")
+        )
+
+
+def check(lakehouse: Lakehouse) -> Checked:
+    """Read all that a lakehouse holds, and compare it with what its journals say.
+
+    Landing files are not looked at (they may go once they are read), nor is what a rebuild has put aside.
+
+    Raises:
+        KeyfoldError: the home is not there.
+        OSError: a disk, or a store, fails.
+    """
+    if not lakehouse.home.is_dir():
+        raise KeyfoldError(f"the lakehouse home {lakehouse.home} is not there; name another one with --home")
+    seen, names, findings = Seen(), [], list[Finding]()
+    for name, look in _owners(lakehouse):
+        names.append(name)
+        findings += _lasting(look, seen)
+    return Checked(str(lakehouse.home), tuple(names), len(seen.files), sum(seen.files.values()), tuple(findings))
+
+
+_Look = Callable[[Seen], Iterator[Finding]]
+
+
+def _lasting(look: _Look, seen: Seen) -> list[Finding]:
+    """What is found each time, the first of each path."""
+    found = _first_of_each(look(seen))
+    for _ in range(_TRIES - 1):
+        if not found:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        again = {(one.path, one.what) for one in _first_of_each(look(seen))}
+        found = [one for one in found if (one.path, one.what) in again]
+    return found
+
+
+def _first_of_each(findings: Iterator[Finding]) -> list[Finding]:
+    by_path: dict[str, Finding] = {}
+    try:
+        for finding in findings:
+            by_path.setdefault(finding.path, finding)
+    except FileNotFoundError as error:
+        # A generation that goes live, a branch or a backup that is removed: it is not there the next time.
+        by_path.setdefault(str(error.filename), Finding(str(error.filename), "is gone", _RESTORE))
+    return list(by_path.values())
+
+
+def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
+    home = lakehouse.home
+    streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
+    for stream in sorted(name for name in streams if not name.startswith(".")):
+        yield f"stream {stream}", lambda seen, stream=stream: _of_ingest(lakehouse, stream, seen)
+    for folder in sorted((home / "jobs").glob("*")):
+        job = folder.name
+        yield f"job {job}", lambda _, job=job: _of_pointer(lakehouse, job)
+        for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
+            yield f"{job}/{one.name}", lambda seen, job=job, one=one: _of_generation(lakehouse, job, one, seen)
+    for kind in ("monitoring", "open"):
+        for table in sorted(path for path in (home / kind).glob("*") if (path / "_delta_log").is_dir()):
+            yield f"{kind}.{table.name}", lambda seen, table=table: findings_of_table(table, _RESTORE, seen)
+
+
+def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Finding]:
+    folder, remedy = lakehouse.ingest(stream), f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}"
+    try:
+        birth = existing_ingest(lakehouse, stream)
+    except (KeyfoldError, KeyError) as error:
+        yield Finding(str(folder / INGEST_RECORD), f"cannot be read ({first_line(error)})", remedy)
+        return
+    if (folder / REBUILD).exists():
+        again = lakehouse.command("ingest", stream, "--rebuild")
+        yield Finding(str(folder / REBUILD), "is of a rebuild that broke off", f"finish it: `{again}`", is_damage=False)
+        return
+    if birth is None:
+        # What a beginning that was killed leaves is an empty table.
+        if (folder / "journal").is_dir() or any(
+            is_table(table) and DeltaTable(str(table)).count()
+            for table in (lakehouse.events(stream), lakehouse.quarantine(stream))
+        ):
+            yield Finding(str(folder / INGEST_RECORD), "is gone", remedy)
+        return
+    journal = ingest_journal(lakehouse, stream)
+    faults = False
+    for finding in _of_records(folder, journal, birth.checksummed, remedy):
+        faults |= finding.is_damage
+        yield finding
+    for table in birth.tables.values():
+        for finding in findings_of_table(table, remedy, seen):
+            faults = True
+            yield finding
+    try:
+        done = journal.last_done()
+    except KeyfoldError:
+        return  # it was named
+    anew = "restore it, or run ingest again: it makes the index anew from the event table where it is needed"
+    for segment in done.segments if done else ():
+        if what := _fault_of_segment(birth.segments / segment.name, segment.checksum):
+            yield Finding(str(birth.segments / segment.name), what, anew)
+    if not faults:
+        yield from _of_agreement(journal, birth.tables, birth.ids, birth.identity, birth.where, remedy)
+
+
+def _fault_of_segment(path: Place, checksum: str) -> str | None:
+    try:
+        with open_for_reading(path) as file:
+            return (
+                None
+                if not checksum or checksum_of(file) == checksum
+                else "is not what was written (its checksum is another one)"
+            )
+    except FileNotFoundError:
+        return "is gone"
+
+
+def _of_pointer(lakehouse: Lakehouse, job: str) -> Iterator[Finding]:
+    try:
+        live_generation(lakehouse, job)
+    except (KeyfoldError, KeyError) as error:
+        what = f"does not name a generation that can be read ({first_line(error)})"
+        yield Finding(str(lakehouse.job(job) / "current.json"), what, _refresh(lakehouse, job))
+
+
+def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> Iterator[Finding]:
+    record, remedy = folder / GENERATION_RECORD, _refresh(lakehouse, job)
+    if not record.exists():
+        # Without batches it is what a killed beginning leaves.
+        if any(folder.glob("journal/*.done.json")):
+            yield Finding(str(record), "is gone", remedy)
+        return
+    try:
+        generation = Generation(folder, read_json(record))
+        tables = {name: generation.table(name) for name in generation.record["table_ids"]}
+        identity = generation.identity
+    except (DamagedError, KeyError) as error:
+        yield Finding(str(record), f"cannot be read ({first_line(error)})", remedy)
+        return
+    faults = False
+    # A branch's own folder has no lock: a run that makes it holds the job's.
+    for finding in _of_records(lakehouse.job(job), generation.journal, generation.checksummed, remedy):
+        faults |= finding.is_damage
+        yield finding
+    for table in tables.values():
+        for finding in findings_of_table(table, remedy, seen):
+            faults = True
+            yield finding
+    if not faults:
+        where = f"job {job}, {folder.name}"
+        yield from _of_agreement(generation.journal, tables, generation.record["table_ids"], identity, where, remedy)
+        yield from _of_checkpoint(generation, remedy)
+
+
+def _of_checkpoint(generation: Generation, remedy: str) -> Iterator[Finding]:
+    done, finished = generation.journal.last_done(), finished_batch(generation.checkpoint)
+    # One behind is as a crash leaves it; before the first batch is finished it may be removed whole.
+    if done is not None and done.batch and (finished is None or not done.batch - 1 <= finished <= done.batch):
+        has = "no batch" if finished is None else f"batch {finished}"
+        what = f"has finished {has}, and the journal says batch {done.batch}: they are of different times"
+        yield Finding(str(generation.checkpoint), what, remedy)
+
+
+def _of_records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], remedy: str) -> Iterator[Finding]:
+    """What is wrong with the records of a journal, and with the files whose checksums it keeps."""
+    record = journal.folder / RECORD
+    try:
+        recorded = read_checksums(journal.folder)
+    except DamagedError:
+        recorded = None
+        yield Finding(str(record), "is damaged (its checksum is another one)", f"{_RESTORE}, or remove it and run once")
+    if recorded is not None:
+        for path, what in differences(recorded, parts):
+            yield Finding(str(path), what, remedy)
+    numbers = journal.kept()
+    for batch in range(numbers[0], numbers[-1] + 1) if numbers else ():
+        for suffix, read in (("plan", journal.plan), ("done", journal.done)):
+            path = journal.folder / f"{batch:09d}.{suffix}.json"
+            try:
+                if read(batch) is None and not (suffix == "plan" and batch == numbers[0]):
+                    yield Finding(str(path), "is gone", remedy)
+            except KeyfoldError as error:
+                yield Finding(str(path), f"cannot be read ({first_line(error)})", remedy)
+    if numbers and not record.exists():
+        told = "is not there, so that what the journal says cannot be verified"
+        yield Finding(str(record), told, "run once, which writes it", is_damage=False)
+    elif recorded is not None and numbers and recorded.batch < numbers[-1] and not is_held(owner):
+        told = (
+            f"ends at batch {recorded.batch}, and batch {numbers[-1]} is done: a run broke off, or it is an older one"
+        )
+        yield Finding(str(record), told, "run once, which writes it anew", is_damage=False)
+
+
+def _of_agreement(
+    journal: Journal[Any, Any], tables: dict[str, Place], ids: dict[str, str], identity: str, where: str, remedy: str
+) -> Iterator[Finding]:
+    """Whether the tables have taken what the journal says; asked where each is well by itself."""
+    try:
+        check_tables(journal, tables, ids, identity, where, remedy)
+    except (KeyfoldError, DeltaError) as error:
+        yield Finding(str(journal.folder), f"does not agree with the tables ({first_line(error)})", remedy)
+
+
+def _refresh(lakehouse: Lakehouse, job: str) -> str:
+    return f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"

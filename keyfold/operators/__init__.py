@@ -1,0 +1,1 @@
+"""Functions that jobs are made of: what nobody should write again."""

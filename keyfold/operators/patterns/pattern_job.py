@@ -1,0 +1,223 @@
+"""A whole keyed job made of patterns: `pattern_job`.
+
+State holds the events that wait for the watermark, those that may still begin a match (`open`, a row for each pattern that
+they are open for), and, for the hour in which the watermark stands, how many events of each key it has passed. What can no
+longer match leaves state: the `deadline` of an open event is the end of its time.
+
+An event at or behind the watermark before the batch is late, whatever state its key has: what it might have matched has
+been answered.
+
+Most events match nothing. So that every one is accounted for, the table `<job>_checked` says of each hour how many were
+looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column, made_of, meaning_of, passed_on, unit_of
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob, OutputTable
+from keyfold.operators.patterns.pattern_step import (
+    CHECKED,
+    COUNTED,
+    EVENTS,
+    FIRST_TIME,
+    HOUR_START,
+    LAST_TIME,
+    PATTERN,
+    ROLE,
+    WAITING,
+    PatternStep,
+)
+from keyfold.operators.patterns.vocabulary import FIRST, LAST, Pattern, Without, conditions, relation
+from keyfold.stream import TIMESTAMP, Stream
+
+
+def pattern_job(
+    name: str,
+    *,
+    stream: Stream,
+    key: Sequence[str],
+    patterns: Mapping[str, Pattern],
+    keep: Sequence[str] = (),
+    watermark_delay: timedelta,
+    idle_after: timedelta | None = None,
+    key_groups: int = 64,
+    parameters: Mapping[str, Any] | None = None,
+    movable_parameters: frozenset[str] = frozenset(),
+) -> KeyedJob:
+    """A job that finds patterns in the events of each key of a stream, and writes a row a match.
+
+    Its table has the key, the name of the `pattern`, `first_time` and `last_time` of the events with which the match begins
+    and ends, and of each column that is kept `first_…` and `last_…`. What is last is NULL for `Without`.
+
+    Args:
+        name: of the job and its table; `<name>_checked` is the account of all events beside it.
+        stream: whose events are looked at.
+        key: columns of the stream whose values belong together.
+        patterns: what to find, by the name that a row tells.
+        keep: columns of the stream that the table tells of both events.
+        watermark_delay: how far out of order events may come.
+        idle_after: as of a `KeyedJob`.
+        key_groups: as of a `KeyedJob`.
+        parameters: the settings that the patterns were made with; recorded with the generation.
+        movable_parameters: as of a `KeyedJob`.
+
+    Raises:
+        KeyfoldError: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
+            one whose name the job needs for itself.
+
+    Example:
+        Sales that are taken back within ten minutes.
+
+        >>> from datetime import UTC, datetime
+        >>> from keyfold.operators.patterns import FollowedBy
+        >>> from keyfold.keyed.harness import TestHarness
+        >>> from spark_jobs.streams import SALES
+        >>> quantity, minutes = pl.col("quantity"), timedelta(minutes=1)
+        >>> regret = FollowedBy(
+        ...     quantity > 0, quantity < 0, within=10 * minutes, where=quantity == -pl.col("first_quantity")
+        ... )
+        >>> job = pattern_job(
+        ...     "regrets", stream=SALES, key=["item"], patterns={"regret": regret}, keep=["quantity"],
+        ...     watermark_delay=5 * minutes,
+        ... )
+        >>> noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> sold = {"item": ["tea"] * 3, "time": [noon, noon + minutes, noon + 9 * minutes], "quantity": [2, 3, -2]}
+        >>> harness = TestHarness(job)
+        >>> harness.batch(pl.DataFrame(sold).select(job.events.names), advance_to=noon + 60 * minutes).tables["regrets"].select(
+        ...     pl.col("first_time", "last_time").dt.strftime("%H:%M"), "first_quantity", "last_quantity"
+        ... ).rows()
+        [('12:00', '12:09', 2, -2)]
+    """
+    known = _known_columns(f"job {name}", stream, key, patterns, keep)
+    # In the order of the stream, which is the order that breaks ties.
+    events = pa.schema([field for field in stream.event_schema if field.name in known])
+    checked = f"{name}_checked"
+    return KeyedJob(
+        name=name,
+        stream=stream,
+        key=tuple(key),
+        event_time=stream.event_time,
+        watermark_delay=watermark_delay,
+        events=events,
+        state=_state(events, key),
+        output=_output(events, key, stream.event_time, patterns, keep),
+        step=PatternStep(tuple(events.names), tuple(key), stream.event_time, dict(patterns), tuple(keep), checked),
+        step_decides_late=True,
+        side_outputs=(
+            OutputTable(
+                checked,
+                _checked(events, key, stream.event_time),
+                events=pl.col(EVENTS).sum(),
+                description=f"How many events `{name}` has looked at, a row a key and hour: most match nothing.",
+            ),
+        ),
+        idle_after=idle_after,
+        key_groups=key_groups,
+        # The events of a match, as those of none, are in the account beside it.
+        output_events=pl.lit(0),
+        state_events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
+        one_per_key=pl.col(ROLE) == COUNTED,
+        parameters=parameters or {},
+        movable_parameters=movable_parameters,
+    )
+
+
+def _known_columns(
+    where: str, stream: Stream, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
+) -> set[str]:
+    """The columns of the stream that the job needs."""
+    if not patterns:
+        raise KeyfoldError(f"{where}: patterns is empty; give one at least")
+    names = stream.event_schema.names
+    wanted = dict.fromkeys([*key, *keep, stream.event_time], "key, keep")
+    for title, pattern in patterns.items():
+        for condition in conditions(pattern):
+            wanted |= dict.fromkeys(condition.meta.root_names(), f"pattern {title}")
+        of_both = relation(pattern)
+        for name in [] if of_both is None else of_both.meta.root_names():
+            wanted[name if name in names else name.removeprefix(FIRST)] = f"pattern {title}"
+    if strangers := [f"{name} ({what})" for name, what in wanted.items() if name not in names]:
+        raise KeyfoldError(
+            f"{where}: stream {stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}"
+        )
+    if twice := [name for name in keep if name in key]:
+        raise KeyfoldError(
+            f"{where}: keep has {', '.join(twice)}, which is of the key and so in every row; leave it out"
+        )
+    taken = {PATTERN, ROLE, CHECKED, HOUR_START, EVENTS, DEADLINE, STALE_AT, *(f"{FIRST}{name}" for name in wanted)}
+    taken |= {FIRST_TIME, LAST_TIME, *(f"{LAST}{name}" for name in keep)}
+    if reserved := sorted(taken & set(wanted)):
+        raise KeyfoldError(
+            f"{where}: the stream has a column {', '.join(reserved)}, a name that the job needs for itself"
+        )
+    return set(wanted)
+
+
+def _state(events: pa.Schema, key: Sequence[str]) -> pa.Schema:
+    """An event that waits or is open, or a key's count: see `pattern_step`."""
+    columns = [field if field.name in key else field.with_nullable(True) for field in events]
+    return pa.schema(
+        [
+            pa.field(ROLE, pa.string(), nullable=False),
+            *columns,
+            pa.field(PATTERN, pa.string()),
+            pa.field(CHECKED, pa.int64()),
+            pa.field(DEADLINE, TIMESTAMP),
+        ]
+    )
+
+
+def _output(
+    events: pa.Schema, key: Sequence[str], event_time: str, patterns: Mapping[str, Pattern], keep: Sequence[str]
+) -> pa.Schema:
+    looked_at = [name for name in events.names if name not in key]
+    # Of all other patterns a match ends with an event.
+    may_end_alone = any(isinstance(pattern, Without) for pattern in patterns.values())
+    last_time = "Event time of its last event (UTC)"
+    fields = [
+        *passed_on(pa.schema([events.field(name) for name in key])),
+        column(PATTERN, pa.string(), f"What was found: {', '.join(patterns)}", made_of=looked_at, nullable=False),
+        column(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", made_of=(event_time,), nullable=False),
+        column(
+            LAST_TIME,
+            TIMESTAMP,
+            f"{last_time}; NULL where something did not come" if may_end_alone else last_time,
+            made_of=(event_time,),
+            nullable=may_end_alone,
+        ),
+    ]
+    for name in keep:
+        fields += [
+            _of_event(events.field(name), FIRST),
+            _of_event(events.field(name), LAST, may_lack=may_end_alone),
+        ]
+    return pa.schema(fields)
+
+
+def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Field:
+    """A column of a match that tells a column of its first or last event."""
+    return column(
+        f"{which}{field.name}",
+        field.type,
+        f"Of its {which.rstrip('_')} event: {meaning_of(field) or field.name}",
+        unit=unit_of(field),
+        made_of=made_of(field) or (field.name,),
+        nullable=field.nullable or may_lack,
+    )
+
+
+def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schema:
+    hour, number = "Start of an hour of event time (UTC)", "Events of that hour which were looked at"
+    return pa.schema(
+        [
+            *passed_on(pa.schema([events.field(name) for name in key])),
+            column(HOUR_START, TIMESTAMP, hour, made_of=(event_time,), nullable=False),
+            column(EVENTS, pa.int64(), number, made_of=(event_time,), nullable=False),
+        ]
+    )

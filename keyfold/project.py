@@ -1,0 +1,195 @@
+"""The project that Keyfold runs in: its streams, jobs, suites, groups of assets and commands.
+
+A project's `pyproject.toml` says where its `Project` value is:
+
+    [tool.keyfold]
+    project = "my_project.project:PROJECT"
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keyfold.errors import KeyfoldError
+
+if TYPE_CHECKING:
+    from keyfold.keyed.contract import JobTemplate
+    from keyfold.stream import Stream
+    from keyfold.suite import Suite
+
+PROJECT_VARIABLE = "KEYFOLD_PROJECT"
+"""Environment variable with the folder of the project, where that is neither the working directory nor one above it."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that a project adds to `keyfold`.
+
+    Attributes:
+        target: `module:name` of its function; imported when it is called.
+        summary: the first line of its help.
+    """
+
+    target: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """What a team declares, by import names, so that a command imports only what it needs.
+
+    Attributes:
+        streams_at: `module:NAME` of the streams by name.
+        jobs_at: `module:NAME` of the job templates by name.
+        suites_in: the package with one module a table; the module's `EXPECTATIONS` is the table's suite.
+        groups_in: the package with one module a group of assets (`keyfold.dagster.assets.groups`).
+        first_groups: modules of groups that come first, in this order; the others follow by name.
+        packages: the project's own packages that workers need.
+        definitions: the module with the project's Dagster definitions.
+        commands: commands that the project adds to `keyfold`, by name.
+
+    Example:
+        >>> Project(streams_at="spark_jobs.streams:STREAMS", jobs_at="spark_jobs.jobs.registry:JOBS").streams["sales"].name
+        'sales'
+    """
+
+    streams_at: str
+    jobs_at: str
+    suites_in: str = "expectations"
+    groups_in: str = "assets"
+    first_groups: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    definitions: str = "dagster_project.definitions"
+    commands: Mapping[str, Command] = field(default_factory=dict)
+
+    @cached_property
+    def streams(self) -> Mapping[str, "Stream"]:
+        """Every stream, by name.
+
+        Raises:
+            KeyfoldError: a module of the project cannot be imported.
+        """
+        return _value_at(self.streams_at)
+
+    @cached_property
+    def jobs(self) -> Mapping[str, "JobTemplate"]:
+        """Every job template, by name.
+
+        Raises:
+            KeyfoldError: a module of the project cannot be imported.
+        """
+        # Streams first: a stream that cannot be imported is named itself, and not every job that reads it.
+        _ = self.streams
+        return _value_at(self.jobs_at)
+
+    def suite(self, table: str) -> "Suite | None":
+        """The suite of a table; None where the project has none for it."""
+        # A dot would name a submodule: tables such as `late.sales` have no suite.
+        if "." in table or find_spec(self.suites_in) is None or find_spec(f"{self.suites_in}.{table}") is None:
+            return None
+        return import_module(f"{self.suites_in}.{table}").EXPECTATIONS
+
+
+def current_project() -> Project:
+    """The project of this process.
+
+    It is the one of the folder in `KEYFOLD_PROJECT`; or else of the nearest folder, from the working directory up, that has
+    a `pyproject.toml` with `[tool.keyfold]`; or else of the folder with Python's virtual environment.
+
+    Raises:
+        KeyfoldError: there is none, or its value cannot be imported.
+    """
+    return _project_in(project_folder())
+
+
+def project_streams() -> Mapping[str, "Stream"]:
+    """The streams of the project of this process, by name."""
+    return current_project().streams
+
+
+def project_jobs() -> Mapping[str, "JobTemplate"]:
+    """The job templates of the project of this process, by name."""
+    return current_project().jobs
+
+
+def code_folders() -> list[Path]:
+    """The folders of the code that runs: Keyfold's own, and those of the project's packages."""
+    names = ("keyfold", *current_project().packages)
+    return [Path(place) for name in names for place in import_module(name).__path__]
+
+
+def project_folder() -> Path:
+    """The folder with the `pyproject.toml` of the project of this process.
+
+    Raises:
+        KeyfoldError: there is none.
+    """
+    if named := os.environ.get(PROJECT_VARIABLE):
+        folder = Path(named).resolve()
+        if _setting(folder) is None:
+            raise KeyfoldError(
+                f"{PROJECT_VARIABLE} is {named}, where no pyproject.toml has [tool.keyfold]; name the folder of a project"
+            )
+        return folder
+    here = Path.cwd()
+    # A command of `.venv/bin` that is called from elsewhere, by cron say, means the project that its environment is in.
+    for folder in (here, *here.parents, Path(sys.prefix).parent):
+        if _setting(folder) is not None:
+            return folder
+    raise KeyfoldError(
+        f"no project in {here}, above it, or beside {sys.prefix}: no pyproject.toml there has [tool.keyfold]; change to a project's folder, or set "
+        f"{PROJECT_VARIABLE} to it"
+    )
+
+
+@cache
+def _setting(folder: Path) -> str | None:
+    """`project` of `[tool.keyfold]`; None where a folder has no such table."""
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        return None
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("keyfold")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise KeyfoldError(f"{file} cannot be read: {error}") from None
+    if table is None:
+        return None
+    if not isinstance(table.get("project"), str):
+        raise KeyfoldError(f'{file}: [tool.keyfold] has no project = "module:NAME"')
+    return table["project"]
+
+
+@cache
+def _project_in(folder: Path) -> Project:
+    target = _setting(folder)
+    assert target is not None  # noqa: S101 - `project_folder` has looked
+    # The command `keyfold` begins with its own folder on the path, and not with the working directory.
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    project = _value_at(target)
+    if not isinstance(project, Project):
+        raise KeyfoldError(
+            f"{folder / 'pyproject.toml'}: {target} is a {type(project).__name__}, and no keyfold.Project"
+        )
+    return project
+
+
+def _value_at(target: str) -> Any:
+    module, _, name = target.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
+            raise KeyfoldError(f"the project names {target}, and there is no module {error.name}") from error
+        raise
+    except AttributeError as error:
+        if getattr(error, "obj", None) is sys.modules.get(module):
+            raise KeyfoldError(f"the project names {target}, and {module} has no {name}") from error
+        raise

@@ -1,0 +1,6 @@
+"""Spark: its settings, the Java process behind a session, and a warm one that stays for runs to attach to."""
+
+from keyfold.session.settings import SparkSettings
+from keyfold.session.start import build_session
+
+__all__ = ["SparkSettings", "build_session"]

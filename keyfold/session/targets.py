@@ -1,0 +1,170 @@
+"""Where Spark runs: what each target takes by default, and what it cannot do without, told before anything starts.
+
+The driver is always this process: it holds a job's lock and writes its journal, so that its end is the run's end. What
+differs is who gives executors.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+
+from keyfold.errors import KeyfoldError
+from keyfold.storage.place import Place
+from keyfold.storage.remote_path import RemotePath
+
+WHY_NOT_CONNECT = (
+    "Spark Connect cannot hold what Keyfold promises: over it the sink (foreachBatch) is pickled and run by a process of the "
+    "server, which has neither the run's lock nor its journal, so that nothing would keep a batch from counting twice; a "
+    "query that it runs outlives a run that is cancelled; and it has no SparkContext, by which ingest spreads its files. "
+    "Give the cluster's own master (spark://host:7077, yarn, k8s://https://host:port); for runs that begin at once, "
+    "keep a warm Spark"
+)
+
+LOOPBACK = "127.0.0.1"
+
+_LOOPBACK_MASTER = re.compile(r"spark://(127\.[\d.]+|localhost):\d+(,(127\.[\d.]+|localhost):\d+)*")
+
+_EXECUTOR_MOUNT = re.compile(r"spark\.kubernetes\.executor\.volumes\.\w+\.[\w-]+\.mount\.path")
+
+_SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file")
+
+
+class Target(Enum):
+    """Who gives executors to this process."""
+
+    LOCAL = "local"
+    STANDALONE = "standalone"
+    YARN = "yarn"
+    KUBERNETES = "kubernetes"
+
+
+def target_of(master: str) -> Target:
+    """The target that a master's URL means.
+
+    Example:
+        >>> target_of("spark://one:7077"), target_of("k8s://https://api:6443")
+        (<Target.STANDALONE: 'standalone'>, <Target.KUBERNETES: 'kubernetes'>)
+    """
+    if master.startswith("spark://"):
+        return Target.STANDALONE
+    if master.startswith("k8s://"):
+        return Target.KUBERNETES
+    return Target.YARN if master == "yarn" else Target.LOCAL
+
+
+def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """What Spark on a cluster is told where the settings say nothing.
+
+    Args:
+        master: not a local one.
+        conf: what the settings say.
+    """
+    defaults = {
+        # Whoever reaches the driver's or an executor's port could else run code there.
+        "spark.authenticate": "true",
+        # A path without a scheme is on the mount that all share, for Spark too, whatever Hadoop's own files say.
+        "spark.hadoop.fs.defaultFS": "file:///",
+    }
+    if conf.get("spark.authenticate", "true") == "true":
+        defaults["spark.network.crypto.enabled"] = "true"
+    if "spark.driver.host" not in conf:
+        # `check_target` lets that pass where the master is on this machine alone.
+        defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return defaults
+
+
+def check_target(
+    master: str, conf: Mapping[str, str], home: Place | None = None, environment: Mapping[str, str] = os.environ
+) -> None:
+    """See that a target has all that it cannot do without.
+
+    Args:
+        master: Spark's master.
+        conf: what the settings say.
+        home: the lakehouse's, where it is known.
+        environment: the process's.
+
+    Raises:
+        KeyfoldError: something is missing, or contradicts Keyfold's promises; says all of it, and what to set.
+    """
+    if _asks_for_connect(conf, environment):
+        raise KeyfoldError(f"{WHY_NOT_CONNECT}, and unset SPARK_REMOTE, spark.remote and spark.api.mode")
+    target = target_of(master)
+    if target is Target.LOCAL:
+        return
+    missing = [*_driver(master, conf), *_secret(target, conf)]
+    if target is Target.YARN:
+        missing += _yarn(conf, environment)
+    if target is Target.KUBERNETES:
+        missing += _kubernetes(conf, home)
+    if missing:
+        raise KeyfoldError(f"Spark on {master} wants more settings (KEYFOLD_SPARK_CONF): " + "; ".join(missing))
+
+
+def _asks_for_connect(conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    return (
+        "spark.remote" in conf
+        or conf.get("spark.api.mode", "classic") != "classic"
+        or any(environment.get(name) for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
+        or environment.get("SPARK_API_MODE", "classic") != "classic"
+    )
+
+
+def _driver(master: str, conf: Mapping[str, str]) -> list[str]:
+    missing: list[str] = []
+    if conf.get("spark.submit.deployMode", "client") != "client":
+        missing.append(
+            "spark.submit.deployMode must be client: the driver is this process, which holds the job's lock and journal"
+        )
+    if "spark.driver.host" not in conf and not _LOOPBACK_MASTER.fullmatch(master):
+        missing.append(
+            "spark.driver.host, the address of this machine at which executors reach it (it listens there alone; "
+            "without it, on loopback)"
+        )
+    return missing
+
+
+def _secret(target: Target, conf: Mapping[str, str]) -> list[str]:
+    # Of YARN and Kubernetes Spark makes a secret for each application by itself.
+    if target is not Target.STANDALONE or conf.get("spark.authenticate", "true") != "true":
+        return []
+    if any(name in conf for name in _SECRETS):
+        return []
+    return [
+        "spark.authenticate.secret, which the master and all workers have too (spark.authenticate.secret.file: a file that "
+        "holds it); or, in a network where everybody may run code on the cluster, spark.authenticate=false"
+    ]
+
+
+def _yarn(conf: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    missing: list[str] = []
+    folder = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
+    if folder is None:
+        missing.append("the variable HADOOP_CONF_DIR (or YARN_CONF_DIR), the folder of the cluster's own settings")
+    elif not (Path(folder) / "yarn-site.xml").is_file():
+        missing.append(f"a yarn-site.xml in {folder}, which HADOOP_CONF_DIR (or YARN_CONF_DIR) names")
+    if "://" not in conf.get("spark.yarn.stagingDir", ""):
+        missing.append(
+            "spark.yarn.stagingDir, a whole URL such as hdfs://namenode:8020/user/keyfold: paths without a scheme are on "
+            "the mount of the lakehouse"
+        )
+    return missing
+
+
+def _kubernetes(conf: Mapping[str, str], home: Place | None) -> list[str]:
+    missing: list[str] = []
+    image = "spark.kubernetes.container.image"
+    if image not in conf and "spark.kubernetes.executor.container.image" not in conf:
+        missing.append(f"{image}, an image with this Python and the locked packages")
+    if isinstance(home, RemotePath):
+        return missing
+    mounts = [Path(path) for name, path in conf.items() if _EXECUTOR_MOUNT.fullmatch(name)]
+    volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path"
+    if not mounts:
+        missing.append(f"a volume for the lakehouse in executors ({volume} and its options.claimName)")
+    elif home is not None and not any(home.is_relative_to(mount) for mount in mounts):
+        told = ", ".join(map(str, mounts))
+        missing.append(f"a volume that holds the lakehouse {home} at the same path ({volume}); mounted are {told}")
+    return missing

@@ -1,0 +1,194 @@
+"""A cluster's workers, looked at before they work: whether there are any, with our versions, that see the lakehouse.
+
+What they lack would else show late and as something else: a job that waits for ever without a word, a stack of pickle's,
+landing files that seem to have gone.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from threading import Event, Thread
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.storage.place import Place
+
+EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
+"""Our own among Spark's settings: seconds to wait for the first executor."""
+
+SECONDS_TO_FIRST_EXECUTOR = 300
+
+_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_", "HADOOP_USER_NAME")
+"""Variables that work in workers reads; on one machine they inherit them."""
+
+_TASKS_A_CORE = 2
+_GROUP = "keyfold-workers"
+_SEEN: set[tuple[str, Place]] = set()
+"""Folders by the application that was found to share them."""
+
+
+def pass_environment(session: SparkSession) -> None:
+    """Give workers the variables of this process that they read; they travel with tasks, by Spark's own connection."""
+    session.sparkContext.environment.update(
+        {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
+    )
+
+
+def check_workers(session: SparkSession) -> None:
+    """See that the cluster gives executors, and that their Python is this one.
+
+    Raises:
+        KeyfoldError: none comes in time; or a node has no such Python, or other versions: names it and both.
+    """
+    conf = session.sparkContext.getConf()
+    seconds = float(conf.get(EXECUTORS_WITHIN, str(SECONDS_TO_FIRST_EXECUTOR)) or SECONDS_TO_FIRST_EXECUTOR)
+
+    def look(_: Iterable[Any]) -> Iterator[str]:
+        import keyfold  # noqa: PLC0415 - here is where it is found wanting
+
+        yield keyfold.__name__
+
+    stopped = _on_workers(session, look, within=seconds)
+    if stopped is None:
+        raise KeyfoldError(
+            f"{conf.get('spark.master')} gave this application no executor within {seconds:g} s. It asks for executors of "
+            f"{conf.get('spark.executor.memory', '1g')} and {conf.get('spark.executor.cores', 'all')} cores each; no worker "
+            "may have as much, or other applications may hold all cores (give each its spark.cores.max). The cluster's own "
+            f"pages tell; {EXECUTORS_WITHIN} sets how long to wait"
+        )
+
+
+def check_shared(session: SparkSession, folder: Place, *, writable: bool = True) -> None:
+    """See that workers have a folder of the driver's, under the same path; on one machine, and of a folder that was seen, nothing.
+
+    Args:
+        session: whose workers.
+        folder: that both are to read.
+        writable: and write.
+
+    Raises:
+        KeyfoldError: a node does not see what the driver writes there, or may not write; or the driver does not see what it
+            has written.
+    """
+    context = session.sparkContext
+    seen = (str(context.applicationId), folder)
+    if str(context.master).startswith("local") or context.master == "warm" or seen in _SEEN:
+        return
+    if not writable:
+        _check_each(session, folder, _lister(folder, _some_names(folder)))
+    else:
+        token = f".shared-{uuid.uuid4().hex}"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            (folder / token).write_text(token, encoding="utf-8")
+            for node, written in _check_each(session, folder, _writer(folder, token)):
+                if not (folder / written).is_file():
+                    raise KeyfoldError(
+                        f"node {node} has a {folder} of its own: what it writes there does not come to this driver; mount one "
+                        "file system at that path on all nodes"
+                    )
+        finally:
+            for file in folder.glob(f"{token}*"):
+                file.unlink(missing_ok=True)
+    _SEEN.add(seen)
+
+
+def _check_each(session: SparkSession, folder: Place, look: Callable[..., Iterator[Any]]) -> list[tuple[str, str]]:
+    found = _on_workers(session, look) or []
+    if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
+        raise KeyfoldError(
+            f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
+            "nodes, where the user that runs executors may read and write what this user makes; of a bucket, let every "
+            "node reach the store"
+        )
+    return [(node, written) for node, _, written in found]
+
+
+def _writer(folder: Place, token: str) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
+    def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+        import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
+
+        node, own = socket.gethostname(), f"{token}-{uuid.uuid4().hex}"
+        try:
+            if (folder / token).read_text(encoding="utf-8") != token:
+                raise OSError("another file")  # noqa: TRY301 - told as any other
+            (folder / own).write_text("", encoding="utf-8")
+        except OSError as error:
+            yield node, f"{error.strerror or error}", ""
+        else:
+            yield node, "", own
+
+    return look
+
+
+def _lister(folder: Place, names: list[str]) -> Callable[[Iterable[Any]], Iterator[tuple[str, str, str]]]:
+    def look(_: Iterable[Any]) -> Iterator[tuple[str, str, str]]:
+        import socket  # noqa: PLC0415 - pickled whole: it runs in a worker
+
+        gone = [name for name in names if not (folder / name).exists()]
+        fault = "" if folder.is_dir() and not gone else f"no {gone[0] if gone else 'such folder'} there"
+        yield socket.gethostname(), fault, ""
+
+    return look
+
+
+def _some_names(folder: Place) -> list[str]:
+    return [path.name for path in islice(folder.iterdir(), 3)]
+
+
+def _on_workers(
+    session: SparkSession, look: Callable[..., Iterator[Any]], within: float | None = None
+) -> list[Any] | None:
+    """What a function gives in tasks on all cores; None where nobody took a task in time."""
+    context: Any = session.sparkContext
+    tasks = _TASKS_A_CORE * max(2, context.defaultParallelism)
+    over, gave_up = Event(), Event()
+
+    def give_up() -> None:
+        # By the executors that there are: a task that has begun may take its time.
+        if not over.wait(within) and len(context._jsc.sc().statusTracker().getExecutorInfos()) <= 1:
+            gave_up.set()
+            context.cancelJobGroup(_GROUP)
+
+    watch = Thread(target=give_up, name="executors", daemon=True) if within is not None else None
+    context.setJobGroup(_GROUP, "keyfold: looks at the workers", interruptOnCancel=True)
+    try:
+        if watch is not None:
+            watch.start()
+        return context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except (Py4JError, PySparkException) as error:
+        if gave_up.is_set():
+            return None
+        raise KeyfoldError(_explained(str(error))) from None
+    finally:
+        over.set()
+        if watch is not None:
+            watch.join()
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)
+
+
+def _explained(text: str) -> str:
+    """What a failed look means, with the node's name: Spark tells it in the line of the lost task."""
+    found = re.search(r"\(TID \d+\) \((\S+) executor", text)
+    node = found[1] if found else "a node"
+    if told := re.search(r"KeyfoldError: (.*)", text):
+        return told[1]
+    if told := re.search(r"Python in worker has different version:? (\S+?)\.? than that in driver:? ([\d.]+\d)", text):
+        return (
+            f"node {node} has Python {told[1]}, the driver {told[2]}: give every node the driver's Python, and name it in "
+            "PYSPARK_PYTHON or spark.pyspark.python (docs/operations.md, Clusters)"
+        )
+    if told := re.search(r'Cannot run program "([^"]+)"', text):
+        return (
+            f"node {node} has no Python at {told[1]}: name one that every node has in PYSPARK_PYTHON or "
+            "spark.pyspark.python (docs/operations.md, Clusters)"
+        )
+    last = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return f"Spark's workers do not work: on node {node}: " + " | ".join(line.strip() for line in last[:12])

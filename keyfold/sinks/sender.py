@@ -1,0 +1,147 @@
+"""Sends a table's batches to a topic: each in a transaction of Kafka, which also commits the number of the next batch."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingest.sources.kafka.settings import KafkaSettings
+from keyfold.keyed.generations import Generation
+from keyfold.lakehouse import read_json, write_json
+from keyfold.lakehouse.fail_points import reached
+
+TIMEOUT = 60.0
+"""Seconds until a broker must have taken a transaction."""
+
+NOTE = "published.json"
+"""File of a generation that says which batch was sent last, should Kafka have forgotten."""
+
+_MAX_TRANSACTION_MS = 900_000
+"""As long as brokers allow by default: a batch of a full refresh may be large."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Sent(NamedTuple):
+    """The last batch that a topic has.
+
+    Attributes:
+        batch: its number; -1 before the first.
+        digest: of its commit record (`Journal.digest`); empty where an older Keyfold sent it.
+    """
+
+    batch: int = -1
+    digest: str = ""
+
+
+class Sender:
+    """A producer whose transactions nobody else can go on with; a context manager."""
+
+    def __init__(self, settings: KafkaSettings, generation: Generation, table: str, topic: str) -> None:
+        name = f"keyfold-{generation.identity}-{table}-{topic}"
+        self._topic, self._place = topic, TopicPartition(topic, 0)
+        self._identity, self._key = generation.identity, f"{table} to {topic}"
+        self._note = generation.folder / NOTE
+        self._group = Consumer(
+            settings.client(**{"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"})
+        )
+        self._producer = Producer(
+            settings.client(
+                **{
+                    "transactional.id": name,
+                    "transaction.timeout.ms": _MAX_TRANSACTION_MS,
+                    "linger.ms": 20,
+                }
+            )
+        )
+
+    def __enter__(self) -> Self:
+        # Whoever had this name before is shut out from here on, and what it left open is aborted.
+        _patiently(lambda: self._producer.init_transactions(TIMEOUT))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._group.close()
+        self._producer.purge()
+
+    def last_sent(self) -> Sent:
+        """The last batch that was sent; by the note where Kafka does not know."""
+        found = _patiently(self._committed)
+        if found.offset >= 0:
+            return Sent(found.offset - 1, found.metadata or "")
+        # None of either: a topic that is new to this table.
+        noted = self._notes().get(self._key)
+        if isinstance(noted, int):  # written by an older Keyfold: the next batch
+            return Sent(noted - 1)
+        return Sent(*noted) if noted else Sent()
+
+    def send(self, batch: int, digest: str, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
+        """Send a batch's rows, all of them or none.
+
+        Args:
+            batch: its number.
+            digest: of its commit record.
+            rows: keys and values.
+
+        Returns:
+            How many rows were sent.
+
+        Raises:
+            KafkaException: Kafka has not taken the batch.
+        """
+        self._producer.begin_transaction()
+        try:
+            count = self._produce(batch, rows)
+            sent = TopicPartition(self._topic, 0, batch + 1, digest)
+            group = self._group.consumer_group_metadata()
+            _patiently(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
+            reached("sink: sent")
+            _patiently(lambda: self._producer.commit_transaction(TIMEOUT))
+        except (KafkaException, KeyfoldError) as error:
+            # Left open it would hold up every reader of the topic, until the next run or the broker ends it.
+            if isinstance(error, KeyfoldError) or error.args[0].txn_requires_abort():
+                self._producer.abort_transaction(TIMEOUT)
+            raise
+        reached("sink: committed")
+        write_json(self._note, self._notes() | {self._key: Sent(batch, digest)})
+        return count
+
+    def _notes(self) -> dict[str, Any]:
+        return read_json(self._note) if self._note.exists() else {}
+
+    def _committed(self) -> TopicPartition:
+        [found] = self._group.committed([self._place], timeout=TIMEOUT)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found
+
+    def _produce(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
+        count = 0
+        for key, value in rows:
+            headers: list[tuple[str, Any]] = [
+                ("keyfold-generation", self._identity),
+                ("keyfold-batch", str(batch)),
+                ("keyfold-row", str(count)),
+            ]
+            while True:
+                try:
+                    self._producer.produce(self._topic, value, key, headers=headers)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            count += 1
+        return count
+
+
+def _patiently(ask: Callable[[], _Answer]) -> _Answer:
+    """Ask again where a broker says that it is not ready: it moves a partition, or still ends the transaction before."""
+    until = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > until:
+                raise
+        time.sleep(0.1)

@@ -1,0 +1,38 @@
+"""Columns of rows, chosen and renamed."""
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from keyfold.errors import KeyfoldError
+
+
+def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
+    """The chosen columns with their new names, checked.
+
+    Args:
+        where: whose rows, for people.
+        columns: new names, by column.
+        there: the columns that the rows have.
+
+    Raises:
+        KeyfoldError: a column is not there, or two have one name.
+    """
+    there, names = list(there), list(columns.values())
+    if unknown := [name for name in columns if name not in there]:
+        raise KeyfoldError(f"{where}: no column {', '.join(unknown)}; there are {', '.join(there)}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise KeyfoldError(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
+    return dict(columns)
+
+
+def select_columns(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame:
+    """The chosen columns of a Spark frame by their new names; all where none is chosen.
+
+    Raises:
+        KeyfoldError: as `selected`.
+    """
+    if not columns:
+        return frame
+    return frame.select(*(F.col(f"`{old}`").alias(new) for old, new in selected(where, columns, frame.columns).items()))

@@ -1,0 +1,186 @@
+"""What a stream declares: what an event looks like, where its columns come from, what makes it valid, and the same event twice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import KeyfoldError
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+INGESTED_AT = "ingested_at"
+"""The column of every event table that says when an event arrived; Keyfold fills it, and no stream declares it."""
+
+TIME_UNITS = ("s", "ms", "us", "ns")
+"""Of numbers that count from 1970."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A validity rule: rows where `broken` is true go to quarantine with `reason`."""
+
+    reason: str
+    broken: pl.Expr
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an event column's value comes from in raw data; the first of these that has one gives it, row by row.
+
+    Attributes:
+        names: raw columns, in order. Of a message of Kafka also `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`,
+            `kafka_partition`, `kafka_offset` and `kafka_timestamp`, which are not of its value.
+        path: the file's path below its landing folder, without its endings (`.csv.gz`).
+        constant: the same value for every row.
+        time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count
+            from 1970, or a format such as `%d/%m/%Y %H:%M` (chrono's, as Polars takes it), UTC unless it has an offset
+            (`%z`). Never guessed: nobody knows whether a number counts seconds, or which of two days is the month.
+    """
+
+    names: tuple[str, ...] = ()
+    path: bool = False
+    constant: Any = None
+    time: str = ""
+
+    def raw_type(self, column: pa.DataType) -> pa.DataType:
+        """The type that raw values of a column have, where their format knows types."""
+        if not self.time:
+            return column
+        # A count of seconds may have a fraction; one of nanoseconds has more digits than a float can hold.
+        return {"ns": pa.int64()}.get(self.time, pa.float64() if self.time in TIME_UNITS else pa.string())
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One kind of event.
+
+    Raw values are cast to the schema's types without guesses (`parsing.casting`); a column of lists also takes a single
+    value, as a list of one.
+
+    Attributes:
+        name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
+        schema: columns of an event (`keyfold.columns`); a column that is not nullable must be there. The event table
+            has one more, `ingested_at` (`event_schema`).
+        event_time: the column with the event's time (UTC); `INGESTED_AT` where messages have no time of their own, so
+            that events are of the time at which they arrive.
+        missing_time: what becomes of a message without its time: it goes to `quarantine`, or its `arrival` stands in, and is
+            then what its event time says. A time that is there and cannot be read is never stood in for.
+        description: what people read of the event table.
+        sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
+        ignored: raw columns that are left out on purpose, so that they are no drift.
+        missing: texts that stand for no value, in any column.
+        event_id: columns that together identify an event; empty keeps every row.
+        rules: further rules on the typed columns.
+        duplicate_window: how far apart, in event time, two copies of an event may lie to be recognised as such.
+        future_bound: how far past its file's admission an event's time may lie.
+        done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them
+            (`ingest.sources.files`).
+        private: columns that say who a person is, or what is nobody else's business; shown to nobody where rows are
+            shown (previews, samples, pages, logs), though the tables hold them.
+        max_line_bytes: the longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine as a whole.
+        max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
+
+    Raises:
+        KeyfoldError: something is said of a column that the schema does not have.
+    """
+
+    name: str
+    schema: pa.Schema
+    event_time: str
+    missing_time: Literal["quarantine", "arrival"] = "quarantine"
+    description: str = ""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    event_id: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    duplicate_window: timedelta = timedelta(days=7)
+    future_bound: timedelta = timedelta(days=1)
+    done_marker: bool = False
+    private: tuple[str, ...] = ()
+    max_line_bytes: int = 16 << 20
+    max_file_bytes: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        if INGESTED_AT in self.schema.names:
+            raise KeyfoldError(
+                f"stream {self.name}: its schema has a column {INGESTED_AT}, a name that Keyfold needs for the time at which "
+                f"events arrive; call it otherwise, such as `received_at`, with sources={{'received_at': "
+                f"Source(('{INGESTED_AT}',))}}"
+            )
+        named = {
+            "event_time": () if self.event_time == INGESTED_AT else (self.event_time,),
+            "event_id": self.event_id,
+            "sources": tuple(self.sources),
+            "private": self.private,
+        }
+        for what, columns in named.items():
+            if strangers := [column for column in columns if column not in self.schema.names]:
+                raise KeyfoldError(
+                    f"stream {self.name}: {what} names {', '.join(strangers)}, which its schema does not have; it has "
+                    f"{', '.join(self.schema.names)}"
+                )
+        if self.missing_time == "arrival" and self.event_time == INGESTED_AT:
+            raise KeyfoldError(
+                f"stream {self.name}: its event time is the arrival, which no message lacks: leave missing_time out"
+            )
+        if self.missing_time == "arrival" and self.event_time in self.event_id:
+            raise KeyfoldError(
+                f"stream {self.name}: event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two "
+                "messages without a time that arrive together would pass for one; leave it out of event_id, or leave event_id "
+                "empty, so that none is taken for a copy"
+            )
+        for name, source in self.sources.items():
+            if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
+                raise KeyfoldError(
+                    f"stream {self.name}: the source of {name} says that its times are written as {source.time!r}; that is "
+                    f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
+                    "%d/%m/%Y %H:%M"
+                )
+
+    def source(self, column: str) -> Source:
+        """Where a column comes from."""
+        return self.sources.get(column) or Source(names=(column,))
+
+    @property
+    def goes_by_arrival(self) -> bool:
+        """Whether the time of some of its events, or of all, is their arrival."""
+        return self.event_time == INGESTED_AT or self.missing_time == "arrival"
+
+    @property
+    def event_schema(self) -> pa.Schema:
+        """The columns of the event table: those of `schema`, and when the event arrived."""
+        return self.schema.append(_ARRIVAL)
+
+    def schema_by(self, time: str) -> pa.Schema:
+        """The columns of an event that a job hands on which goes by this time: the arrival is among them if it is that."""
+        return self.event_schema if time == INGESTED_AT else self.schema
+
+    @property
+    def raw_schema(self) -> pa.Schema:
+        """The raw columns that a file may have, each with the type of the event column that it becomes."""
+        return pa.schema(
+            [
+                pa.field(name, source.raw_type(column.type))
+                for column in self.schema
+                for source in [self.source(column.name)]
+                for name in source.names
+            ]
+        )
+
+
+_ARRIVAL = column(
+    INGESTED_AT,
+    TIMESTAMP,
+    "Arrival: when the file, or the message, that the event came in was admitted (UTC)",
+    nullable=False,
+)
+
+
+def _is_time_shape(shape: str) -> bool:
+    return shape in TIME_UNITS or "%" in shape

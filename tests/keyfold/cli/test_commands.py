@@ -1,0 +1,129 @@
+"""The command line, as people call it: what it does, and how it says what is wrong."""
+
+import csv
+import io
+import json
+import time
+from contextlib import nullcontext
+
+import pytest
+from typer.testing import CliRunner
+
+from keyfold.cli.app import app
+
+RIDE = [
+    {"ride_id": "r1", "point_idx": 0, "timestamp": "2026-01-01T12:00:00Z", "ride_status": "pickup"},
+    {"ride_id": "r1", "point_idx": 1, "timestamp": "2026-01-01T12:04:10Z", "ride_status": "dropoff"},
+    {"ride_id": "r2", "point_idx": 0, "timestamp": "2026-01-01T12:05:00Z", "ride_status": "pickup"},
+]
+POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}
+
+
+@pytest.fixture
+def keyfold(lakehouse, monkeypatch, spark):
+    for command in ("ingest", "run"):
+        monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", lambda *_: nullcontext(spark))
+    monkeypatch.setenv("KEYFOLD_HOME", str(lakehouse.home))
+    monkeypatch.setenv("COLUMNS", "300")
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    lines = [json.dumps(POINT | point) for point in RIDE]
+    (tmp_path / "landing" / "rides.ndjson").write_text("\n".join([*lines, lines[0], "no json"]))
+
+    ingested = json.loads(
+        keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing", "--json").stdout
+    )
+    counts = {name: ingested[name] for name in ("rows_read", "accepted", "quarantined", "duplicates")}
+    assert counts == {"rows_read": 5, "accepted": 3, "quarantined": 1, "duplicates": 1}
+
+    ran = json.loads(keyfold("run", "ride_summaries", "--advance-to", "2026-01-01T12:30:00", "--json").stdout)
+    assert (ran["events"], ran["rows"]["ride_summaries"], ran["totals"]["open_events"]) == (3, 1, 1)
+    assert ran["watermark"] == "2026-01-01T12:30:00.000000Z"
+
+    shown = keyfold("show", "ride_summaries", "--format", "csv").stdout
+    (summary,) = csv.DictReader(io.StringIO(shown))
+    assert (summary["ride_id"], summary["n_points"], float(summary["ride_duration_in_secs"])) == ("r1", "2", 250.0)
+    assert json.loads(keyfold("show", "quarantine.ride_points", "--json").stdout)["rows"] == 1
+
+    assert "3 events: 1 ride_summaries; 1 open" in keyfold("journal", "ride_summaries").stdout
+    (batch,) = json.loads(keyfold("journal", "ride_points", "--json").stdout)["batches"]
+    assert batch["made"].startswith("5 rows: 3 accepted, 1 quarantined, 1 duplicates")
+
+
+def test_a_replay_leaves_the_live_tables_alone(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "rides.ndjson").write_text("\n".join(json.dumps(POINT | point) for point in RIDE))
+    keyfold("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
+    keyfold("run", "ride_summaries")
+    told = keyfold("run", "ride_summaries", "--replay", "early", "--until", "2026-01-01T12:04:00Z", "--json")
+    assert json.loads(told.stdout)["events"] == 1
+    assert json.loads(keyfold("show", "ride_summaries", "--json").stdout)["rows"] == 1
+    assert json.loads(keyfold("show", "ride_summaries@early", "--json").stdout)["rows"] == 0
+
+
+def test_a_file_that_changed_after_it_was_read_is_warned_of_and_read_again_where_that_is_asked_for(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    file = tmp_path / "landing" / "rides.ndjson"
+    arguments = ("ingest", "ride_points", "--settle", "0", "--from", tmp_path / "landing")
+    for count in (1, 3):
+        file.write_text("".join(json.dumps(POINT | point) + "\n" for point in RIDE[:count]))
+        told = keyfold(*arguments)
+    assert "warning: rides.ndjson grew from" in told.stderr
+    assert "--reread-changed" in told.stderr
+    again = keyfold(*arguments, "--reread-changed", "--json")
+    counts = json.loads(again.stdout)
+    assert (counts["accepted"], counts["duplicates"]) == (2, 1)
+
+
+def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "rides.ndjson").write_text(json.dumps(POINT | RIDE[0]))
+    began = time.monotonic()
+    keyfold("ingest", "ride_points", "--settle", "1", "--from", tmp_path / "landing")
+    assert time.monotonic() - began > 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingest", "tides"), "no stream 'tides'; streams there: ride_points"),
+        (("run", "tides"), "no job 'tides'; jobs there: ride_summaries"),
+        (("run", "ride_summaries", "--param", "timeout"), "write it as name=value"),
+        (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
+        (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
+        (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
+        (("run", "ride_summaries", "--since", "2026-01-01"), "name a branch with --replay"),
+        (("run", "ride_summaries", "--full-refresh", "--replay", "b"), "give one of the two"),
+        (("run", "ride_summaries", "--continuous", "--full-refresh"), "--continuous goes with neither"),
+        (
+            ("run", "ride_summaries", "--replay", "b", "--since", "2026-01-02", "--until", "2026-01-01"),
+            "is not before until",
+        ),
+        (("show", "tides"), "no table 'tides'; tables: events.ride_points"),
+        (("journal", "tides"), "no job and no stream 'tides'; there are ride_summaries"),
+    ],
+)
+def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehouse, arguments, message):
+    told = keyfold(*arguments)
+    assert told.exit_code == 2
+    assert message in told.stderr
+    assert not lakehouse.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingest", "ride_points"), "create it and put files of ride_points in it"),
+        (("run", "ride_summaries"), "run `keyfold ingest ride_points --from DIR` first"),
+        (("show", "ride_summaries"), "ride_summaries"),
+    ],
+)
+def test_what_cannot_be_done_yet_is_one_message_without_a_traceback(keyfold, arguments, message):
+    told = keyfold(*arguments)
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: ")
+    assert message in told.stderr
+    assert "Traceback" not in told.stderr

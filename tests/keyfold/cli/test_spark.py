@@ -1,0 +1,75 @@
+"""A Java that ends while a command works is told in words; whatever else fails is told as what it is."""
+
+import errno
+import subprocess
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import typer
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+
+from keyfold.cli import spark
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.terminal import failures
+from keyfold.errors import KeyfoldError
+
+WORDS = "Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
+
+
+@pytest.fixture
+def java(monkeypatch):
+    """A process in the place of Java, to which a session is the one of this process."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    def stop():
+        if process.poll() is not None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        process.kill()
+        process.wait()
+
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+    monkeypatch.setattr(spark, "build_session", lambda _: SimpleNamespace(stop=stop))
+    monkeypatch.setattr(spark, "work_ends_on_interrupt", lambda _: nullcontext())
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def fail(error, process=None):
+    """Fail, after Java was killed if that is given."""
+    if process is not None:
+        process.kill()
+        process.wait()
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JNetworkError("Answer from Java side is empty"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+    ],
+)
+def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(java, error, capsys):
+    with pytest.raises(typer.Exit) as ended, failures(), spark_of_environment():
+        fail(error, java)
+    assert ended.value.exit_code == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {WORDS}")
+    assert "run it again" in told
+    assert "Traceback" not in told
+
+
+def test_while_java_runs_an_error_is_what_it_is(java):
+    with pytest.raises(Py4JNetworkError, match="of a proxy"), spark_of_environment():
+        fail(Py4JNetworkError("of a proxy"))
+    assert java.poll() is not None, "the session is stopped"
+
+
+def test_what_went_wrong_before_java_ended_is_told_and_not_hidden(java):
+    with pytest.raises(KeyfoldError, match="the step raised"), spark_of_environment():
+        fail(KeyfoldError("the step raised"), java)

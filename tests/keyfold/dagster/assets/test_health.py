@@ -1,0 +1,154 @@
+"""The health of jobs and streams: what is unusual is told, what cannot be compared is not."""
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from keyfold.dagster.assets import health
+from keyfold.keyed.statistics import collect_statistics
+from keyfold.lakehouse import Lakehouse
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER
+from tests.made_generations import NOW, put_done, put_generation
+
+JOB = RIDE_SUMMARIES.name
+
+
+def batches(lakehouse: Lakehouse, *records: tuple[int, int, int], first: int = 0) -> None:
+    """Records of batches of (events, late, open events after it)."""
+    generation = put_generation(lakehouse, JOB)
+    for number, (events, late, still_open) in enumerate(records, first):
+        put_done(generation, number, events=events, rows={JOB: 1, f"late.{JOB}": late}, open_events=still_open)
+
+
+@pytest.mark.parametrize(
+    ("events_of_runs", "passed"),
+    [
+        ([], True),
+        ([0, 100, 100], True),
+        ([9, 100, 100, 100], True),
+        ([9, 100, 100, 0, 110, 90, 100], False),
+        ([1_001, 100, 100, 0, 110, 90, 100], False),
+        ([900, 100, 100, 0, 110, 90, 100], True),
+    ],
+)
+def test_a_run_s_volume_is_compared_with_runs_that_had_events(events_of_runs, passed):
+    assert health.volume(events_of_runs)[0] is passed
+
+
+def test_where_there_is_nothing_to_compare_a_check_says_so(lakehouse):
+    batches(lakehouse, (0, 0, 0))
+    assert health.lateness(lakehouse, JOB) == (True, "no events in the last batches, so there is nothing to compare")
+    lakehouse.landing("weather").mkdir(parents=True)
+    assert health.drift(WEATHER, lakehouse.landing("weather")) == (True, "no files to look at")
+
+
+def test_many_late_events_are_told(lakehouse):
+    batches(lakehouse, (100, 4, 0))
+    assert health.lateness(lakehouse, JOB)[0]
+    batches(lakehouse, (100, 6, 0))
+    assert health.lateness(lakehouse, JOB) == (False, "6 of 100 events of the last 1 batches came late")
+
+
+def test_event_time_far_behind_the_clock_is_told(lakehouse):
+    assert health.lag(lakehouse, JOB, NOW) == (True, "no events yet")
+    put_done(put_generation(lakehouse, JOB), 0, events=1, watermark=NOW - timedelta(hours=26))
+    assert health.lag(lakehouse, JOB, NOW)[0]
+    late, text = health.lag(lakehouse, JOB, NOW + timedelta(minutes=6))
+    assert not late
+    assert "26.1 hours behind" in text
+
+
+def test_state_that_grows_is_told_once_there_is_a_usual_size(lakehouse):
+    batches(lakehouse, *[(1, 0, 1_000)] * 4, (1, 0, 9_000))
+    assert health.growth(lakehouse, JOB)[0]
+    batches(lakehouse, *[(1, 0, 1_000)] * 8, (1, 0, 2_999))
+    assert health.growth(lakehouse, JOB)[0]
+    batches(lakehouse, (1, 0, 3_001), first=9)
+    assert health.growth(lakehouse, JOB) == (False, "3,001 events open, usually 1,000")
+
+
+def test_files_with_other_columns_are_named_with_the_columns(lakehouse):
+    landing = lakehouse.landing("weather")
+    landing.mkdir(parents=True)
+    good = landing / "good.csv.gz"
+    good.write_bytes(gzip.compress(b"origin,year,temp,time_hour\nEWR,2013,39,2013-01-01T06:00:00Z\n"))
+    assert health.drift(WEATHER, landing)[0]
+    (landing / "new.csv").write_text("origin,temp_celsius,when\nEWR,4,2013-01-01T06:00:00Z\n")
+    passed, text = health.drift(WEATHER, landing)
+    assert not passed
+    assert text == "new.csv lacks time has temp_celsius, when, unknown to weather"
+
+
+def test_drift_is_seen_in_json_and_parquet_and_not_in_files_that_cannot_be_read(lakehouse):
+    landing = lakehouse.landing("ride_points")
+    landing.mkdir(parents=True)
+    names = RIDE_POINTS.schema.names
+    (landing / "a.ndjson").write_text(json.dumps(dict.fromkeys([*names, "tip"])) + "\nnot json\n")
+    pq.write_table(pa.table({name: [1] for name in names[1:]}), landing / "b.parquet")
+    (landing / "c.csv.gz").write_bytes(b"no gzip")
+    passed, text = health.drift(RIDE_POINTS, landing)
+    assert not passed
+    assert text == "a.ndjson has tip, unknown to ride_points; b.parquet lacks ride_id"
+
+
+def test_names_in_files_are_told_without_marks_that_a_page_would_take_for_markup(lakehouse):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "![x](\\\\evil.example\\b.png).csv").write_text("timestamp,value,![x](http://evil.example/b.png)\n")
+    _, text = health.drift(METRICS, landing)
+    assert "evil.example" in text
+    assert not set(text) & set("![]()<>/\\`")
+
+
+def test_of_a_stream_with_private_columns_unknown_ones_are_counted_and_not_named(lakehouse):
+    landing = lakehouse.landing("sales")
+    landing.mkdir(parents=True)
+    (landing / "no_header.csv").write_text("tea,Ada Lovelace,2026-01-01T00:00:00Z,1\n")
+    passed, text = health.drift(SALES, landing)
+    assert not passed
+    assert "has 4 columns, unknown to sales" in text
+    assert "Ada" not in text
+
+
+def test_a_column_that_the_path_gives_is_not_lacking(lakehouse):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "cpu.csv").write_text("timestamp,value\n")
+    assert health.drift(METRICS, landing)[0]
+
+
+def test_statistics_are_collected_once_each(lakehouse):
+    assert collect_statistics(lakehouse, [JOB]) == 0
+    batches(lakehouse, (10, 1, 5), (20, 0, 6))
+    assert collect_statistics(lakehouse, [JOB]) == 2
+    batches(lakehouse, (30, 2, 7), first=2)
+    assert collect_statistics(lakehouse, [JOB]) == 1
+    assert collect_statistics(lakehouse, [JOB]) == 0
+    table = pl.read_delta(str(lakehouse.table("monitoring.run_statistics"))).sort("batch")
+    assert table.select("batch", "events", "late", "open_events").rows() == [
+        (0, 10, 1, 5),
+        (1, 20, 0, 6),
+        (2, 30, 2, 7),
+    ]
+
+
+def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):
+    now = datetime.now(UTC)
+    put_done(put_generation(lakehouse, JOB), 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [dg.AssetSpec(JOB), health.health_checks(RIDE_SUMMARIES)],
+            instance=instance,
+            resources={"lakehouse": lakehouse},
+            selection=dg.AssetSelection.checks_for_assets(JOB),
+        )
+    found = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert {name for name, check in found.items() if not check.passed} == {"few_events_are_late"}
+    assert {check.severity for check in found.values()} == {dg.AssetCheckSeverity.WARN}

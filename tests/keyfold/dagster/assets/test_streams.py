@@ -1,0 +1,114 @@
+"""Streams as assets: what a run of ingest warns of, and what its check compares."""
+
+import json
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.ingest import batch, ingest
+from keyfold.lakehouse import Lakehouse, fail_points
+from spark_jobs.streams import METRICS
+from tests.folders import empty_folder
+
+_, INGEST = stream_assets(METRICS, group="metrics")
+
+
+def metric(number: int) -> str:
+    return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
+
+
+def materialize(spark: SparkSession, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
+    with dg.DagsterInstance.ephemeral() as instance:
+        return dg.materialize(
+            [INGEST, stream_check(METRICS)],
+            instance=instance,
+            resources={"spark": spark, "lakehouse": lakehouse},
+            run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0} | config}}},
+            raise_on_error=False,
+        )
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    made = result.asset_materializations_for_node("ingest_metrics")
+    return {name: value.value for name, value in made[0].metadata.items()}
+
+
+def check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
+    (found,) = result.get_asset_check_evaluations()
+    return found
+
+
+def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_be_read_again(spark, lakehouse, capfd):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "cpu.json").write_text(metric(1))
+    assert "warnings" not in told(materialize(spark, lakehouse))
+    (landing / "cpu.json").write_text(metric(1) + metric(2))
+    capfd.readouterr()
+    found = told(materialize(spark, lakehouse))
+    assert (found["files"], found["files_changed"]) == (0, 1)
+    assert "cpu.json grew from 50 to 100 bytes after it was read; it was not read again" in found["warnings"]
+    assert any("WARNING" in line and "cpu.json grew" in line for line in capfd.readouterr().err.splitlines())
+    again = told(materialize(spark, lakehouse, reread_changed=True))
+    assert (again["accepted"], again["duplicates"]) == (1, 1)
+
+
+@empty_folder
+def test_the_check_has_nothing_to_compare_before_anything_was_read_and_says_so(spark, lakehouse):
+    lakehouse.landing("metrics").mkdir(parents=True)
+    found = check(materialize(spark, lakehouse))
+    assert found.passed
+    assert found.description == "nothing was read yet"
+
+
+def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_next_run_mends_it(
+    spark, lakehouse, monkeypatch
+):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "cpu.json").write_text(metric(1) + "rubbish\n")
+
+    def full(point: str) -> None:
+        if point == "commit: before":
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", full)
+        assert not materialize(spark, lakehouse).success
+    with dg.DagsterInstance.ephemeral() as instance:
+        red = dg.materialize(
+            [INGEST, stream_check(METRICS)],
+            instance=instance,
+            resources={"spark": spark, "lakehouse": lakehouse},
+            selection=dg.AssetSelection.checks_for_assets("metrics_events"),
+            raise_on_error=False,
+        )
+    assert not check(red).passed
+    assert "the last run of ingest broke off: the next one finishes it" in (check(red).description or "")
+    green = check(materialize(spark, lakehouse))
+    assert green.passed
+    assert green.description == "all 2 rows read are accounted for"
+
+
+def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_red(spark, lakehouse, monkeypatch):
+    landing = lakehouse.landing("metrics")
+    landing.mkdir(parents=True)
+    (landing / "cpu.json").write_text(metric(1) + metric(2))
+    real = batch._read
+
+    def forgetful(*arguments: Any) -> Any:
+        """Loses a file of events, and counts as if it had been none."""
+        results = real(*arguments)
+        for result in results:
+            result.counts += type(result.counts)(accepted=-sum(one.file.rows for one in result.events))
+            result.events = []
+        return results
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "_read", forgetful)
+        ingest(spark, lakehouse, METRICS)
+    found = check(materialize(spark, lakehouse))
+    assert not found.passed
+    assert "2 rows were read, but 0 + 0 are in the tables and 0 were copies" in (found.description or "")

@@ -1,0 +1,35 @@
+"""Definitions with one asset whose tasks on the workers say where they run, and would go on for ten minutes.
+
+In the run's own process, or, where KEYFOLD_RUNS says so, in one that spark-submit launches.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from keyfold.dagster.resources import resources_from, spark_settings
+from keyfold.dagster.submitted.twins import as_set
+
+
+@dg.asset
+def long_work(spark: dg.ResourceParam[SparkSession]) -> None:
+    told = Path(os.environ["TOLD"])
+
+    def work(_: Iterable[int]) -> Iterator[int]:
+        (told / str(os.getpid())).touch()
+        time.sleep(600)
+        yield 0
+
+    spark.sparkContext.parallelize(range(1), 1).mapPartitions(work).collect()
+
+
+assets, _ = as_set([long_work], [], module=__name__, settings=spark_settings)
+defs = dg.Definitions(
+    assets=assets,
+    resources={"spark": resources_from()["spark"]},
+    jobs=[dg.define_asset_job("cancelled", [long_work.key], executor_def=dg.in_process_executor)],
+)

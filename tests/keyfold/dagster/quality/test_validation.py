@@ -1,0 +1,162 @@
+"""Validation on two engines: whatever the values, pandas and Spark say the same."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import great_expectations.expectations as gxe
+import pyarrow as pa
+import pytest
+from great_expectations.expectations.row_conditions import Column
+from pyspark.sql import DataFrame, SparkSession
+
+from keyfold.dagster.quality.pandas_expectations import same_on_pandas
+from keyfold.dagster.quality.samples import SAMPLE, failure_reason
+from keyfold.dagster.quality.validation import CHECK_NAME, validate
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAN = float("nan")
+COLUMNS = (
+    "whole long, whole_or_null int, huge_or_null long, share double, share_or_null double, share_or_nan double, "
+    "narrow float, word string, word_or_null string, yes boolean, yes_or_null boolean, start timestamp, "
+    "stop timestamp, stop_or_null timestamp, day date, price decimal(10,2), parts array<int>"
+)
+ROWS = [
+    (1, 1, 2**53 + 1, 0.1, 0.1, 0.1, 0.1, "a", "a", True, True, NOON, NOON, NOON, date(2026, 1, 1), Decimal("1.10"), [1]),
+    (2, None, None, -0.5, None, NAN, 0.2, "b", None, True, None, NOON, NOON, None, date(2026, 1, 2), Decimal("2.20"), []),
+    (2, 3, 5, 2.5, 2.5, 2.5, 0.3, "b", "", False, False, NOON.replace(hour=13), NOON, NOON, None, None, None),
+    (7, 3, 6, 2.5, 1e300, -1.0, 0.3, "é🙂", "é🙂", True, True, NOON, NOON.replace(hour=13), NOON, None, None, [1]),
+]  # fmt: skip
+VALUE_COLUMNS = [one.split()[0] for one in COLUMNS.split(", ")]
+NUMBERS = ["whole", "whole_or_null", "huge_or_null", "share", "share_or_null", "share_or_nan", "narrow", "price"]
+
+
+def expectations() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column in VALUE_COLUMNS:
+        found[f"{column} is there"] = gxe.ExpectColumnValuesToNotBeNull(column=column)
+        found[f"{column} is never there"] = gxe.ExpectColumnValuesToBeNull(column=column)
+        if column != "parts":
+            found[f"{column} is unique"] = gxe.ExpectColumnValuesToBeUnique(column=column)
+    for column in NUMBERS:
+        found[f"{column} is between"] = gxe.ExpectColumnValuesToBeBetween(column=column, min_value=0, max_value=2.2)
+        found[f"{column} is above"] = gxe.ExpectColumnValuesToBeBetween(column=column, min_value=1, mostly=0.5)
+        found[f"{column} is below"] = gxe.ExpectColumnValuesToBeBetween(column=column, max_value=0.1)
+        found[f"{column} has a mean"] = gxe.ExpectColumnMeanToBeBetween(column=column, min_value=1, max_value=2)
+        found[f"{column} has a least"] = gxe.ExpectColumnMinToBeBetween(column=column, min_value=0)
+        found[f"{column} has a most"] = gxe.ExpectColumnMaxToBeBetween(column=column, max_value=2)
+    for column in ("word", "word_or_null"):
+        found[f"{column} is of a set"] = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=["a", ""])
+        found[f"{column} is none of a set"] = gxe.ExpectColumnValuesToNotBeInSet(column=column, value_set=["a", ""])
+        found[f"{column} is short"] = gxe.ExpectColumnValueLengthsToBeBetween(column=column, min_value=1, max_value=1)
+        found[f"{column} is two long"] = gxe.ExpectColumnValueLengthsToEqual(column=column, value=2)
+        found[f"{column} is like"] = gxe.ExpectColumnValuesToMatchRegex(column=column, regex="^[ab]$")
+    for column in ("whole", "whole_or_null"):
+        found[f"{column} is of a set"] = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[1, 2])
+        found[f"{column} is none of a set"] = gxe.ExpectColumnValuesToNotBeInSet(column=column, value_set=[1, 2])
+    for first, second in (("stop", "start"), ("stop_or_null", "start"), ("share", "share_or_null"), ("whole", "share")):
+        pair: Any = {"column_A": first, "column_B": second}
+        found[f"{first} above {second}"] = gxe.ExpectColumnPairValuesAToBeGreaterThanB(**pair, or_equal=True)
+        found[f"{first} equals {second}"] = gxe.ExpectColumnPairValuesToBeEqual(**pair)
+    for columns in (["whole", "word"], ["whole", "word_or_null"], ["share", "start"]):
+        found[f"{columns} are unique"] = gxe.ExpectCompoundColumnsToBeUnique(column_list=columns)
+    found["rows"] = gxe.ExpectTableRowCountToBeBetween(min_value=5)
+    found["four rows"] = gxe.ExpectTableRowCountToEqual(value=4)
+    return found
+
+
+def outcomes(frame: DataFrame, chosen: Mapping[str, Any], engine: Any) -> dict[str, Any]:
+    found = {}
+    for one in validate(frame, chosen, engine=engine).results:
+        assert one.expectation_config
+        assert one.expectation_config.meta
+        counts = {key: value for key, value in one.result.items() if key.endswith(("_count", "_value", "_percent"))}
+        sample = sorted(str(sorted(row.items())) for row in one.result.get(SAMPLE, []))
+        found[one.expectation_config.meta[CHECK_NAME]] = (one.success, bool(failure_reason(one)), counts, sample)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rows", [ROWS, ROWS[1:2], []], ids=["some", "nulls", "none"])
+def test_both_engines_say_the_same_of_the_same_rows(spark: SparkSession, rows):
+    frame = spark.createDataFrame(rows, COLUMNS)
+    table = frame.toArrow()
+    # All others are evaluated on Spark by either.
+    chosen = {name: one for name, one in expectations().items() if same_on_pandas(one, table)}
+    on_pandas, on_spark = outcomes(frame, chosen, "auto"), outcomes(frame, chosen, "spark")
+    assert {name: (one, on_spark[name]) for name, one in on_pandas.items() if one != on_spark[name]} == {}
+
+
+def test_what_each_engine_evaluates_comes_back_in_the_order_of_the_suite(spark):
+    suite = {
+        "a query": gxe.UnexpectedRowsExpectation(unexpected_rows_query="SELECT * FROM {batch} WHERE whole > 1"),
+        "pandas": gxe.ExpectColumnValuesToNotBeNull(column="whole"),
+        "spark": gxe.ExpectColumnValuesToMatchRegex(column="word", regex="^[ab]$"),
+        "some rows": gxe.ExpectColumnValuesToBeBetween(column="whole", min_value=5, row_condition=Column("whole") > 2),
+    }
+    found = outcomes(spark.createDataFrame(ROWS, COLUMNS), suite, "auto")
+    assert [(name, success) for name, (success, *_) in found.items()] == [
+        ("a query", False),
+        ("pandas", True),
+        ("spark", False),
+        ("some rows", True),
+    ]
+
+
+def test_much_of_a_suite_is_evaluated_on_pandas(spark):
+    table = spark.createDataFrame(ROWS, COLUMNS).toArrow()
+    certain = {name for name, one in expectations().items() if same_on_pandas(one, table)}
+    assert {"whole is between", "share_or_null has a mean", "word_or_null is of a set", "stop above start"} <= certain
+    assert len(certain) > 50
+
+
+TABLE = pa.table(
+    {
+        "nan": pa.array([1.0, NAN]),
+        "narrow": pa.array([1.0, 2.0], pa.float32()),
+        "huge": pa.array([2**53 + 1, None]),
+        "whole": pa.array([1, 2]),
+        "word": pa.array(["a", None]),
+        "list": pa.array([[1], []]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        gxe.ExpectColumnValuesToNotBeNull(column="nan"),
+        gxe.ExpectColumnValuesToBeBetween(column="narrow", max_value=0.1),
+        gxe.ExpectColumnValuesToBeInSet(column="huge", value_set=[1]),
+        gxe.ExpectColumnValuesToBeBetween(column="word", min_value=0),
+        gxe.ExpectColumnValuesToBeInSet(column="whole", value_set=["1"]),
+        gxe.ExpectColumnValuesToBeUnique(column="list"),
+        gxe.ExpectColumnValuesToMatchRegex(column="word", regex="a"),
+        gxe.ExpectColumnPairValuesToBeEqual(column_A="word", column_B="word"),
+        gxe.ExpectColumnValuesToNotBeNull(column="whole", row_condition=Column("whole") > 1),
+        gxe.ExpectColumnMedianToBeBetween(column="whole", min_value=1),
+        gxe.ExpectColumnValuesToNotBeNull(column="missing"),
+    ],
+    ids=lambda one: f"{type(one).__name__} {one.configuration.kwargs.get('column', '')}",
+)
+def test_what_may_differ_is_left_to_spark(expectation):
+    assert not same_on_pandas(expectation, TABLE)
+
+
+def test_an_expectation_that_a_user_derived_is_left_to_spark():
+    class Ours(gxe.ExpectColumnValuesToNotBeNull):
+        pass
+
+    assert same_on_pandas(gxe.ExpectColumnValuesToNotBeNull(column="whole"), TABLE)
+    assert not same_on_pandas(Ours(column="whole"), TABLE)
+
+
+def test_a_frame_that_is_not_small_is_evaluated_on_spark_alone(spark, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise AssertionError("collected")
+
+    frame = spark.createDataFrame(ROWS, COLUMNS)
+    monkeypatch.setattr(type(frame), "toArrow", refuse)
+    found = validate(frame, {"whole": gxe.ExpectColumnValuesToBeUnique(column="whole")}, pandas_below=4)
+    assert found.results[0].result["unexpected_count"] == 2

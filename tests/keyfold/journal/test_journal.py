@@ -1,0 +1,211 @@
+"""The journal's folder: what is planned counts once its first plan is there, and it does not grow with its age."""
+
+import contextlib
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.journal import Done, Journal, Plan
+from keyfold.journal import journal as module
+from keyfold.lakehouse import fail_points, files
+from keyfold.storage.object_path import ObjectPath
+from tests.examples import examples
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def plans(first, count, at=NOW):
+    return [Plan(batch=first + number, run=first, batches=count, planned_at=at) for number in range(count)]
+
+
+def done(batch):
+    return Done(batch=batch, run=batch, finished_at=NOW, seconds=1.5, tables={}, last_written={})
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "journal", Plan, Done)
+
+
+@pytest.fixture(params=["disk", "object store"])
+def on_either(request, journal):
+    """A journal on a disk, and one in an object store."""
+    if request.param == "disk":
+        return journal
+    return Journal(ObjectPath(f"s3a://{request.getfixturevalue('bucket')}/home/journal"), Plan, Done)
+
+
+def test_a_journal_that_was_never_written_is_empty_and_makes_nothing(on_either):
+    assert (on_either.last_done(), on_either.pending(), on_either.history(10)) == (None, [], [])
+    assert not on_either.folder.exists()
+
+
+def test_what_is_planned_and_not_done_is_pending_in_order(on_either):
+    on_either.write_plans(plans(0, 3))
+    on_either.write_done(done(0))
+    assert [plan.batch for plan in on_either.pending()] == [1, 2]
+    assert on_either.last_done() == done(0)
+
+
+def test_a_run_whose_planning_broke_off_is_not_planned(on_either, monkeypatch):
+    def die(point):
+        if point == "plan: one of several":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", die)
+        with pytest.raises(KeyboardInterrupt):
+            on_either.write_plans(plans(0, 3))
+    assert on_either.pending() == []
+    on_either.write_plans(plans(0, 2))
+    assert [plan.batches for plan in on_either.pending()] == [2, 2]
+
+
+def test_a_journal_does_not_grow_with_its_age_and_still_tells_of_what_was_long_ago(journal, monkeypatch):
+    monkeypatch.setattr(module, "HISTORY", 300)
+    for batch in range(1000):
+        journal.write_plans(plans(batch, 1))
+        journal.write_done(done(batch))
+        journal.compact()
+    assert len(list(journal.folder.iterdir())) <= 4 * module.KEPT + 1
+    told = journal.history(350)
+    assert [one.batch for one in told] == list(range(650, 1000))
+    assert journal.last_done() == done(999)
+
+
+@pytest.mark.parametrize("point", ["journal: history written", "journal: old records removed"])
+def test_a_crash_while_it_is_compacted_tells_no_batch_twice(journal, monkeypatch, point):
+    def die(reached):
+        if reached == point:
+            raise KeyboardInterrupt
+
+    for batch in range(2 * module.KEPT):
+        journal.write_plans(plans(batch, 1))
+        journal.write_done(done(batch))
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", die)
+        with pytest.raises(KeyboardInterrupt):
+            journal.compact()
+    journal.compact()
+    assert [one.batch for one in journal.history(500)] == list(range(2 * module.KEPT))
+
+
+def test_files_that_a_killed_process_had_written_aside_are_swept(journal):
+    journal.write_plans(plans(0, 1))
+    (journal.folder / ".aside-xyz").write_text("half")
+    journal.write_done(done(0))
+    journal.write_plans(plans(1, 1))
+    assert sorted(path.name for path in journal.folder.iterdir()) == [
+        "000000000.done.json",
+        "000000000.plan.json",
+        "000000001.plan.json",
+    ]
+
+
+def test_plans_that_a_broken_off_planning_left_count_no_later_either(on_either):
+    """Two runs planned seven batches and three; the first broke off before its first plan."""
+    for plan in plans(0, 7)[3:]:
+        write_plan(on_either, plan)
+    on_either.write_plans(plans(0, 3, NOW + timedelta(seconds=1)))
+    assert [plan.batch for plan in on_either.pending()] == [0, 1, 2]
+    for batch in range(3):
+        on_either.write_done(done(batch))
+    assert (on_either.pending(), on_either.planned(3)) == ([], None)
+    assert [one.batch for one in on_either.history(10)] == [0, 1, 2]
+    on_either.write_plans(plans(3, 2, NOW + timedelta(seconds=2)))
+    assert [plan.batches for plan in on_either.pending()] == [2, 2]
+
+
+def test_a_plan_that_is_lost_in_the_midst_of_a_run_is_no_end_of_it(on_either):
+    on_either.write_plans(plans(0, 3))
+    on_either.write_done(done(0))
+    (on_either.folder / "000000001.plan.json").unlink()
+    for look in (on_either.pending, lambda: on_either.planned(1)):
+        with pytest.raises(KeyfoldError, match=r"000000001.plan.json is gone.*restore it from a backup, or start over"):
+            look()
+
+
+class _Stopped(Exception):
+    """Stands for a process that is frozen."""
+
+
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    left_over=st.integers(1, 4),
+    stopped_at=st.integers(0, 4),
+    thawed_at=st.integers(0, 5),
+)
+def test_a_planner_that_was_frozen_before_any_of_its_writes_and_thawed_in_any_of_another_s_harms_no_plan(
+    bucket, sizes, left_over, stopped_at, thawed_at
+):
+    """One write of the first comes late: at each of the second's, or after all of them; a run before had broken off."""
+    folder = ObjectPath(f"s3a://{bucket}/journal-{next(_numbers)}")
+    journal = Journal(folder, Plan, Done)
+    late = []
+    for plan in plans(0, left_over, NOW - timedelta(seconds=1))[1:]:
+        write_plan(journal, plan)
+
+    def freeze(path, content, tag):
+        if len(late_writes) == stopped_at:
+            late.append((path, content, tag))
+            raise _Stopped
+        late_writes.append(path)
+        files.replace(path, content, tag)
+
+    def thaw(path, content, tag):
+        if len(seen) == thawed_at:
+            land()
+        seen.append(path)
+        files.replace(path, content, tag)
+
+    def land():
+        for write in late:
+            with contextlib.suppress(KeyfoldError):
+                files.replace(*write)
+        late.clear()
+
+    late_writes, seen = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "replace", freeze)
+        with contextlib.suppress(_Stopped):
+            journal.write_plans(plans(0, sizes[0]))
+        patch.setattr(module, "replace", thaw)
+        # Who takes over works on what is pending, and plans where nothing is; refused, a third does.
+        for attempt in range(3):
+            if not journal.pending():
+                with contextlib.suppress(KeyfoldError):
+                    journal.write_plans(plans(0, sizes[1], NOW + timedelta(seconds=1 + attempt)))
+        land()
+    pending = journal.pending()
+    assert pending
+    assert {(plan.run, plan.batches, plan.planned_at) for plan in pending} == {(0, len(pending), pending[0].planned_at)}
+    for plan in pending:
+        assert journal.planned(plan.batch) == plan
+        journal.write_done(done(plan.batch))
+    assert (journal.pending(), journal.planned(len(pending))) == ([], None)
+
+
+def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
+    journal = Journal(ObjectPath(f"s3a://{bucket}/journal"), Plan, Done)
+    journal.write_plans(plans(0, 1))
+    journal.write_done(done(0))
+    journal.write_done(done(0))
+    with pytest.raises(
+        KeyfoldError, match=r"000000000.done.json has been written by another run.*nothing of this one was"
+    ):
+        journal.write_done(done(0).model_copy(update={"seconds": 2.0}))
+    assert journal.last_done() == done(0)
+
+
+def write_plan(journal, plan):
+    files.write_once(
+        journal.folder / f"{plan.batch:09d}.plan.json", plan.model_dump_json(exclude_defaults=True).encode()
+    )
+
+
+_numbers = itertools.count()

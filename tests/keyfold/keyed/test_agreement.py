@@ -1,0 +1,198 @@
+"""A journal, a checkpoint, a table or a pointer of another time is refused with its remedy, and the remedy works."""
+
+import json
+
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import data_file_paths
+from tests.folders import copy_folder, move_folder, remove_folder
+from tests.keyfold.keyed.toy_jobs import START, totals, windows
+
+
+def live(lakehouse, job="totals"):
+    """The live generation, which is there."""
+    found = live_generation(lakehouse, job)
+    assert found
+    return found
+
+
+@pytest.fixture
+def ran_thrice(without_spark, lakehouse, land):
+    """A job that ran three times, and a copy of its generation as it was after the first run."""
+    backup = lakehouse.home.with_name("backup")
+    for number, user in enumerate(["ann", "bob", "ann"]):
+        land((user, number))
+        run_job(without_spark, lakehouse, totals())
+        if not number:
+            copy_folder(live(lakehouse).folder, backup)
+    return backup
+
+
+def restore(generation, backup, *parts):
+    for part in parts:
+        remove_folder(generation.folder / part)
+        copy_folder(backup / part, generation.folder / part)
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        (["journal"], "the journal is older than the table"),
+        (["checkpoint"], "the checkpoint is older than the journal"),
+        (["tables"], "the table is older than the journal"),
+        (["tables/changes"], "table changes has taken batch 0 at last, but its journal"),
+        (["journal", "tables"], "the journal is older than the checkpoint"),
+        (["checkpoint", "tables"], "the table is older than the journal"),
+        (["journal", "checkpoint"], "the journal is older than the table"),
+    ],
+)
+def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a_refresh_mends_it(
+    without_spark, lakehouse, rows, land, ran_thrice, parts, told
+):
+    restore(live(lakehouse), ran_thrice, *parts)
+    land(("eve", 9))
+    with pytest.raises(KeyfoldError, match=f"{told}.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut short"])
+@pytest.mark.parametrize("whose", ["changes", "events.clicks"])
+def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
+    without_spark, lakehouse, rows, land, ran_thrice, whose, damage
+):
+    file = data_file_paths(lakehouse.table(whose))[0]
+    file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-1])
+    if whose == "events.clicks":
+        # Nothing new is to be read: no run looks at that file.
+        land(("eve", 9))
+        run_job(without_spark, lakehouse, totals())
+        remedy = "--rebuild"
+    else:
+        with pytest.raises(KeyfoldError, match=f"its table changes .*{file.name}.*--full-refresh"):
+            run_job(without_spark, lakehouse, totals())
+        remedy = "--full-refresh"
+    with pytest.raises(KeyfoldError, match=f"{whose} .*{file.name}.*{remedy}"):
+        check_conservation(without_spark, lakehouse, totals())
+
+
+def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):
+    """Names, numbers and the journal agree; what the state adds up to is another time's."""
+    state = live(lakehouse).checkpoint / "state"
+    (state / "2").write_bytes((state / "0").read_bytes())
+    land(("eve", 9))
+    with pytest.raises(KeyfoldError, match=r"state/2 of its checkpoint .*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+def test_a_whole_generation_that_was_restored_goes_on_from_where_it_stood(
+    without_spark, lakehouse, rows, land, ran_thrice
+):
+    restore(live(lakehouse), ran_thrice, "journal", "checkpoint", "tables")
+    land(("eve", 9))
+    run_job(without_spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+def test_an_event_table_that_is_older_than_the_job_or_another_one_is_refused(without_spark, lakehouse, rows, land):
+    old = lakehouse.home.with_name("old")
+    land(("ann", 0))
+    copy_folder(lakehouse.events("clicks"), old)
+    land(("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    remove_folder(lakehouse.events("clicks"))
+    copy_folder(old, lakehouse.events("clicks"))
+    with pytest.raises(KeyfoldError, match=r"is at version 0, yet its version 1 was read.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+    remove_folder(lakehouse.events("clicks"))
+    land(("eve", 1))
+    with pytest.raises(KeyfoldError, match=r"events.clicks is not the table that it has read.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("eve", 1)]
+
+
+def test_a_home_that_was_moved_goes_on(spark, lakehouse, land):
+    land(("ann", 0), ("ann", 1))
+    run_job(spark, lakehouse, windows())
+    moved = Lakehouse(lakehouse.home.parent / "moved")
+    move_folder(lakehouse.home, moved.home)
+    summary = run_job(spark, moved, windows(), Incremental(advance_to=START.replace(hour=1)))
+    assert (summary.generation, summary.counts.rows["windows"]) == ("generation-0001", 1)
+
+
+@pytest.mark.parametrize("what", ["state", "commits", "metadata"])
+def test_a_checkpoint_that_lost_a_part_is_refused(without_spark, lakehouse, ran_thrice, what):
+    part = live(lakehouse).checkpoint / what
+    remove_folder(part) if part.is_dir() else part.unlink()
+    with pytest.raises(KeyfoldError, match=r"is missing although batches were done.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+
+
+def test_on_spark_files_that_a_power_cut_left_empty_are_made_anew(spark, lakehouse, land, rows):
+    land(("ann", 0))
+    run_job(spark, lakehouse, totals())
+    land(("ann", 1))
+    run_job(spark, lakehouse, totals())
+    checkpoint = live(lakehouse).checkpoint
+    (checkpoint / "commits" / "1").write_bytes(b"")
+    (checkpoint / "offsets" / "2").write_bytes(b"")
+    land(("bob", 2))
+    run_job(spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 2), ("bob", 1)]
+
+
+def test_an_empty_file_of_a_batch_long_done_is_refused(without_spark, lakehouse, ran_thrice):
+    (live(lakehouse).checkpoint / "commits" / "0").write_bytes(b"")
+    with pytest.raises(KeyfoldError, match=r"commits/0 of its checkpoint is empty.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+
+
+def test_what_a_killed_first_batch_left_of_a_checkpoint_stops_no_later_run(without_spark, lakehouse, land, rows):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    generation = live(lakehouse, "windows")
+    remove_folder(generation.folder / "journal")
+    (generation.checkpoint / "offsets" / ".0.tmp").write_text("half")
+    (generation.checkpoint / "commits" / "0").unlink()
+    assert run_job(without_spark, lakehouse, windows()).totals.events == 1
+
+
+def test_a_lost_pointer_is_no_fresh_start(without_spark, lakehouse, rows, ran_thrice):
+    pointer = lakehouse.job("totals") / "current.json"
+    pointer.unlink()
+    with pytest.raises(KeyfoldError, match=r'current.json is lost, while generation-0001 stand.*"generation-0001"'):
+        run_job(without_spark, lakehouse, totals())
+    pointer.write_text(json.dumps({"generation": "generation-0001"}))
+    run_job(without_spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 2), ("bob", 1)]
+    pointer.unlink()
+    assert run_job(without_spark, lakehouse, totals(), FullRefresh()).generation == "generation-0002"
+    assert rows("totals") == [("ann", 2), ("bob", 1)]
+
+
+def test_a_damaged_record_is_named(without_spark, lakehouse, ran_thrice):
+    journal = live(lakehouse).folder / "journal"
+    (journal / "000000002.done.json").write_text("{")
+    with pytest.raises(KeyfoldError, match=r"000000002.done.json is damaged.*--full-refresh"):
+        run_job(without_spark, lakehouse, totals())
+
+
+def test_a_generation_of_the_first_form_asks_for_one_full_refresh(without_spark, lakehouse, land):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    record = lakehouse.job("windows") / "generation-0001" / "generation.json"
+    old = {name: value for name, value in json.loads(record.read_text()).items() if name != "format"}
+    record.write_text(json.dumps(old))
+    with pytest.raises(KeyfoldError, match=r"an earlier version of Keyfold.*keyfold run windows --full-refresh"):
+        run_job(without_spark, lakehouse, windows())
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).generation == "generation-0002"

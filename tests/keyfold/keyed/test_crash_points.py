@@ -1,0 +1,192 @@
+"""A run that dies at any named point, or on a full disk, leaves tables as an unbroken run's once it is run again.
+
+Processes that are killed there are `tests/chaos/test_kills.py`'s.
+"""
+
+import shutil
+import subprocess
+
+import polars as pl
+import pytest
+
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.contract import Step
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse, fail_points
+from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step
+
+OF_A_BATCH = [point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge"))]
+OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith("generation")]
+FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
+
+
+def as_unbroken(rows, lakehouse):
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+    assert rows("changes") == [("ann", 1), ("ann", 1), ("bob", 1), ("eve", 1)]
+    generation = live_generation(lakehouse, "totals")
+    done = generation and generation.journal.last_done()
+    assert done
+    assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0})
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("point", OF_A_BATCH)
+def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(
+    without_spark, lakehouse, land, rows, cut_power, point, count
+):
+    land(("ann", 0), ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    land(("ann", 2))
+    land(("eve", 3))
+    came_to_it = cut_power(point, lambda: run_job(without_spark, lakehouse, totals(), options=FILE_BY_FILE), count)
+    assert came_to_it or count == 2
+    summary = run_job(without_spark, lakehouse, totals(), options=FILE_BY_FILE)
+    as_unbroken(rows, lakehouse)
+    assert summary.totals.events == 4
+    assert run_job(without_spark, lakehouse, totals()).counts.events == 0
+
+
+@pytest.mark.parametrize("point", OF_A_BATCH)
+def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(
+    without_spark, lakehouse, land, rows, cut_power, point
+):
+    land(("ann", 0), ("ann", 2))
+    land(("bob", 1), ("eve", 3))
+    cut_power(point, lambda: run_job(without_spark, lakehouse, totals()))
+    run_job(without_spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+@pytest.mark.parametrize("point", ["work: after", "done: after", "commit: one table", "commit: after"])
+def test_on_spark_a_power_cut_at_the_points_after_the_work_loses_and_doubles_nothing(
+    spark, lakehouse, land, rows, cut_power, point
+):
+    land(("ann", 0), ("bob", 1))
+    run_job(spark, lakehouse, totals())
+    land(("ann", 2))
+    land(("eve", 3))
+    assert cut_power(point, lambda: run_job(spark, lakehouse, totals()))
+    run_job(spark, lakehouse, totals())
+    as_unbroken(rows, lakehouse)
+    assert check_conservation(spark, lakehouse, totals()).journalled == 4
+
+
+@pytest.mark.parametrize("point", OF_A_GENERATION)
+def test_a_power_cut_at_any_point_of_a_full_refresh_leaves_the_old_tables_or_the_new_ones(
+    without_spark, lakehouse, land, rows, cut_power, point, minutes
+):
+    def doubled(state, events, clock):
+        return windows_step(state, events.with_columns(clicks=pl.col("clicks") * 2), clock)
+
+    land(("ann", 0), ("bob", 60))
+    run_job(without_spark, lakehouse, windows())
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh()))
+    is_live = point == "generation: live"
+    assert rows("windows") == [("ann", START, 2 if is_live else 1)]
+    run_job(without_spark, lakehouse, windows(step=doubled), FullRefresh())
+    assert rows("windows") == [("ann", START, 2)]
+    # The live one, its forerunner, and no half-made one.
+    names = sorted(folder.name for folder in lakehouse.job("windows").glob("generation-*"))
+    assert all((lakehouse.job("windows") / name / "generation.json").exists() for name in names)
+    assert len(names) == (3 if is_live else 2)
+
+
+@pytest.mark.parametrize("point", OF_A_GENERATION)
+def test_a_power_cut_while_the_first_generation_is_born_stops_no_later_run(
+    without_spark, lakehouse, land, rows, cut_power, point
+):
+    land(("ann", 0), ("bob", 60))
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, windows()))
+    run_job(without_spark, lakehouse, windows())
+    assert rows("windows") == [("ann", START, 1)]
+
+
+def test_a_service_that_answers_otherwise_after_a_crash_changes_no_row(
+    without_spark, lakehouse, land, rows, cut_power, tmp_path
+):
+    log = tmp_path / "asked"
+    log.touch()
+
+    def asked():
+        return log.read_text().split()
+
+    def ask(state, events, clock):
+        """Says of each user what the world outside said, which is something else each time it is asked."""
+        users = sorted(set(events["user"].to_list()))
+        for user in users:
+            if clock.answers.get(user) is None:
+                log.write_text(f"{log.read_text()} {user}")
+                clock.answers.keep(user, str(len(asked())))
+        told = pl.DataFrame(
+            {"user": users, "clicks": [int(clock.answers.get(user) or 0) for user in users]},
+            schema={"user": pl.String, "clicks": pl.Int64},
+        )
+        return Step(state=state.clear(), output=told, side={"changes": told})
+
+    land(("ann", 0), ("bob", 1), ("eve", 2))
+    job = totals(step=ask, step_decides_late=True)
+    for point in ("work: after", "done: after", "commit: one table"):
+        assert cut_power(point, lambda: run_job(without_spark, lakehouse, job))
+    run_job(without_spark, lakehouse, job)
+    told = sorted((user, asked().index(user) + 1) for user in ("ann", "bob", "eve"))
+    assert rows("totals") == rows("changes") == told
+    assert len(asked()) == 3
+    land(("ann", 3))
+    run_job(without_spark, lakehouse, job)
+    assert len(asked()) == 4
+
+
+# a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of four megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no small disk can be mounted here: it takes root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_first_batch_whose_commit_entry_is_empty_is_worked_on_again(without_spark, lakehouse):
+    events = lakehouse.events("clicks")
+    events.parent.mkdir(parents=True)
+    clicks(("ann", 0), ("bob", 1)).write_delta(str(events))
+    run_job(without_spark, lakehouse, totals())
+    (entry,) = lakehouse.home.glob("jobs/totals/*/checkpoint/commits/0")
+    entry.write_bytes(b"")
+    clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
+    run_job(without_spark, lakehouse, totals())
+    assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+@pytest.mark.on_disk("a bucket has no room that ends")
+@pytest.mark.parametrize("room_left", range(0, 30_000, 2_000))
+def test_a_disk_that_is_full_at_any_moment_of_a_batch_stops_no_later_run(
+    without_spark, small_disk, lakehouse, rows, room_left
+):
+    on_disk = Lakehouse(small_disk / "home")
+    events = on_disk.events("clicks")
+    events.parent.mkdir(parents=True)
+    clicks(("ann", 0), ("bob", 1)).write_delta(str(events))
+    clicks(("ann", 2), ("eve", 3)).write_delta(str(events), mode="append")
+    ballast = small_disk / "ballast"
+    free = shutil.disk_usage(small_disk).free
+    ballast.write_bytes(b"\0" * max(0, free - 4096 - room_left * 4))
+    failed: Exception | None = None
+    try:
+        run_job(without_spark, on_disk, totals())
+    except Exception as error:
+        failed = error
+    assert failed is None or "space" in str(failed) or "disk" in str(failed)
+    ballast.unlink()
+    run_job(without_spark, on_disk, totals())
+    found = sorted(pl.read_delta(str(on_disk.table("totals"))).rows())
+    assert found == [("ann", 2), ("bob", 1), ("eve", 1)]

@@ -1,0 +1,215 @@
+"""Keyed jobs on a home in a store, a bucket or HDFS: two drivers, dead ones and frozen ones lose nothing and double nothing."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse, exclusive, fail_points
+from keyfold.lakehouse.files import files_below, second_name
+from keyfold.lakehouse.reading import scan_table
+from keyfold.storage.lease import LeaseTakenError
+from keyfold.storage.place import path_below
+from tests.keyfold.keyed.forked_runs import FILE_BY_FILE, REFUSED
+from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
+
+PROMISE = "A driver on S3 or HDFS that is killed, or frozen and thawed, at any write"
+REPOSITORY = Path(__file__).parents[3]
+POINTS = [
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge", "generation"))
+]
+
+MODES = {"incremental": Incremental(), "full_refresh": FullRefresh()}
+PATIENCE = timedelta(seconds=120)
+
+
+# A file of HDFS takes half a second, and a run writes some thirty.
+@pytest.fixture(params=["S3", pytest.param("HDFS", marks=pytest.mark.chaos)])
+def store(request):
+    return request.param
+
+
+@pytest.fixture
+def lakehouse(store, request):
+    if store == "S3":
+        return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
+    return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home")
+
+
+@pytest.fixture
+def homes(without_spark, lakehouse):
+    """Makes homes where a job has run once, and two more files have come."""
+    land(lakehouse, ("ann", 0), ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    land(lakehouse, ("ann", 2))
+    land(lakehouse, ("eve", 3))
+    numbers = itertools.count()
+
+    def copy():
+        copied = Lakehouse(f"{lakehouse.home}-{next(numbers)}")
+        for file in files_below(lakehouse.home):
+            second_name(file.path, copied.home / str(path_below(file.path, lakehouse.home)))
+        return copied
+
+    return copy
+
+
+@pytest.fixture
+def forked(lakehouse):
+    """Has a run done in a process of its own; see `forked_runs`."""
+    command = [sys.executable, "-m", "tests.keyfold.keyed.forked_runs"]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    frozen = set()
+
+    def ask(**request):
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(f"{json.dumps(request)}\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        (frozen.add if answer["frozen"] else frozen.discard)(answer["pid"])
+        return answer
+
+    with process:
+        yield ask
+        for pid in tuple(frozen):
+            ask(thaw=pid)
+        assert process.stdin
+        process.stdin.close()
+
+
+def land(lakehouse, *rows):
+    write_deltalake(str(lakehouse.events("clicks")), clicks(*rows), mode="append")
+
+
+def rows(lakehouse, table):
+    return sorted(scan_table(lakehouse.table(table)).collect().rows())
+
+
+def run_when_free(spark, lakehouse, mode=None):
+    """Run, once nobody holds the job's lease any more."""
+    with exclusive(lakehouse.job("totals"), "job totals", patience=PATIENCE):
+        pass
+    return run_job(spark, lakehouse, totals(), mode or Incremental(), options=FILE_BY_FILE)
+
+
+def count(told, lakehouse, what):
+    """Count a fault, by the rows of the tables and by the journal."""
+    expected = Counter({("totals", "ann", 2): 1, ("totals", "bob", 1): 1, ("totals", "eve", 1): 1})
+    expected += Counter({("changes", "ann", 1): 2, ("changes", "bob", 1): 1, ("changes", "eve", 1): 1})
+    told.count(expected, Counter((name, *row) for name in ("totals", "changes") for row in rows(lakehouse, name)), what)
+    live = live_generation(lakehouse, "totals")
+    done = live and live.journal.last_done()
+    assert done, what
+    assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0}), what
+
+
+def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehouse):
+    land(lakehouse, ("ann", 0), ("bob", 60))
+    assert run_job(without_spark, lakehouse, windows()).generation == "generation-0001"
+    assert rows(lakehouse, "windows") == [("ann", START, 1)]
+    land(lakehouse, ("ann", 90))
+    for mode, generation in ((Incremental(), "generation-0001"), (FullRefresh(), "generation-0002")):
+        assert run_job(without_spark, lakehouse, windows(), mode).generation == generation
+        assert rows(lakehouse, "windows") == [("ann", START, 1), ("bob", START + timedelta(hours=1), 1)]
+    # One behind the forerunner is cleared away, its files with it.
+    for _ in range(2):
+        run_job(without_spark, lakehouse, windows(), FullRefresh())
+    names = [folder.name for folder in lakehouse.job("windows").glob("generation-*")]
+    assert sorted(names) == ["generation-0002", "generation-0003", "generation-0004"]
+
+
+def test_on_hdfs_a_job_goes_on_behind_a_run_that_was_cut_off(without_spark, hdfs, cut_power):
+    lakehouse = Lakehouse(hdfs.new_folder() / "home")
+    land(lakehouse, ("ann", 0), ("bob", 1))
+    assert cut_power("commit: one table", lambda: run_job(without_spark, lakehouse, totals()))
+    land(lakehouse, ("ann", 2))
+    run_job(without_spark, lakehouse, totals())
+    assert rows(lakehouse, "totals") == [("ann", 2), ("bob", 1)]
+    assert len(rows(lakehouse, "changes")) == 3
+
+
+def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
+    """A run that lost its lease may still write there."""
+    land(lakehouse, ("ann", 0))
+    run_job(without_spark, lakehouse, totals())
+    names = []
+    for _ in range(3):
+        assert cut_power("done: before", lambda: run_job(without_spark, lakehouse, totals(), FullRefresh()))
+        names.append([folder.name for folder in lakehouse.job("totals").glob("generation-*")])
+    assert names == [["generation-0001", f"generation-{number:04d}"] for number in (2, 3, 4)]
+    assert rows(lakehouse, "totals") == [("ann", 1)]
+
+
+def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
+    without_spark, homes, forked, tally, store
+):
+    told = tally(f"{store}: killed at each named point")
+    killed, ended = [], {}
+    for point in POINTS:
+        mode = "full_refresh" if point.startswith("generation") else "incremental"
+        killed.append((homes(), point))
+        ended = forked(home=str(killed[-1][0].home), mode=mode, kill=f"{point}#1")
+        assert ended["killed"], f"{point}: {ended}"
+    # Its lease is known by who holds it, until it ends.
+    with pytest.raises(LeaseTakenError, match=rf"job totals is already running on .* process {ended['pid']}, heard of"):
+        run_job(without_spark, killed[-1][0], totals())
+    for lakehouse, point in killed:
+        run_when_free(without_spark, lakehouse)
+        count(told, lakehouse, point)
+
+
+@pytest.mark.parametrize("mode", ["incremental", pytest.param("full_refresh", marks=pytest.mark.chaos)])
+def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another_harms_nothing(
+    without_spark, homes, forked, tally, mode, store
+):
+    told = tally(f"{store}: frozen before each write of a run ({mode})")
+    frozen, answer = [], {}
+    for number in itertools.count():
+        lakehouse = homes()
+        answer = forked(home=str(lakehouse.home), mode=mode, freeze=number)
+        if not answer["frozen"]:
+            break
+        frozen.append((lakehouse, answer["pid"]))
+    # All of the writes of a run were tried, and one that came to its end without being frozen.
+    assert answer["code"] == 0
+    assert len(frozen) >= 10
+    for number, (lakehouse, pid) in enumerate(frozen):
+        run_when_free(without_spark, lakehouse, MODES[mode])
+        thawed = forked(thaw=pid)
+        assert thawed["code"] == REFUSED or number == len(frozen) - 1, (number, thawed)
+        assert (
+            thawed["told"].startswith("LeaseLostError: job totals: this run has lost its lease") or not thawed["told"]
+        )
+        run_when_free(without_spark, lakehouse)
+        count(told, lakehouse, f"frozen before write {number}: {thawed}")
+
+
+def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_nothing(
+    without_spark, homes, forked, tally, store
+):
+    """The first is frozen before it writes its last plan; the other comes in between, and both are refused or done."""
+    lakehouse = homes()
+    answer = forked(home=str(lakehouse.home), mode="incremental", freeze=1)
+    assert answer["frozen"]
+
+    def thaw(point):
+        if point == "plan: one of several":
+            forked(thaw=answer["pid"])
+
+    with pytest.MonkeyPatch.context() as patch, suppress(KeyfoldError):
+        patch.setattr(fail_points, "act", thaw)
+        run_when_free(without_spark, lakehouse)
+    run_when_free(without_spark, lakehouse)
+    count(tally(f"{store}: thawed amid another run's planning"), lakehouse, "plans of two runs")

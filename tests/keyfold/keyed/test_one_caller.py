@@ -1,0 +1,114 @@
+"""The harness in memory and the operator on Spark refuse the same steps with the same words."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from keyfold.keyed.codec import empty, encode, polars_schema
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.operator import REPORT, StepError
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.processor import KeyGroupProcessor
+from keyfold.keyed.read import CLOCK, BatchClock
+from keyfold.times import micros
+from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
+from spark_jobs.streams import TELEMETRY
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOB = build_job(VEHICLE_TRIPS)
+POINT = ("bus-7", NOON, 48.0, 11.0, 50.0, *[None] * 4)
+POINTS = pl.DataFrame([POINT], schema=polars_schema(TELEMETRY.schema), orient="row")
+
+
+class Value:
+    """A state variable as Spark has it, in memory."""
+
+    def __init__(self):
+        self.value = None
+
+    def get(self):
+        return self.value
+
+    def update(self, value):
+        self.value = value
+
+    def clear(self):
+        self.value = None
+
+
+def operate(job, events):
+    """One batch of one key group by the operator, as Spark would call it."""
+    processor = KeyGroupProcessor(job, Path("answers"))
+    processor.init(SimpleNamespace(getValueState=lambda *_: Value()))  # type: ignore[arg-type]
+    clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON))
+    rows = [
+        SimpleNamespace(sequence=CLOCK, payload=clock.pack()),
+        SimpleNamespace(sequence=0, payload=encode(events)),
+    ]
+    return [row.table for row in processor.handleInputRows((3,), iter(rows), None)]
+
+
+def job_that_gives(**changes):
+    """The job with a step that gives back something else in place of one of its frames."""
+
+    def step(state, events, clock):
+        answer = JOB.step(state, events, clock)
+        return replace(answer, **{name: change(getattr(answer, name)) for name, change in changes.items()})
+
+    return replace(JOB, step=step)
+
+
+REFUSED = {
+    "a column of output that is missing": (
+        {"output": lambda rows: rows.drop("reason")},
+        "the step's output misses reason",
+    ),
+    "a column of output too many": (
+        {"output": lambda rows: rows.with_columns(mood=pl.lit("good"))},
+        "the step's output has mood besides its columns",
+    ),
+    "a column of output of another type": (
+        {"output": lambda rows: rows.with_columns(n_points=pl.lit("many"))},
+        "the step's output n_points is String, not Int64",
+    ),
+    "a column of state that is missing": (
+        {"state": lambda rows: rows.drop("deadline")},
+        "the step's state misses deadline",
+    ),
+    "a late event in other columns": (
+        {"late": lambda rows: rows.drop("speed")},
+        "the step's late events misses speed",
+    ),
+    "a side table in other columns": (
+        {"side": lambda _: {"vehicle_stops": empty(VEHICLE_STOP).drop("latitude")}},
+        "the step's output vehicle_stops misses latitude",
+    ),
+    "a side table that was not declared": (
+        {"side": lambda tables: {**tables, "vehicle_moods": empty(JOB.output)}},
+        "the step writes vehicle_moods, which the job does not declare",
+    ),
+    "state without a key": (
+        {"state": lambda rows: rows.with_columns(vehicle_id=pl.lit(None, pl.String))},
+        "the step's state has no value in the key's column vehicle_id",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "reason"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_the_operator_refuses_the_harness_refuses_with_the_same_words(changes, reason):
+    job = job_that_gives(**changes)
+    with pytest.raises(ValueError, match=reason) as in_memory:
+        TestHarness(job).batch(POINTS)
+    with pytest.raises(StepError, match=reason) as on_spark:
+        operate(job, POINTS)
+    assert str(on_spark.value).endswith(str(in_memory.value))
+
+
+def test_what_the_harness_takes_the_operator_takes():
+    called = TestHarness(JOB).batch(POINTS, advance_to=NOON)
+    assert called.state.height == 1
+    assert operate(JOB, POINTS) == [*called.tables, REPORT]

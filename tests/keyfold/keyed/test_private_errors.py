@@ -1,0 +1,90 @@
+"""Errors of a job quote its rows, unless they may be private: then they name the type and the line of code."""
+
+import re
+import traceback
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.exact_sums import check_sums
+from keyfold.keyed.runner import run_job
+from keyfold.stream import Stream
+from spark_jobs.streams import STREAMS
+from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows
+
+NAME = "Quetzalcoatlus"
+
+
+def raise_in_a_step(state, events, clock):
+    raise ValueError(f"no idea what to do with {events['user'][0]}")
+
+
+def combine_numbers(events):
+    return events.with_columns(pl.col("user").cast(pl.Int64))
+
+
+FAULTS = {
+    "the step raises": {"step": raise_in_a_step},
+    "rows cannot be combined": {"combine": combine_numbers},
+    "a derived column cannot be made": {
+        "events": pa.schema([*CLICK, ("number", pa.int64())]),
+        "derived": {"number": pl.col("user").cast(pl.Int64)},
+    },
+}
+
+
+@pytest.fixture(params=FAULTS.values(), ids=list(FAULTS))
+def fault(request):
+    return request.param
+
+
+@pytest.fixture
+def failure(without_spark, lakehouse, land, monkeypatch, fault):
+    """Run a job with a fault over a click of somebody, whose name is private or not; gives its error."""
+
+    def failure(*private):
+        schema = pa.schema([pa.field("user", pa.string()), ("at", TIME), ("clicks", pa.int64())])
+        monkeypatch.setitem(STREAMS, "clicks", Stream("clicks", schema, "at", private=private))
+        land((NAME, 0))
+        with pytest.raises(KeyfoldError) as caught:
+            run_job(without_spark, lakehouse, windows(**fault))
+        return caught.value
+
+    return failure
+
+
+def test_of_a_private_column_no_error_quotes_a_value_nor_do_its_causes(failure):
+    error = failure("user")
+    assert NAME not in "".join(traceback.format_exception(error))
+    assert "what it says is hidden: it may show values of" in str(error)
+    assert "user" in str(error)
+
+
+def test_the_place_of_a_hidden_error_is_told(failure):
+    assert re.search(r"(ValueError|InvalidOperationError) at \w+\.py:\d+ in \w+", str(failure("user")))
+
+
+def test_of_a_column_that_is_not_private_the_error_says_what_it_said(failure):
+    assert NAME in str(failure())
+
+
+def test_that_another_column_is_private_hides_what_an_error_says_and_not_the_key(failure, fault):
+    told = str(failure("clicks"))
+    assert "it may show values of" in told
+    if "step" in fault:
+        assert f"a key of it {{'user': '{NAME}'}}" in told
+
+
+def total_too_large(state, events, clock):
+    check_sums(events.with_columns(clicks=pl.lit(2**62)).select(pl.all().repeat_by(2).explode()), ["user"], ["clicks"])
+
+
+@pytest.mark.parametrize("fault", [{"step": total_too_large}], ids=["a total is too large"])
+def test_a_refused_total_of_a_private_key_is_told_with_its_remedy_and_without_values(failure):
+    error = failure("user")
+    assert NAME not in "".join(traceback.format_exception(error))
+    assert "job windows" in str(error)
+    assert "total of clicks for user=(private) comes to more than a 64-bit integer holds" in str(error)
+    assert "--rebuild`), and start a new generation with --full-refresh" in str(error)

@@ -1,0 +1,382 @@
+"""Runs of the engine: time, late events, modes, failures. Without Spark where Spark adds nothing."""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from pyspark import SparkContext
+
+from keyfold.errors import KeyfoldError
+from keyfold.journal.clock import read_clock
+from keyfold.keyed import runner
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.contract import Step
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.runner import RunOptions, run_continuously, run_job
+from keyfold.lakehouse import exclusive
+from tests.keyfold.keyed.toy_jobs import (
+    START,
+    WAIT,
+    stale_buffer,
+    sum_clicks,
+    totals,
+    windows,
+    windows_per_key,
+    windows_step,
+)
+
+FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
+BUSY = [("ann", 0), ("bob", 1), ("ann", 5), ("eve", 9), ("bob", 20), ("ann", 21), ("eve", 40), ("ann", 41)]
+COMBINED = {"combine": sum_clicks, "event_count": pl.col("clicks").sum()}
+
+
+@pytest.fixture
+def hours_later(monkeypatch):
+    """Let time pass: both clocks of the machine go on."""
+
+    def pass_by(hours, jump=timedelta(0)):
+        def later():
+            now = read_clock()
+            gone = timedelta(hours=hours)
+            return now.model_copy(update={"wall": now.wall + gone + jump, "uptime": now.uptime + gone.total_seconds()})
+
+        monkeypatch.setattr(runner, "read_clock", later)
+
+    return pass_by
+
+
+def test_a_run_before_any_ingest_says_what_to_do(without_spark, lakehouse):
+    with pytest.raises(KeyfoldError, match="keyfold ingest clicks"):
+        run_job(without_spark, lakehouse, windows())
+
+
+def test_on_spark_state_closes_when_its_timer_is_due_and_not_before(spark, lakehouse, land, rows, minutes):
+    land(("ann", 0), ("ann", 4), ("bob", 12))
+    summary = run_job(spark, lakehouse, windows())
+    assert summary.watermark == minutes(7)
+    assert (summary.counts.events, summary.totals.open_events) == (3, 3)
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10) - timedelta(milliseconds=1)))
+    assert rows("windows") == []
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(10)))
+    assert rows("windows") == [("ann", START, 2)]
+
+
+def test_new_events_close_what_is_due_within_the_same_run(without_spark, lakehouse, land, rows):
+    land(("ann", 0))
+    land(("bob", 60))
+    summary = run_job(without_spark, lakehouse, windows())
+    assert rows("windows") == [("ann", START, 1)]
+    assert summary.counts.rows["windows"] == 1
+    assert len(summary.batch_seconds) == 1
+
+
+def test_on_spark_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(spark, lakehouse, land, rows, minutes):
+    land(("ann", 0), ("bob", 12))
+    run_job(spark, lakehouse, windows())
+    land(("ann", 1), ("eve", 2), ("eve", 3))
+    summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", START, 2), ("bob", minutes(10), 1)]
+    assert [row[:2] for row in rows("late.windows")] == [("eve", minutes(2)), ("eve", minutes(3))]
+    assert summary.totals.rows["late.windows"] == 2
+    found = check_conservation(spark, lakehouse, windows())
+    assert (found.events_read, found.in_outputs, found.open_events, found.late) == (5, 3, 0, 2)
+    assert found.balanced
+
+
+def test_a_run_in_which_nothing_came_and_nothing_is_due_makes_no_batch_and_time_goes_on(
+    without_spark, lakehouse, land, hours_later, minutes
+):
+    job = windows(idle_after=timedelta(minutes=3))
+    land(("ann", 0), ("ann", 60))
+    first = run_job(without_spark, lakehouse, job)
+    hours_later(4 / 60)
+    again = run_job(without_spark, lakehouse, job)
+    assert (len(first.batch_seconds), len(again.batch_seconds)) == (1, 0)
+    assert again.watermark is not None
+    assert minutes(60 - 5 + 4) <= again.watermark < minutes(60 - 5 + 5)
+
+
+def test_a_run_without_news_advances_no_event_time_unless_the_job_asks_for_it(
+    without_spark, lakehouse, land, rows, hours_later, minutes
+):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    hours_later(10)
+    assert run_job(without_spark, lakehouse, windows()).watermark == minutes(-5)
+    assert rows("windows") == []
+
+
+def test_on_a_silent_stream_time_goes_on_and_open_state_closes(without_spark, lakehouse, land, rows, hours_later):
+    job = windows(idle_after=timedelta(minutes=2))
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, job)
+    run_job(without_spark, lakehouse, job)
+    assert rows("windows") == []
+    hours_later(14 / 60)
+    run_job(without_spark, lakehouse, job)
+    assert rows("windows") == []
+    hours_later(16 / 60)
+    run_job(without_spark, lakehouse, job)
+    assert rows("windows") == [("ann", START, 1)]
+
+
+def test_a_clock_that_jumps_moves_no_event_time_and_is_said(without_spark, lakehouse, land, rows, hours_later, minutes):
+    job = windows(idle_after=timedelta(minutes=2))
+    land(("ann", 0), ("ann", 30))
+    run_job(without_spark, lakehouse, job)
+    hours_later(0, jump=timedelta(days=365))
+    jumped = run_job(without_spark, lakehouse, job)
+    assert jumped.watermark == minutes(25)
+    assert "jumped ahead by 365 days" in " ".join(jumped.warnings)
+    assert run_job(without_spark, lakehouse, job).warnings == ()
+    land(("ann", 31))
+    assert run_job(without_spark, lakehouse, job).counts.rows["late.windows"] == 0
+
+
+def test_one_tick_moves_event_time_by_a_day_at_most(without_spark, lakehouse, land, hours_later, minutes):
+    job = windows(idle_after=timedelta(minutes=2))
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, job)
+    hours_later(24 * 10)
+    assert run_job(without_spark, lakehouse, job).watermark == minutes(24 * 60 - 5)
+    assert run_job(without_spark, lakehouse, job).watermark == minutes(2 * 24 * 60 - 5)
+
+
+def test_an_idle_after_that_is_shorter_than_the_usual_gap_is_warned_of(without_spark, lakehouse, land, hours_later):
+    job = windows(idle_after=timedelta(minutes=10))
+    warned: list[str] = []
+    for hour in range(5):
+        hours_later(hour)
+        land(("ann", hour * 60))
+        warned = [*run_job(without_spark, lakehouse, job).warnings]
+    # Give or take the seconds that the runs themselves take, from a bucket and on a busy machine.
+    assert re.search(r"events usually come every 1:00:0\d, and idle_after is 0:10:00", warned[0])
+
+
+def test_on_spark_processing_time_flushes_what_is_stale_though_no_event_comes(spark, lakehouse, land, rows, minutes):
+    land(("ann", 0), ("bob", 1))
+    run_job(spark, lakehouse, stale_buffer())
+    assert rows("stale_buffer") == []
+    time.sleep(WAIT.total_seconds())
+    summary = run_job(spark, lakehouse, stale_buffer())
+    assert rows("stale_buffer") == [("ann", 1), ("bob", 1)]
+    assert summary.watermark == minutes(-4)
+
+
+@pytest.mark.parametrize("make", [windows, windows_per_key, lambda: windows(**COMBINED)])
+def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
+    without_spark, lakehouse, land, rows, minutes, make
+):
+    for start in range(0, len(BUSY), 2):
+        land(*BUSY[start : start + 2])
+    summary = run_job(without_spark, lakehouse, make(), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
+    assert len(summary.batch_seconds) > 3
+    assert rows("windows") == [
+        ("ann", START, 2),
+        ("ann", minutes(20), 1),
+        ("ann", minutes(40), 1),
+        ("bob", START, 1),
+        ("bob", minutes(20), 1),
+        ("eve", START, 1),
+        ("eve", minutes(40), 1),
+    ]
+
+
+def test_on_spark_a_run_of_several_batches_gives_what_one_gives_and_balances(spark, lakehouse, land, rows, minutes):
+    for event in BUSY:
+        land(event)
+    summary = run_job(spark, lakehouse, windows(**COMBINED), Incremental(advance_to=minutes(600)), options=FILE_BY_FILE)
+    assert len(summary.batch_seconds) > 4
+    assert sum(row[2] for row in rows("windows")) == len(BUSY)
+    assert check_conservation(spark, lakehouse, windows(**COMBINED)).balanced
+
+
+def test_a_combined_batch_reaches_the_step_with_fewer_rows(without_spark, lakehouse, land, rows, minutes):
+    land(*[("ann", 0)] * 50)
+    summary = run_job(without_spark, lakehouse, windows(combine=sum_clicks))
+    assert summary.counts.events == 1
+    run_job(without_spark, lakehouse, windows(combine=sum_clicks), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", START, 50)]
+
+
+def test_an_upsert_table_holds_the_last_row_of_a_key(without_spark, lakehouse, land, rows):
+    land(("ann", 0), ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    land(("ann", 2), ("ann", 3))
+    run_job(without_spark, lakehouse, totals())
+    assert rows("totals") == [("ann", 3), ("bob", 1)]
+    assert rows("changes") == [("ann", 1), ("ann", 2), ("bob", 1)]
+
+
+def test_progress_says_how_much_is_done_of_all(without_spark, lakehouse, land):
+    told = []
+    for start in range(0, len(BUSY), 2):
+        land(*BUSY[start : start + 2])
+    options = RunOptions(max_bytes_per_batch=1, on_batch=lambda progress, _: told.append(progress))
+    run_job(without_spark, lakehouse, windows(), options=options)
+    assert [one.batch for one in told] == list(range(1, told[0].batches + 1))
+    assert [one.total for one in told] == [len(BUSY)] * len(told)
+    assert told[-1].done == len(BUSY)
+    assert told[-1].seconds_left == 0
+
+
+def test_on_spark_a_step_that_raises_names_job_key_group_and_a_key_and_the_next_run_resumes(spark, lakehouse, land):
+    def fail(state, events, clock):
+        raise ZeroDivisionError("no clicks")
+
+    land(("ann", 0))
+    with pytest.raises(
+        KeyfoldError, match=r"job windows, key group \d, a key of it {'user': 'ann'}: ZeroDivisionError: no"
+    ):
+        run_job(spark, lakehouse, windows(step=fail))
+    assert run_job(spark, lakehouse, windows()).totals.events == 1
+
+
+def test_a_step_that_answers_in_other_columns_is_told_which(without_spark, lakehouse, land):
+    def misspelt(state, events, clock):
+        step = windows_step(state, events, clock)
+        return Step(state=step.state.rename({"clicks": "clix"}), output=step.output)
+
+    land(("ann", 0))
+    with pytest.raises(KeyfoldError, match="state misses clicks; has clix besides its columns"):
+        run_job(without_spark, lakehouse, windows(step=misspelt))
+
+
+def test_a_row_without_a_key_is_refused_with_its_file(without_spark, lakehouse, land):
+    land(("ann", 0), (None, 1))
+    with pytest.raises(KeyfoldError, match=r"events/clicks/.*parquet has rows without a value in user"):
+        run_job(without_spark, lakehouse, windows())
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"key_groups": 8}, "key_groups 4 and now runs with 8"),
+        ({"schema_version": 2}, "schema_version 1 and now runs with 2"),
+        ({"parameters": {"gap": 5}}, "parameters {'gap': None} and now runs with {'gap': 5}"),
+        ({"watermark_delay": timedelta(minutes=9)}, "watermark_delay 300.0 and now runs with 540.0"),
+        ({"step_decides_late": True}, "step_decides_late False and now runs with True"),
+    ],
+)
+def test_a_setting_that_differs_from_birth_is_refused_with_the_remedy(without_spark, lakehouse, land, change, named):
+    land(("ann", 0))
+    run_job(without_spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match=f"{re.escape(named)}.*--full-refresh"):
+        run_job(without_spark, lakehouse, windows(**change))
+    assert run_job(without_spark, lakehouse, windows(**change), FullRefresh()).generation == "generation-0002"
+    assert run_job(without_spark, lakehouse, windows(**change)).counts.events == 0
+
+
+def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
+    land(("ann", 0))
+    with exclusive(lakehouse.job("windows"), "job windows"), pytest.raises(KeyfoldError, match="already running"):
+        run_job(without_spark, lakehouse, windows())
+
+
+def test_on_spark_a_lost_row_or_a_doubled_one_breaks_conservation(spark, lakehouse, land):
+    land(("ann", 0), ("bob", 60))
+    run_job(spark, lakehouse, windows())
+    assert check_conservation(spark, lakehouse, windows()).balanced
+    output = str(lakehouse.table("windows"))
+    pl.read_delta(output).write_delta(output, mode="append")
+    assert not check_conservation(spark, lakehouse, windows()).balanced
+    pl.read_delta(output).clear().write_delta(output, mode="overwrite")
+    assert not check_conservation(spark, lakehouse, windows()).balanced
+
+
+def test_events_before_1970_are_not_late_and_are_counted(spark, lakehouse, land, rows, minutes):
+    sixty_years = 60 * 365 * 24 * 60
+    land(("ann", -sixty_years), ("bob", 60 - sixty_years))
+    summary = run_job(spark, lakehouse, windows())
+    assert (summary.counts.rows["windows"], summary.counts.rows["late.windows"]) == (1, 0)
+    found = check_conservation(spark, lakehouse, windows())
+    assert (found.events_read, found.in_outputs, found.open_events) == (2, 1, 1)
+    assert not found.is_empty
+
+
+def test_on_spark_a_continuous_run_takes_what_comes_sees_silence_and_ends_when_told(
+    spark, lakehouse, land, rows, minutes
+):
+    job = windows(idle_after=timedelta(seconds=2), watermark_delay=timedelta(0))
+    land(("ann", 0))
+    land(("ann", 9.99))
+    stop = threading.Event()
+    run = {"every": timedelta(milliseconds=200), "stop": stop}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_continuously, spark, lakehouse, job, **run)
+        wait_for(lambda: rows("windows") == [("ann", START, 2)])
+        land(("bob", 60))
+        wait_for(lambda: reached(lakehouse) >= minutes(60))
+        stop.set()
+        summary = running.result(60)
+    assert summary.totals.events == 3
+    batches = list((lakehouse.job("windows") / "generation-0001" / "journal").glob("*.plan.json"))
+    assert len(batches) <= 4
+
+
+def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(
+    without_spark, lakehouse, land, rows, monkeypatch
+):
+    land(("ann", 0), ("ann", 30))
+    run_job(without_spark, lakehouse, windows())
+    java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            run_continuously, without_spark, lakehouse, windows(), every=timedelta(hours=1), stop=stop
+        )
+        try:
+            land(("eve", 60))
+            wait_for(lambda: events_read(lakehouse) == 3)
+            assert not running.done()
+            java.kill()
+            with pytest.raises(KeyfoldError, match="Spark's Java process has ended"):
+                running.result(60)
+        finally:
+            stop.set()
+            java.kill()
+            java.communicate()
+    # The job is free again, and nothing is lost.
+    land(("bob", 90))
+    assert run_job(without_spark, lakehouse, windows()).totals.events == 4
+
+
+def events_read(lakehouse):
+    live = runner.live_generation(lakehouse, "windows")
+    done = live.journal.last_done() if live else None
+    return done.totals.events if done else 0
+
+
+def reached(lakehouse):
+    live = runner.live_generation(lakehouse, "windows")
+    return (live and runner.watermark(live)) or START
+
+
+def wait_for(is_so):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if is_so():
+                return
+        except KeyfoldError:
+            pass  # the tables are not there yet
+        time.sleep(0.1)
+    raise AssertionError("it did not come to that within a minute")
+
+
+def test_events_that_were_changed_behind_a_job_s_back_are_named_with_the_remedy(without_spark, lakehouse, land):
+    land(("ann", 0), ("bob", 12))
+    run_job(without_spark, lakehouse, windows())
+    DeltaTable(str(lakehouse.events("clicks"))).delete("user = 'ann'")
+    with pytest.raises(KeyfoldError, match=r"by other than ingest.*--full-refresh"):
+        run_job(without_spark, lakehouse, windows())
+    assert run_job(without_spark, lakehouse, windows(), FullRefresh()).counts.events == 1

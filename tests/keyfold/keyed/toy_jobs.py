@@ -1,0 +1,126 @@
+"""Small jobs that put one promise of the engine each to the test."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.keyed.contract import Clock, KeyedJob, OutputTable, Step
+from keyfold.keyed.per_key import KeyAnswer, per_key
+from keyfold.stream import Stream
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TIME = pa.timestamp("us", tz="UTC")
+CLICK = pa.schema([pa.field("user", pa.string(), nullable=False), ("at", TIME), ("clicks", pa.int64())])
+WINDOW = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64()), ("deadline", TIME)])
+WINDOW_TOTAL = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64())])
+LENGTH = timedelta(minutes=10)
+
+
+def clicks(*rows):
+    """Clicks of (user, minutes after START)."""
+    return pl.DataFrame(
+        {
+            "user": [user for user, _ in rows],
+            "at": [START + timedelta(minutes=minutes) for _, minutes in rows],
+            "clicks": [1] * len(rows),
+        },
+        schema={"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64},
+    )
+
+
+def windows_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """Clicks of a user in each ten minutes."""
+    came = events.select("user", pl.col("at").dt.truncate("10m").alias("window"), "clicks")
+    merged = (
+        pl.concat([state.drop("deadline"), came])
+        .group_by("user", "window")
+        .agg(pl.col("clicks").sum())
+        .with_columns(deadline=pl.col("window") + LENGTH)
+    )
+    is_over = pl.col("deadline") <= clock.watermark
+    return Step(state=merged.filter(~is_over), output=merged.filter(is_over).drop("deadline"))
+
+
+def sum_clicks(events: pl.DataFrame) -> pl.DataFrame:
+    window = pl.col("at").dt.truncate("10m").alias("window")
+    return events.group_by("user", window).agg(pl.col("at").max(), pl.col("clicks").sum()).drop("window")
+
+
+def windows(**changes) -> KeyedJob:
+    settings = {
+        "name": "windows",
+        "stream": Stream("clicks", CLICK, event_time="at"),
+        "key": ("user",),
+        "event_time": "at",
+        "watermark_delay": timedelta(minutes=5),
+        "events": CLICK,
+        "state": WINDOW,
+        "output": WINDOW_TOTAL,
+        "step": windows_step,
+        "key_groups": 4,
+        "output_events": pl.col("clicks").sum(),
+        "state_events": pl.col("clicks").sum(),
+    }
+    return KeyedJob(**{**settings, **changes})
+
+
+def windows_per_key(**changes) -> KeyedJob:
+    def handle(key, state, events, clock):
+        counts = {row["window"]: row["clicks"] for row in state}
+        for event in events:
+            window = event["at"].replace(minute=event["at"].minute // 10 * 10, second=0, microsecond=0)
+            counts[window] = counts.get(window, 0) + event["clicks"]
+        rows = [{"window": window, "clicks": count, "deadline": window + LENGTH} for window, count in counts.items()]
+        return KeyAnswer(
+            state=[row for row in rows if row["deadline"] > clock.watermark],
+            output=[
+                {"window": row["window"], "clicks": row["clicks"]} for row in rows if row["deadline"] <= clock.watermark
+            ],
+        )
+
+    step = per_key(handle, key=("user",), event_time="at", events=CLICK, state=WINDOW, output=WINDOW_TOTAL)
+    return windows(step=step, **changes)
+
+
+WAIT = timedelta(milliseconds=500)
+WAITING = pa.schema([("user", pa.string()), ("clicks", pa.int64()), ("stale_at", TIME)])
+FLUSH = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
+
+
+def stale_buffer() -> KeyedJob:
+    """Clicks that wait, and are given out when they have waited (processing time) for a moment: `stale_at`."""
+
+    def step(state, events, clock):
+        came = events.group_by("user").agg(pl.col("clicks").sum())
+        came = came.with_columns(stale_at=pl.lit(clock.processing_time + WAIT).dt.cast_time_unit("us"))
+        waiting = pl.concat([state, came])
+        is_stale = pl.col("stale_at") <= clock.processing_time
+        return Step(state=waiting.filter(~is_stale), output=waiting.filter(is_stale).drop("stale_at"))
+
+    return windows(name="stale_buffer", step=step, state=WAITING, output=FLUSH)
+
+
+TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])
+
+
+def totals(**changes) -> KeyedJob:
+    """Clicks of each user so far: an upsert table, and a side output that is appended to."""
+
+    def step(state, events, clock):
+        changed = events.group_by("user").agg(pl.col("clicks").sum())
+        summed = pl.concat([state, changed]).group_by("user").agg(pl.col("clicks").sum())
+        touched = summed.join(changed, on="user", how="semi")
+        return Step(state=summed, output=touched, side={"changes": changed})
+
+    settings = {
+        "name": "totals",
+        "step": step,
+        "state": TOTAL,
+        "output": TOTAL,
+        "output_mode": "upsert",
+        "output_key": ("user",),
+        "side_outputs": (OutputTable("changes", TOTAL),),
+        "state_events": pl.lit(0),
+    }
+    return windows(**{**settings, **changes})

@@ -1,0 +1,163 @@
+"""Files and folders of a home, by the one seam that knows disks, buckets and HDFS: all do the same."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.lakehouse import Lakehouse, files, read_json
+from keyfold.lakehouse.files import (
+    files_below,
+    move_tree,
+    new_file,
+    open_for_reading,
+    read_json_with_tag,
+    remove_tree,
+    replace_json,
+    second_name,
+    sweep,
+    write_durably,
+    write_once,
+    write_whole,
+)
+from tests.examples import examples
+from tests.faulty_store import Fault, faulty_store
+
+
+@pytest.fixture(params=["disk", "object store", "hdfs"])
+def home(request, tmp_path):
+    """A home of each kind."""
+    if request.param == "disk":
+        return Lakehouse(tmp_path / "home").home
+    if request.param == "hdfs":
+        return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home").home
+    return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home").home
+
+
+@pytest.fixture
+def in_store(bucket):
+    return Lakehouse(f"s3a://{bucket}/home").home
+
+
+def stop_after(steps):
+    """A function that can be called so many times."""
+    left = iter(range(steps))
+
+    def stop():
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def listed(folder):
+    return sorted((str(file.path.relative_to(folder)), file.bytes) for file in files_below(folder))
+
+
+@pytest.mark.parametrize("write", [write_durably, write_once, write_whole])
+def test_what_is_written_is_read_and_nothing_else_is_there(home, write):
+    write(home / "a" / "file", b"content")
+    with open_for_reading(home / "a" / "file") as file:
+        assert file.read() == b"content"
+    sweep(home / "a")
+    assert listed(home) == [("a/file", 7)]
+
+
+def test_a_new_file_that_breaks_off_is_not_there(home):
+    with new_file(home / "whole") as file:
+        file.write(b"whole")
+
+    def break_off():
+        with new_file(home / "half") as file:
+            file.write(b"half")
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        break_off()
+    assert listed(home) == [("whole", 5)]
+
+
+def test_a_second_name_outlives_the_first(home):
+    write_durably(home / "a" / "file", b"content")
+    second_name(home / "a" / "file", home / "b" / "c" / "other")
+    remove_tree(home / "a")
+    assert listed(home) == [("b/c/other", 7)]
+
+
+def test_a_tree_is_moved_whole_and_removed_whole(home):
+    for name in ("record", "a/b", "a/c/d"):
+        write_durably(home / "from" / name, name.encode())
+    move_tree(home / "from", home / "to", last="record")
+    assert listed(home) == [("to/a/b", 3), ("to/a/c/d", 5), ("to/record", 6)]
+    remove_tree(home / "to")
+    remove_tree(home / "to", missing_ok=True)
+    assert listed(home) == []
+
+
+def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_store, monkeypatch):
+    for name in ("record", "a/b", "a/c/d"):
+        write_durably(in_store / "from" / name, name.encode())
+    whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
+    for steps in range(6):
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "check_held", stop_after(steps))
+            with pytest.raises(KeyboardInterrupt):
+                move_tree(in_store / "from", in_store / "to", last="record")
+        for folder in ("from", "to"):
+            if (in_store / folder / "record").exists():
+                assert listed(in_store / folder) == whole
+        assert listed(in_store / "from") == whole or listed(in_store / "to") == whole
+        if steps >= 4:
+            break
+    assert listed(in_store / "to") == whole
+
+
+@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+def test_what_was_written_once_stays_as_it_was(home):
+    write_once(home / "done", b"first")
+    write_once(home / "done", b"first")
+    with pytest.raises(KeyfoldError, match=r"done has been written by another run meanwhile.*Run it again"):
+        write_once(home / "done", b"second")
+    assert (home / "done").read_bytes() == b"first"
+
+
+def test_a_pointer_moves_only_from_where_it_was_read(home):
+    assert read_json_with_tag(home / "current.json") == (None, "")
+    replace_json(home / "current.json", {"generation": 1}, "")
+    found, tag = read_json_with_tag(home / "current.json")
+    assert found == {"generation": 1}
+    replace_json(home / "current.json", {"generation": 2}, tag)
+    assert read_json(home / "current.json") == {"generation": 2}
+
+
+@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(home):
+    replace_json(home / "current.json", {"generation": 1}, "")
+    _, tag = read_json_with_tag(home / "current.json")
+    replace_json(home / "current.json", {"generation": 2}, tag)
+    for stale in (tag, ""):
+        with pytest.raises(KeyfoldError, match="has been written by another run"):
+            replace_json(home / "current.json", {"generation": 3}, stale)
+    assert read_json(home / "current.json") == {"generation": 2}
+
+
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(faults=st.lists(st.sampled_from([Fault.LOST, Fault.CUT, Fault.BUSY, None]), max_size=3))
+def test_a_write_whose_answer_is_lost_is_no_other_run_s(in_store, object_store, faults):
+    place = in_store / f"done-{os.urandom(4).hex()}"
+    with faulty_store(object_store.endpoint) as faulty, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        wanted = iter(faults)
+        faulty.choose = lambda request: next(wanted, None) if request.conditional else None
+        write_once(place, b"mine")
+        _, tag = place.read_with_tag()
+        files.replace(place, b"mine again", tag)
+    assert place.read_bytes() == b"mine again"
+
+
+@pytest.mark.parametrize("home", ["gs://lake/home", "hdfs:///home", "hdfs://names/a b", "abfss://a@b/home", "s3a://"])
+def test_a_home_that_is_another_store_s_is_refused(home):
+    with pytest.raises(KeyfoldError, match=r"s3a://BUCKET/FOLDER|hdfs://HOST:PORT/FOLDER|letters, digits"):
+        Lakehouse(home)

@@ -1,0 +1,419 @@
+"""Rows are merged into a table as a dictionary takes them, whatever files they lie in, and whatever happens on the way."""
+
+import itertools
+import json
+import threading
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import polars_schema
+from keyfold.lakehouse import create_table, fail_points, merging
+from keyfold.lakehouse.changes import RowsChangedError, changes_since
+from keyfold.lakehouse.commits import append_files, committed_batch
+from keyfold.lakehouse.data_files import STAGED, write_data_file
+from keyfold.lakehouse.merging import merge_files
+from keyfold.lakehouse.positions import position_at
+from keyfold.lakehouse.reading import scan_files, scan_table
+from keyfold.storage.place import to_place
+from tests.examples import examples
+from tests.keyfold.keyed.without_spark import Cut, PowerCut
+
+NO_SPARK: Any = None
+APPLICATION = "job/generation-0001/table"
+BASE = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Of each type of key, values that lie close and far, before 1970 and with fractions of a millisecond.
+KEYS = {
+    pa.string(): st.sampled_from(["", "a", "ab", "b", "ä", "z" * 100, "z" * 99 + "y", "\U0001f600", "a b/c%20"]),
+    pa.int64(): st.sampled_from([-(2**63), -1, 0, 1, 2**53 + 1, 2**63 - 1]),
+    pa.date32(): st.sampled_from([date(1969, 12, 31), date(1970, 1, 1), date(2026, 1, 1), date(2026, 1, 2)]),
+    pa.timestamp("us", tz="UTC"): st.sampled_from(
+        [datetime(1969, 12, 31, 23, tzinfo=UTC), *(BASE + timedelta(microseconds=at) for at in (0, 1, 999, 1000, 1001))]
+    ),
+    pa.timestamp("us"): st.sampled_from([BASE.replace(tzinfo=None), BASE.replace(tzinfo=None, microsecond=1)]),
+    pa.float64(): st.sampled_from([-1.5, 0.0, 0.1, 1e300]),
+    pa.bool_(): st.booleans(),
+}
+VALUES = pa.schema(
+    [
+        ("count", pa.int64()),
+        ("text", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("list", pa.list_(pa.int64())),
+        ("pair", pa.struct([("x", pa.float64())])),
+    ]
+)
+VALUE = st.tuples(
+    st.none() | st.integers(-3, 3),
+    st.none() | st.sampled_from(["", "x"]),
+    st.none() | st.integers(0, 5000).map(lambda at: BASE + timedelta(microseconds=at)),
+    st.none() | st.lists(st.none() | st.integers(0, 2), max_size=2),
+    st.none() | st.fixed_dictionaries({"x": st.none() | st.just(0.5)}),
+)
+
+Rows = dict[tuple[Any, ...], tuple[Any, ...]]
+
+
+@st.composite
+def histories(draw) -> tuple[pa.Schema, list[Rows]]:
+    """A table's columns, and batches of rows by key."""
+    kinds = draw(st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=3))
+    schema = pa.schema([*((f"key {at}", kind) for at, kind in enumerate(kinds)), *VALUES])
+    batch = st.dictionaries(st.tuples(*(KEYS[kind] for kind in kinds)), VALUE, max_size=8)
+    return schema, draw(st.lists(batch, min_size=1, max_size=6))
+
+
+class Table:
+    """A table, and the dictionary that it should be like."""
+
+    def __init__(self, path, schema: pa.Schema) -> None:
+        self.path, self.schema = path, schema
+        self.key = [name for name in schema.names if name not in VALUES.names]
+        self.expected: Rows = {}
+        create_table(path, schema)
+
+    def staged(self, rows: Rows, parts: int = 1):
+        """Files of a batch's rows that wait to be merged."""
+        frame = pl.DataFrame([(*key, *value) for key, value in rows.items()], polars_schema(self.schema), orient="row")
+        return [
+            write_data_file(frame[at::parts], self.path, self.schema, STAGED)
+            for at in range(parts)
+            if frame[at::parts].height
+        ]
+
+    def merge(self, files, batch: int, spark=NO_SPARK) -> None:
+        merge_files(spark, self.path, files, self.key, APPLICATION, batch)
+
+    def take(self, rows: Rows, batch: int, parts: int = 1, spark=NO_SPARK) -> None:
+        self.merge(self.staged(rows, parts), batch, spark)
+        self.expected |= rows
+
+    def check(self) -> None:
+        found = scan_table(self.path).collect()
+        assert found.schema == pl.Schema(polars_schema(self.schema))
+        split = len(self.key)
+        rows = [(row[:split], row[split:]) for row in found.rows()]
+        assert len(rows) == len(self.expected)
+        assert dict(rows) == self.expected
+        # As somebody else reads it; and what the log says is so.
+        delta = DeltaTable(str(self.path))
+        assert delta.to_pyarrow_table().num_rows == len(rows) == delta.count()
+        self.check_spans(delta)
+
+    def check_spans(self, delta: DeltaTable) -> None:
+        actions = delta.get_add_actions(flatten=True)
+        told = {name: actions[name].to_pylist() for name in actions.schema.names}
+        for at, path in enumerate(told["path"]):
+            file = pl.read_parquet(self.read(path))
+            assert file.height == told["num_records"][at]
+            for name in file.columns:
+                if file[name].dtype == pl.Datetime("us", "UTC") and told[f"min.{name}"][at] is not None:
+                    # To the millisecond, as Delta has it.
+                    low, high = told[f"min.{name}"][at], told[f"max.{name}"][at]
+                    assert low <= file[name].min()
+                    assert file[name].max() - high < timedelta(milliseconds=1)
+
+    def read(self, path: str):
+        return (self.path / path).open("rb") if isinstance(self.path, Path) else (self.path / path).open_reader()
+
+    def files(self) -> set[str]:
+        return set(DeltaTable(str(self.path)).get_add_actions()["path"].to_pylist())
+
+
+@pytest.fixture(params=["on a disk", "in a bucket"])
+def place(request, tmp_path):
+    """Where a table is to be."""
+    if request.param == "on a disk":
+        return tmp_path / "a table"
+    return to_place(f"s3a://{request.getfixturevalue('bucket')}/a table")
+
+
+@pytest.fixture
+def table(place):
+    """A table with two rows of a key each in two files, by batches 0 and 1."""
+    table = Table(place, pa.schema([("user", pa.string()), *VALUES]))
+    table.take({("ann",): value(1), ("bob",): value(2)}, 0)
+    append_files(place, [write_data_file(frame_of(table, {("eve",): value(3)}), place, table.schema)], APPLICATION, 1)
+    table.expected[("eve",)] = value(3)
+    return table
+
+
+def value(count: int) -> tuple[Any, ...]:
+    return (count, None, BASE + timedelta(seconds=count), [count], {"x": None})
+
+
+def frame_of(table: Table, rows: Rows) -> pl.DataFrame:
+    return pl.DataFrame([(*key, *value) for key, value in rows.items()], polars_schema(table.schema), orient="row")
+
+
+@examples(120)
+@given(histories(), st.integers(1, 3), st.sampled_from([0, 4000, 64 << 20]), st.sets(st.integers(0, 5)))
+def test_any_rows_in_any_files_are_merged_as_a_dictionary_takes_them(
+    tmp_path_factory, history, parts, together, joined
+):
+    schema, batches = history
+    table = Table(tmp_path_factory.mktemp("table") / "t", schema)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "_TOGETHER", together)
+        for batch, rows in enumerate(batches):
+            table.take(rows, batch, parts)
+            table.check()
+            if batch in joined:
+                # By Delta's library, which tells of every column what it spans.
+                DeltaTable(str(table.path)).optimize.compact()
+
+
+def test_only_files_with_rows_of_the_keys_are_written_anew(table):
+    before = table.files()
+    table.take({("eve",): value(4)}, 2)
+    table.check()
+    assert len(before & table.files()) == 1
+    kept = table.files()
+    table.take({("new",): value(5)}, 3)
+    table.check()
+    assert table.files() > kept, "what is new alone is appended"
+
+
+def test_files_whose_span_of_keys_the_log_tells_are_not_even_opened(tmp_path):
+    table = Table(tmp_path / "t", pa.schema([("hour", pa.timestamp("us", tz="UTC")), *VALUES]))
+    for batch in range(3):
+        table.take({(BASE + timedelta(hours=batch),): value(batch)}, batch)
+    kept = DeltaTable(str(table.path)).file_uris()
+    for path in kept[1:]:
+        Path(path).rename(f"{path}.gone")
+    (hour,) = {row[0] for row in pl.read_parquet(kept[0]).rows()}
+    table.take({(hour,): value(9)}, 3)
+    for path in kept[1:]:
+        Path(f"{path}.gone").rename(path)
+    table.check()
+
+
+def test_a_log_that_tells_times_in_whole_milliseconds_hides_no_row(tmp_path):
+    table = Table(tmp_path / "t", pa.schema([("moment", pa.timestamp("us", tz="UTC")), ("count", pa.int64())]))
+    (moment,) = row = (BASE + timedelta(microseconds=1999),)
+    file = write_data_file(frame_of(table, {row: (1,)}), table.path, table.schema)
+    cut = {"moment": (moment - timedelta(microseconds=999)).isoformat()}
+    append_files(table.path, [file.model_copy(update={"first": cut, "last": cut})], APPLICATION, 0)
+    table.take({row: (2,)}, 1)
+    assert scan_table(table.path).collect().rows() == [(moment, 2)]
+
+
+def test_small_files_become_one_and_large_ones_are_written_each_for_itself(table, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "_TOGETHER", 0)
+        table.take({("ann",): value(4), ("eve",): value(5)}, 2)
+    table.check()
+    assert len(table.files()) == 2, "bob's file without ann, and the new rows; of eve's file nothing is left"
+    table.take({("ann",): value(6), ("bob",): value(7), ("zoe",): value(8)}, 3)
+    table.check()
+    assert len(table.files()) == 1
+
+
+def test_who_reads_what_comes_to_a_table_is_told_of_rows_that_changed_and_given_those_that_are_new(table):
+    position = position_at(table.path, DeltaTable(str(table.path)).version())
+    table.take({("new",): value(5), ("newer",): value(6)}, 2)
+    changes = changes_since(table.path, position, "at")
+    assert sum(file.rows for file in changes.files) == 2
+    table.take({("ann",): value(7)}, 3)
+    with pytest.raises(RowsChangedError):
+        changes_since(table.path, position, "at")
+
+
+def test_a_batch_is_taken_once_however_often_it_is_merged(table):
+    files = table.staged({("ann",): value(4), ("new",): value(5)})
+    for _ in range(3):
+        table.merge(files, 2)
+    table.expected |= {("ann",): value(4), ("new",): value(5)}
+    table.check()
+    version = DeltaTable(str(table.path)).version()
+    table.merge(table.staged({("ann",): value(9)}), 1)
+    table.merge([], 7)
+    assert DeltaTable(str(table.path)).version() == version
+    assert committed_batch(table.path, APPLICATION) == 2
+
+
+def test_a_merge_that_is_cut_off_is_done_by_the_next(table, monkeypatch):
+    rows = {("ann",): value(4), ("eve",): value(5), ("new",): value(6)}
+    files, before = table.staged(rows, 2), table.files()
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", Cut("merge: rows written"))
+        with pytest.raises(PowerCut):
+            table.merge(files, 2)
+    table.check()
+    assert table.files() == before
+    table.merge(files, 2)
+    table.expected |= rows
+    table.check()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_disk_that_fails_at_any_of_the_files_leaves_the_table_as_it_was(table, monkeypatch, count):
+    rows = {("ann",): value(4), ("eve",): value(5), ("bob",): value(6), ("new",): value(7)}
+    files, writes, write_rows = table.staged(rows, 3), itertools.count(1), merging.write_rows
+
+    def write(*args):
+        if next(writes) == count:
+            raise OSError(28, "No space left on device")
+        return write_rows(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "_TOGETHER", 0)
+        patch.setattr(merging, "write_rows", write)
+        with pytest.raises(OSError, match="No space left"):
+            table.merge(files, 2)
+    table.check()
+    table.merge(files, 2)
+    table.expected |= rows
+    table.check()
+
+
+def test_a_file_of_the_table_that_is_gone_is_told_as_gone_and_named(table):
+    (gone,) = [path for path in table.files() if scan_files(table.path, [table.path / path]).collect().height == 2]
+    (table.path / gone).unlink()
+    with pytest.raises(FileNotFoundError, match=gone):
+        table.take({("ann",): value(4)}, 2)
+    assert committed_batch(table.path, APPLICATION) == 1
+
+
+def test_of_two_who_merge_the_same_batch_at_once_one_commit_counts_and_both_go_on(table, monkeypatch):
+    rows = {("ann",): value(4), ("new",): value(5)}
+    files, both = table.staged(rows, 2), threading.Barrier(2)
+    monkeypatch.setattr(fail_points, "act", lambda _: both.wait(60))
+    faults = []
+
+    def merge():
+        try:
+            table.merge(files, 2)
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=merge) for _ in range(2)]
+    version = DeltaTable(str(table.path)).version()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    table.expected |= rows
+    table.check()
+    assert DeltaTable(str(table.path)).version() == version + 1
+
+
+@pytest.mark.parametrize("how", ["a row is appended", "files are joined", "another merges"])
+def test_whoever_else_commits_meanwhile_the_merge_is_refused_and_can_be_done_again(table, monkeypatch, how):
+    def act(_):
+        monkeypatch.setattr(fail_points, "act", lambda _: None)
+        if how == "a row is appended":
+            rows = {("new",): value(8)}
+            append_files(table.path, [write_data_file(frame_of(table, rows), table.path, table.schema)], "other", 0)
+            table.expected |= rows
+        elif how == "files are joined":
+            DeltaTable(str(table.path)).optimize.compact()
+        else:
+            merge_files(NO_SPARK, table.path, table.staged({("ann",): value(9)}), table.key, "other", 0)
+            table.expected[("ann",)] = value(9)
+
+    rows = {("bob",): value(4), ("new",): value(5)}
+    files = table.staged(rows)
+    monkeypatch.setattr(fail_points, "act", act)
+    with pytest.raises(KeyfoldError, match="another process has written to it at the same time, and batch 2 was not"):
+        table.merge(files, 2)
+    table.check()
+    table.merge(files, 2)
+    table.expected |= rows
+    table.check()
+
+
+def test_two_rows_of_one_key_in_a_batch_are_refused_without_a_word_of_their_values(table):
+    files = table.staged({("secret name",): value(4)}) + table.staged({("secret name",): value(5)})
+    with pytest.raises(KeyfoldError, match=r"batch 2 has several rows of one key \(user\)") as told:
+        table.merge(files, 2)
+    assert "secret" not in str(told.value)
+    table.check()
+
+
+def test_a_column_that_the_table_got_later_is_null_in_rows_that_stay(table):
+    later = Schema.from_arrow(pa.schema([("later", pa.int32())])).fields
+    DeltaTable(str(table.path)).alter.add_columns(later)
+    table.merge(table.staged({("ann",): value(4)}), 2)
+    found = scan_table(table.path).collect()
+    assert found.schema["later"] == pl.Int32
+    assert sorted(found.select("user", "count", "later").rows()) == [
+        ("ann", 4, None),
+        ("bob", 2, None),
+        ("eve", 3, None),
+    ]
+
+
+def test_what_a_table_is_told_to_be_stays_so(table):
+    before = DeltaTable(str(table.path))
+    table.take({("ann",): value(4), ("new",): value(5)}, 2)
+    after = DeltaTable(str(table.path))
+    assert after.metadata().configuration == before.metadata().configuration
+    assert after.metadata().id == before.metadata().id
+    assert str(after.protocol()) == str(before.protocol())
+    assert after.schema() == before.schema()
+
+
+def with_feature(table: Path, properties: dict[str, str], feature: str) -> None:
+    """Have a table's log say that it has a feature, as another writer would."""
+    log = sorted((table / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
+    told = next(action["metaData"] for action in actions if "metaData" in action)
+    told["configuration"] |= properties
+    fields = json.loads(told["schemaString"])
+    for at, field in enumerate(fields["fields"]):
+        field["metadata"] = {"delta.columnMapping.id": at, "delta.columnMapping.physicalName": field["name"]}
+    told["schemaString"] = json.dumps(fields)
+    features = {"writerFeatures": [feature], "readerFeatures": [] if feature == "changeDataFeed" else [feature]}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    entry = "\n".join(json.dumps(action) for action in ({"protocol": protocol}, {"metaData": told}))
+    (table / "_delta_log" / f"{len(log):020d}.json").write_text(entry)
+
+
+@pytest.mark.parametrize(
+    ("properties", "feature"),
+    [
+        ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
+        ({"delta.enableDeletionVectors": "true"}, "deletionVectors"),
+        ({"delta.columnMapping.mode": "name"}, "columnMapping"),
+    ],
+)
+def test_a_table_of_which_files_are_not_all_there_is_to_rows_is_refused(tmp_path, properties, feature):
+    table = Table(tmp_path / "t", pa.schema([("user", pa.string()), ("count", pa.int64())]))
+    table.take({("ann",): (1,)}, 0)
+    with_feature(table.path, properties, feature)
+    with pytest.raises(KeyfoldError, match=f"has {feature}, which Keyfold does not merge rows into"):
+        table.take({("ann",): (2,)}, 1)
+
+
+def test_a_partitioned_table_is_refused(tmp_path):
+    schema = pa.schema([("user", pa.string()), *VALUES])
+    DeltaTable.create(str(tmp_path / "t"), schema, partition_by=["user"])
+    table = Table(tmp_path / "t", schema)
+    with pytest.raises(KeyfoldError, match="has partitions, which Keyfold does not merge rows into"):
+        table.take({("ann",): value(2)}, 1)
+
+
+def test_workers_write_what_is_much_and_tell_of_a_disk_that_fails(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "_HERE", 0)
+    monkeypatch.setattr(merging, "_TOGETHER", 0)
+    table = Table(tmp_path / "t", pa.schema([("user", pa.string()), ("day", pa.date32()), *VALUES]))
+    days = [date(2026, 1, day) for day in range(1, 5)]
+    table.take({(f"u{at}", day): value(at) for at in range(10) for day in days}, 0, 4, spark)
+    table.take({(f"u{at}", day): value(-at) for at in range(5, 15) for day in days[1:]}, 1, 3, spark)
+    table.check()
+    files = table.staged({("u1", days[0]): value(7)})
+    (table.path / files[0].path).rename(tmp_path / "aside")
+    with pytest.raises(OSError, match=r"part-\w+\.parquet"):
+        table.merge(files, 2, spark)
+    table.check()

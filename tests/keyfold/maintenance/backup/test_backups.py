@@ -1,0 +1,171 @@
+"""A backup that is taken while runs go on restores to a lakehouse that goes on as if nothing had happened."""
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingest import ingest
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.files import remove_tree
+from keyfold.maintenance.backup import back_up, list_backups, restore
+from keyfold.maintenance.checking import check
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.streams import RIDE_POINTS, SALES
+
+DELIVERIES = 6
+JOB = build_job(JOBS["ride_summaries"], {"close": "complete", "key_groups": 2})
+TOTALS = build_job(JOBS["purchase_totals"], {"key_groups": 2})
+
+
+def deliver(lakehouse, stream, name, content):
+    path = lakehouse.landing(stream.name) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{name}")
+    aside.write_bytes(content)
+    aside.rename(path)
+
+
+def work(spark, lakehouse):
+    """Ingest what has landed, and run both jobs: one with timers, one that replaces rows of a table."""
+    for stream in (RIDE_POINTS, SALES):
+        ingest(spark, lakehouse, stream, settle=timedelta(0))
+    for job in (JOB, TOTALS):
+        run_job(spark, lakehouse, job)
+
+
+def rows(lakehouse):
+    """The rows of every table, without what says when and by which batch they were made."""
+    found = {}
+    for name, path in lakehouse.tables().items():
+        table = pl.read_delta(str(path))
+        kept = [column for column in table.columns if column not in ("ingested_at", "batch", "file")]
+        found[name] = sorted(table.select(kept).rows(), key=repr)
+    return found
+
+
+def sales(number):
+    lines = [
+        {"item": f"item {one % 7}", "quantity": one, "time": f"2026-01-0{number + 1}T00:00:{one:02}Z"}
+        for one in range(50)
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+@pytest.mark.long
+def test_backups_that_were_taken_in_the_midst_of_runs_go_on_to_the_same_tables(spark, tmp_path, real_data):
+    lakehouse, backups = Lakehouse(tmp_path / "home"), tmp_path / "backups"
+    points = [path.read_bytes() for path in sorted((real_data / "rides").glob("*.gz"))[2 : 2 + DELIVERIES]]
+
+    def delivery(home, number):
+        deliver(home, RIDE_POINTS, f"{number}.ndjson.gz", points[number])
+        deliver(home, SALES, f"{number}.ndjson", sales(number))
+
+    def all_of_it():
+        for number in range(DELIVERIES):
+            delivery(lakehouse, number)
+            work(spark, lakehouse)
+
+    made = []
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(all_of_it)
+        while not running.done():
+            if lakehouse.home.is_dir():
+                made.append(back_up(lakehouse, backups))
+        running.result()
+    expected = rows(lakehouse)
+    assert len(made) > DELIVERIES
+    chosen = [made[index * (len(made) - 1) // 4] for index in range(1, 4)]
+    for number, backup in enumerate(chosen):
+        again = Lakehouse(tmp_path / f"restored-{number}")
+        restored = restore(backups, again, backup.name)
+        assert (restored.name, restored.files, restored.bytes) == (backup.name, backup.files, backup.bytes)
+        assert [one for one in check(again).findings if one.is_damage] == []
+        for missing in range(DELIVERIES):
+            if not (again.landing(SALES.name) / f"{missing}.ndjson").exists():
+                delivery(again, missing)
+        work(spark, again)
+        assert rows(again) == expected
+
+
+def small_lakehouse(home):
+    lakehouse = Lakehouse(home)
+    for number in range(3):
+        deliver(lakehouse, SALES, f"{number}.ndjson", sales(number))
+    return lakehouse
+
+
+def test_a_backup_copies_only_what_is_new_and_each_is_whole_by_itself(tmp_path):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    first = back_up(lakehouse, backups)
+    deliver(lakehouse, SALES, "3.ndjson", sales(3))
+    (lakehouse.landing(SALES.name) / "0.ndjson").unlink()
+    second = back_up(lakehouse, backups)
+    assert (first.files, first.new_contents, second.files, second.new_contents) == (3, 3, 3, 1)
+    for backup, names in ((first, "012"), (second, "123")):
+        restore(backups, again := Lakehouse(tmp_path / backup.name), backup.name)
+        assert {path.name: path.read_bytes() for path in again.landing(SALES.name).iterdir()} == {
+            f"{name}.ndjson": sales(int(name)) for name in names
+        }
+    third = back_up(lakehouse, backups, keep=1)
+    assert list_backups(backups) == [third.name]
+    assert len(list((backups / "content").iterdir())) == 3
+
+
+def test_what_cannot_be_backed_up_or_restored_is_refused_and_says_why(tmp_path):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    with pytest.raises(KeyfoldError, match="there is no lakehouse in"):
+        back_up(Lakehouse(tmp_path / "none"), backups)
+    with pytest.raises(KeyfoldError, match="lies in the lakehouse"):
+        back_up(lakehouse, lakehouse.home / "backups")
+    with pytest.raises(KeyfoldError, match="there is no backup in"):
+        restore(backups, Lakehouse(tmp_path / "new"))
+    name = back_up(lakehouse, backups).name
+    with pytest.raises(KeyfoldError, match="is not empty"):
+        restore(backups, lakehouse)
+    with pytest.raises(KeyfoldError, match=f"backups there: {name}"):
+        restore(backups, Lakehouse(tmp_path / "new"), "other")
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+def test_damaged_content_of_a_backup_is_named_and_not_restored(tmp_path, damage):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups)
+    content = sorted((backups / "content").iterdir())[0]
+    if damage == "gone":
+        content.unlink()
+    else:
+        content.write_bytes(content.read_bytes()[:-1] + b"?")
+    with pytest.raises(
+        KeyfoldError, match=f"{content.name}.*of landing/sales.* is {'gone' if damage == 'gone' else 'damaged'}"
+    ):
+        restore(backups, Lakehouse(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "landing/../../outside"])
+def test_a_backup_that_names_a_file_outside_of_a_home_is_refused(tmp_path, path):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    back_up(lakehouse, backups)
+    (listed,) = (backups / "backups").iterdir()
+    found = json.loads(gzip.decompress(listed.read_bytes()))
+    found["files"][0][0] = path
+    listed.write_bytes(gzip.compress(json.dumps(found).encode()))
+    with pytest.raises(KeyfoldError, match="outside of a home"):
+        restore(backups, Lakehouse(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_path):
+    lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
+    first = back_up(lakehouse, backups)
+    (backups / "content" / ".aside-killed").write_bytes(b"half")
+    remove_tree(lakehouse.landing(SALES.name))
+    restore(backups, lakehouse, first.name)
+    back_up(lakehouse, backups)
+    assert not (backups / "content" / ".aside-killed").exists()

@@ -1,0 +1,199 @@
+"""Secrets among Spark's settings: planted, and looked for wherever other people or programs can read."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from keyfold.errors import KeyfoldError
+from keyfold.session import SparkSettings
+from keyfold.session.redaction import is_secret, secret_java_options, shown, without_secrets
+from keyfold.session.start import check_same
+from tests.java_for_tests import fast_starts
+
+PLANTED = {
+    "spark.hadoop.fs.s3a.secret.key": "planted-s3",
+    "spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net": "planted-azure==",
+    "spark.hadoop.javax.jdo.option.ConnectionPassword": "planted p\u00e4ss: w\u00f6rd=\\n#! \U0001f511",
+    "spark.kafka.token": "planted-token",
+    "spark.hadoop.database.url": "jdbc:postgresql://ann:planted-url@database/x",
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_setting_is_a_secret_by_its_name_or_by_what_its_value_looks_like(name):
+    assert is_secret(name, PLANTED[name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.ssl.keyPassword",
+        "spark.authenticate.secret",
+        "spark.x.api-key",
+        "spark.hadoop.fs.azure.sas.box.account",
+        "spark.hadoop.x.credentials",
+        "spark.x.PASSWD",
+        "spark.x.privateKey",
+    ],
+)
+def test_names_of_secrets_are_known(name):
+    assert shown(name, "planted") == "(hidden)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.driver.memory", "4g"),
+        ("spark.sql.shuffle.partitions", "4"),
+        ("spark.jars.packages", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+        ("spark.master", "spark://host:7077"),
+        ("spark.hadoop.fs.s3a.endpoint", "https://s3.example.org:9000/x@y"),
+        ("spark.sql.warehouse.dir", "/data/massas/warehouse"),
+    ],
+)
+def test_what_is_no_secret_is_shown(name, value):
+    assert shown(name, value) == value
+
+
+def test_text_of_others_loses_every_secret_the_longest_first():
+    settings = {"spark.a.password": "planted", "spark.b.password": "planted-longer", "spark.c.password": "no"}
+    assert without_secrets("no: planted-longer, planted", settings) == "no: (hidden), (hidden)"
+
+
+def test_sessions_that_differ_in_a_secret_say_so_without_it():
+    name = "spark.hadoop.fs.s3a.secret.key"
+    with pytest.raises(KeyfoldError) as raised:
+        check_same({name: "planted-old"}, {name: "planted-new", "spark.driver.memory": "2g"})
+    told = str(raised.value)
+    assert f'"{name}": "(hidden) runs, (hidden) is wanted"' in told
+    assert '"spark.driver.memory": "not set runs, 2g is wanted"' in told
+    assert "planted" not in told
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        "spark.x.secret=planted-a planted-b",
+        "spark.x.secret='planted",
+        "spark.x.secret=planted master=x",
+        "spark.x.secret=planted spark.master=yarn",
+        "spark.x.secret=planted spark.sql.session.timeZone=planted",
+        "spark.driver.extraJavaOptions=-Djavax.net.ssl.trustStorePassword=planted",
+    ],
+)
+def test_a_wrong_setting_is_told_without_the_others_values(conf):
+    with pytest.raises(KeyfoldError, match=r"^KEYFOLD_SPARK_CONF: ") as raised:
+        SparkSettings.from_environment({"KEYFOLD_SPARK_CONF": conf})
+    assert "planted" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_pydantic_does_not_repeat_what_was_given():
+    with pytest.raises(ValidationError) as raised:
+        SparkSettings(conf={"spark.hadoop.fs.s3a.secret.key": "planted", "wrong": "planted"})
+    assert "planted" not in str(raised.value)
+
+
+def test_secrets_among_java_s_options_are_refused_with_the_remedy():
+    assert secret_java_options("-Xmx1g -Dfoo=1 -Da.passWord=x -Db.token=y") == ["a.passWord", "b.token"]
+    with pytest.raises(ValidationError, match=r"every user of the machine.*@/path"):
+        SparkSettings(conf={"spark.executor.extraJavaOptions": "-Da.password=x"})
+
+
+PROGRAM = textwrap.dedent("""
+    import json, logging, os, stat, sys, tempfile, threading
+    from pathlib import Path
+    from keyfold.errors import KeyfoldError
+    from keyfold.session import SparkSettings, build_session
+
+    word = os.environ["WORD"]
+    lines, modes, over = set(), set(), threading.Event()
+
+    def watch():
+        while not over.wait(0.02):
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    line = (process / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                lines.add(line)
+            for file in Path(tempfile.gettempdir()).glob("keyfold-*/spark.properties"):
+                try:
+                    modes.add((stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)))
+                except OSError:
+                    continue
+
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        session = build_session(SparkSettings.from_environment())
+        hadoop = session._jsc.hadoopConfiguration()
+        has = {
+            name: session.conf.get(name) if name.startswith("spark.kafka") else hadoop.get(name.removeprefix("spark.hadoop."))
+            for name in json.loads(os.environ["NAMES"])
+        }
+        rows = session.range(100).repartition(2).count()
+        try:
+            build_session(SparkSettings(conf={"spark.hadoop.fs.s3a.secret.key": "another"}))
+        except KeyfoldError as error:
+            print("refused:", error, file=sys.stderr)
+        session.stop()
+    finally:
+        over.set()
+        watcher.join()
+    left = [str(path) for path in Path(tempfile.gettempdir()).rglob("*.properties")]
+    seen = [line.decode(errors="replace") for line in lines if word.encode() in line]
+    submitted = sum(b"--properties-file" in line for line in lines)
+    print(json.dumps({"has": has, "rows": rows, "seen": seen, "modes": sorted(modes), "left": left, "submitted": submitted}))
+""")
+
+
+def run_with_secrets(folder: Path, master: str, **conf: str) -> tuple[dict, str]:
+    """Start Spark with the planted settings and work with it, while everything that shows is looked at."""
+    settings = " ".join(f"'{name}={value}'" for name, value in {**PLANTED, **conf}.items())
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=folder,
+        env={
+            **environment,
+            **fast_starts(),
+            "KEYFOLD_SPARK_MASTER": master,
+            "KEYFOLD_SPARK_CONF": settings,
+            "NAMES": json.dumps(list(PLANTED)),
+            "WORD": "planted",
+            "TMPDIR": str(temporary),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1]), run.stderr
+
+
+def check_nothing_shows(told: dict, errors: str) -> None:
+    assert told["has"] == PLANTED, "Spark has every setting, letter for letter"
+    assert told["rows"] == 100
+    assert told["submitted"], "the process list was read while Spark started"
+    assert told["seen"] == []
+    assert told["modes"] == [[0o600, 0o700]]
+    assert told["left"] == []
+    assert "planted" not in errors
+    # (The word is in no path either: a test's name is in its folder's.)
+    assert "refused: a Spark session with other settings runs already" in errors
+
+
+def test_secrets_reach_spark_and_are_in_no_command_line_no_log_and_no_error(tmp_path):
+    check_nothing_shows(*run_with_secrets(tmp_path, "local[1]"))

@@ -1,0 +1,275 @@
+"""Sessions run in processes of their own here: one process holds one, and most tests share another."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from keyfold.errors import KeyfoldError
+from keyfold.session import SparkSettings
+from keyfold.session.gateway import java_version
+from keyfold.session.packages import DELTA_PACKAGE, S3_PACKAGES, SHIPPED_WITH_SPARK
+from keyfold.session.s3a import s3a_conf
+from keyfold.session.settings import spark_conf
+from tests.java_for_tests import fast_starts
+from tests.standalone_cluster import SPARK_HOME
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[3]", "local[*]", "local[2, 3]", "spark://one:7077,two:7077", "yarn", "k8s://https://api:6443"],
+)
+def test_every_form_of_master_is_accepted(master):
+    assert SparkSettings(master=master).master == master
+
+
+@pytest.mark.parametrize("master", ["", "locl[2]", "local[0]", "local[", "spark://one", "http://one"])
+def test_a_misspelt_master_is_refused_with_the_forms_there_are(master):
+    with pytest.raises(ValidationError, match=r"no Spark master.*give local, local\[4\]"):
+        SparkSettings(master=master)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"packages": ("org.postgresql:postgresql",)}, "give group:artifact:version"),
+        ({"conf": {"driver.memory": "1g"}}, "begin with 'spark.'"),
+        ({"conf": {"spark.master": "yarn"}}, "has a field of its own: master"),
+        ({"conf": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
+        ({"memory": "1g"}, "Extra inputs are not permitted"),
+        ({"app_name": ""}, "at least 1 character"),
+        ({"ship": ("fleet-models",)}, "no name of a top-level package"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_load(given, message):
+    with pytest.raises(ValidationError, match=message):
+        SparkSettings.model_validate(given)
+
+
+def test_settings_come_from_the_environment():
+    environment = {
+        "KEYFOLD_SPARK_MASTER": "spark://one:7077",
+        "KEYFOLD_SPARK_PACKAGES": "org.postgresql:postgresql:42.7.7, a:b:1",
+        "KEYFOLD_SPARK_SHIP": "fleet_models, own_rules",
+        "KEYFOLD_SPARK_CONF": "spark.driver.memory=3g 'spark.app.note=two words=fine'",
+    }
+    settings = SparkSettings.from_environment(environment)
+    assert settings.master == "spark://one:7077"
+    assert settings.all_packages == (DELTA_PACKAGE, "org.postgresql:postgresql:42.7.7", "a:b:1")
+    assert settings.ship == ("fleet_models", "own_rules")
+    assert settings.conf == {"spark.driver.memory": "3g", "spark.app.note": "two words=fine"}
+    assert SparkSettings.from_environment({}) == SparkSettings()
+
+
+def test_a_wrong_value_in_the_environment_names_its_variable():
+    with pytest.raises(KeyfoldError, match="KEYFOLD_SPARK_MASTER: 'mesos' is no Spark master"):
+        SparkSettings.from_environment({"KEYFOLD_SPARK_MASTER": "mesos"})
+
+
+def test_what_is_left_out_of_packages_is_what_spark_ships():
+    shipped = [jar.name for jar in (SPARK_HOME / "jars").iterdir()]
+    # Spark ships commons-logging's and the two old names' classes in jars of other names.
+    elsewhere = {"commons-logging:commons-logging", "org.roaringbitmap:shims"}
+    for coordinates in set(SHIPPED_WITH_SPARK) - elsewhere:
+        assert [jar for jar in shipped if jar.startswith(f"{coordinates.partition(':')[2]}-")], coordinates
+
+
+def test_a_home_in_a_bucket_brings_what_java_needs_for_it_and_no_secret(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
+    settings = SparkSettings(packages=("a:b:1",), conf={"spark.hadoop.fs.s3a.path.style.access": "false"})
+    assert settings.for_home("/data/home") == settings
+    there = settings.for_home("s3a://lake/home")
+    assert there.for_home("s3a://lake/home") == there
+    conf = spark_conf(there)
+    assert conf["spark.jars.packages"].split(",") == [DELTA_PACKAGE, "a:b:1", *S3_PACKAGES]
+    assert "software.amazon.awssdk:bundle" in conf["spark.jars.excludes"].split(",")
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert conf["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false", "what a user gives holds"
+    assert "planted-secret" not in str(conf)
+
+
+def test_amazon_s_own_buckets_need_no_endpoint():
+    assert (
+        s3a_conf({"AWS_DEFAULT_REGION": "eu-west-1"}).items()
+        >= {"spark.hadoop.fs.s3a.endpoint.region": "eu-west-1"}.items()
+    )
+    assert "spark.hadoop.fs.s3a.endpoint" not in s3a_conf({})
+
+
+def test_java_is_looked_for_in_java_home_before_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(a_java(tmp_path / "path", 'openjdk version "21.0.2" 2024-01-16').parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert java_version() == 21
+    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "home" / "bin", 'version "17.0.1"').parent.parent))
+    assert java_version() == 17
+
+
+def test_an_old_a_broken_and_a_missing_java_are_told_apart(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "old" / "bin", 'java version "1.8.0_392"').parent.parent))
+    with pytest.raises(KeyfoldError, match=r"JAVA_HOME=.*old, is Java 8, too old"):
+        java_version()
+    monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "stub" / "bin", "No runtime", code=1).parent.parent))
+    with pytest.raises(KeyfoldError, match=r"does not run \(No runtime\)"):
+        java_version()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KeyfoldError, match="PATH has none"):
+        java_version()
+
+
+def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_other_settings(tmp_path):
+    told, errors = run_python(
+        tmp_path,
+        """
+        import os, signal, pyarrow as pa
+        # As a script's background job inherits it; Spark would set a handler of its own in its place.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        def threads(batches):
+            for batch in batches:
+                yield pa.RecordBatch.from_pydict({"threads": [os.environ["POLARS_MAX_THREADS"]]})
+        settings = SparkSettings(master="local[1]", conf={"spark.driver.memory": "600m"})
+        session = build_session(settings)
+        tell["handler kept"] = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        tell["megabytes"] = session._jvm.Runtime.getRuntime().maxMemory() / 1e6
+        tell["threads"] = session.range(1).mapInArrow(threads, "threads string").first()[0]
+        session.range(5).write.format("delta").save("five")
+        tell["rows"] = session.read.format("delta").load("five").count()
+        tell["same"] = build_session(settings) is session
+        tell["other"] = refused(SparkSettings(master="local[2]", conf={"spark.driver.memory": "600m"}))
+        session.stop()
+        tell["after stop"] = refused(SparkSettings(master="local[1]"))
+        tell["again"] = build_session(settings).range(3).count()
+        """,
+    )
+    assert told["handler kept"]
+    assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
+    assert (told["threads"], told["rows"], told["same"], told["again"]) == ("1", 5, True, 3)
+    assert '{"spark.master": "local[1] runs, local[2] is wanted"}' in told["other"]
+    assert "started with spark.driver.memory=600m and cannot change to 2g" in told["after stop"]
+    assert errors == ""
+
+
+def test_a_package_that_does_not_exist_is_named(tmp_path):
+    told, errors = run_python(
+        tmp_path,
+        """tell["why"] = refused(SparkSettings(master="local[1]", packages=("io.delta:no-such-thing:0.0.1",)))""",
+    )
+    assert "could not get these packages: io.delta#no-such-thing;0.0.1" in told["why"]
+    assert errors == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (("spark.log.level", "NOISE"), "Valid values are"),
+        (("spark.serializer", "no.such.Class"), "ClassNotFoundException: no.such.Class"),
+        (("spark.driver.memory", "banana"), "Invalid maximum heap size: -Xmxbanana"),
+        (("spark.driver.memory", "1k"), "Too small maximum heap"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path, setting, reason):
+    told, errors = run_python(
+        tmp_path,
+        f"""tell["why"] = refused(SparkSettings(master="local[1]", conf=dict([{setting!r}])))""",
+    )
+    assert reason in told["why"]
+    assert "\tat " not in told["why"] + errors
+    assert errors == ""
+
+
+def test_settings_that_spark_refuses_leave_the_process_able_to_start_with_right_ones(tmp_path):
+    told, errors = run_python(
+        tmp_path,
+        """
+        tell["ended"] = refused(SparkSettings(master="local[1]", conf={"spark.local.dir": "/proc/nowhere"}))
+        tell["wrong"] = refused(SparkSettings(master="local[1]", conf={"spark.sql.shuffle.partitions": "many"}))
+        session = build_session(SparkSettings(master="local[1]"))
+        tell["right"] = session.range(3).count()
+        """,
+    )
+    assert "Failed to create any local dir" in told["ended"]
+    assert "value 'many' in the config \"spark.sql.shuffle.partitions\"" in told["wrong"]
+    assert "\tat " not in told["ended"] + told["wrong"] + errors
+    assert errors == ""
+    assert told["right"] == 3
+
+
+def test_a_python_that_prints_when_it_starts_is_told_since_no_worker_could_speak_to_java(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('welcome to this machine')")
+    told, _ = run_python(
+        tmp_path, """tell["why"] = refused(SparkSettings(master="local[1]"))""", PYTHONPATH=str(tmp_path)
+    )
+    assert "Python prints 'welcome to this machine' when it starts" in told["why"]
+    assert "write to stderr" in told["why"]
+
+
+@pytest.fixture(scope="module")
+def chatty(tmp_path_factory):
+    """What came of a process whose module prints when it is imported, and whose Java logs."""
+    folder = tmp_path_factory.mktemp("chatty")
+    (folder / "chatty.py").write_text("print('chatty is here' * 1000)\ndef doubled(batches):\n    yield from batches\n")
+    return run_python(
+        folder,
+        """
+        import chatty  # pickled by name: the worker imports it anew
+        session = build_session(SparkSettings(master="local[1]"))
+        tell["rows"] = session.range(1000).mapInArrow(chatty.doubled, "id long").count()
+        session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").error("this must be seen")
+        session._jvm.org.slf4j.LoggerFactory.getLogger("keyfold.test").warn("this must not")
+        """,
+        PYTHONPATH=str(folder),
+    )
+
+
+def test_a_module_that_prints_when_it_is_imported_does_no_harm_in_a_worker(chatty):
+    assert chatty[0]["rows"] == 1000
+
+
+def test_errors_of_spark_stay_visible(chatty):
+    assert "ERROR test: this must be seen" in chatty[1]
+    assert "this must not" not in chatty[1]
+
+
+def a_java(folder: Path, says: str, code: int = 0) -> Path:
+    """A script that answers `-version` as a Java would."""
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return java
+
+
+def run_python(folder: Path, body: str, **more: str) -> tuple[dict, str]:
+    """Run lines in a process of its own, outside the repository; returns what they put in `tell`, and stderr."""
+    lines = body.strip("\n").splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    program = "\n".join(
+        [
+            "import json",
+            "from keyfold.errors import KeyfoldError",
+            "from keyfold.session import SparkSettings, build_session",
+            "tell = {}",
+            "def refused(settings):",
+            "    try:",
+            "        build_session(settings)",
+            "    except KeyfoldError as error:",
+            "        return str(error)",
+            *(line[indent:] for line in lines),
+            "print(json.dumps(tell))",
+        ]
+    )
+    environment = {name: value for name, value in os.environ.items() if "SPARK" not in name}
+    environment |= fast_starts() | more
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1]), run.stderr

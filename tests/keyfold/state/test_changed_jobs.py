@@ -1,0 +1,197 @@
+"""What a changed parameter means to each shipped job: free, a move, or a refresh; and that such a move loses nothing."""
+
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.moving import move, plan_change
+from spark_jobs.jobs.registry import JOBS, SHIPPED
+from spark_jobs.simulation.telemetry import GEOFENCES
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.job_histories import END, History, put
+from tests.keyfold.state.local_state import state_without_spark
+from tests.keyfold.state.test_round_trip import accounted_for, copies_of
+
+__all__ = ["state_without_spark", "without_spark"]
+
+pytestmark = pytest.mark.usefixtures("state_without_spark")
+
+ENGINE = {"key_groups": (7, "move"), "watermark_delay": ("0s", "move"), "idle_after": ("9h", "move")}
+
+MEANING = {
+    "ride_summaries": {
+        **ENGINE,
+        "close": ("complete", "move"),
+        "timeout": ("7m", "move"),
+        "timeout_in": ("processing_time", "move"),
+        "long_ride_threshold": ("10m", "move"),
+        "closed_for": ("2h", "move"),
+    },
+    "moving_averages": {
+        **ENGINE,
+        "n_readings": (4, "refresh"),
+        "columns": ("temp", "refresh"),
+        "min_readings": (2, "refresh"),
+        "timeout": ("2h", "refresh"),
+        "timeout_in": ("processing_time", "refresh"),
+    },
+    "anomaly_predictions": {
+        **ENGINE,
+        "model": ("ewma", "refresh"),
+        "order": ("arrival", "move"),
+        "learn": ("complete_window", "move"),
+        "refresh_after": ("3s", "move"),
+        "interval": ("20m", "move"),
+        "window": ("3h", "move"),
+        "emit": ("all", "move"),
+        "min_change": (0.5, "move"),
+        "alarms_per_week": (1, "move"),
+        "threshold": (0.8, "move"),
+        "min_events": (2, "move"),
+        "forget_after": ("3h", "move"),
+        "timeout_in": ("processing_time", "move"),
+    },
+    "vehicle_trips": {
+        **ENGINE,
+        "moving_speed": (30, "move"),
+        "stop_after": ("1m", "move"),
+        "silence": ("4m", "move"),
+        "timeout_in": ("processing_time", "move"),
+        "harsh_braking": (2.0, "move"),
+        "harsh_acceleration": (2.0, "move"),
+    },
+    "fleet_days": {
+        **ENGINE,
+        "moving_speed": (30, "refresh"),
+        "stop_after": ("1m", "refresh"),
+        "silence": ("4m", "refresh"),
+        "timezone": ("Asia/Kathmandu", "refresh"),
+    },
+    "fleet_warnings": {
+        **ENGINE,
+        "low_fuel": (11, "move"),
+        "low_fuel_until": (15, "move"),
+        "hot_engine": (120, "move"),
+        "hot_engine_until": (90, "move"),
+        "geofence_margin": (80, "move"),
+        # Its path alone is free; what the file says is not.
+        "geofences": (str(GEOFENCES), "refresh"),
+    },
+    "top_products": {**ENGINE, "window": ("2h", "refresh"), "k": (2, "refresh")},
+    "purchase_totals": {
+        **ENGINE,
+        "order": ("event_time", "move"),
+        "expire_after": ("1h", "refresh"),
+        "timeout_in": ("processing_time", "refresh"),
+    },
+    "model_totals": {"key_groups": (7, "move")},
+    "event_index": {
+        **ENGINE,
+        "window": ("1h", "refresh"),
+        "stream": ("sales", "refresh"),
+        "key": ("ride_id,point_idx", "refresh"),
+        "expire_after": ("1h", "refresh"),
+        "timeout_in": ("processing_time", "refresh"),
+    },
+    "ride_meter_jumps": {**ENGINE, "jump": (7.0, "move"), "within": ("2m", "move")},
+    "card_in_two_cities": {**ENGINE, "within": ("2m", "move")},
+    "batched_enrichment": {
+        "key_groups": (7, "move"),
+        "watermark_delay": ("0s", "move"),
+        "stream": ("weather", "refresh"),
+        "service": ("demo", "free"),
+        "max_size": (3, "move"),
+        "max_wait": ("1m", "move"),
+        "stale_after": ("1m", "move"),
+        "shards": (2, "refresh"),
+        "timeout": ("1s", "free"),
+        "max_attempts": (2, "free"),
+        "max_in_flight": (2, "free"),
+        "first_pause": ("1s", "free"),
+        "max_pause": ("2s", "free"),
+    },
+}
+"""Of each job: another value of a parameter, and what it means."""
+for _meant in MEANING.values():
+    # Which time a job goes by is every job's, and its generation's for life.
+    _meant["time"] = ("arrival", "refresh")
+
+WITH = {
+    ("event_index", "stream"): {"key": "item"},
+    ("event_index", "timeout_in"): {"expire_after": "1h"},
+    ("purchase_totals", "timeout_in"): {"expire_after": "1h"},
+}
+"""What a parameter cannot be changed without."""
+
+ONE_WAY = [("ride_summaries", "timeout_in"), ("vehicle_trips", "timeout_in")]
+"""Parameters whose way back is a refresh: the state has a column for the one value that it has not for the other."""
+
+CHANGES = [(job, name) for job, meant in MEANING.items() for name in meant]
+MOVES = [(job, name) for job, name in CHANGES if MEANING[job][name][1] == "move"]
+
+
+def test_each_parameter_of_each_job_that_is_shipped_has_a_meaning():
+    assert {job: set(meant) for job, meant in MEANING.items()} == {
+        name: set(JOBS[name].parameters.model_fields) for name in SHIPPED
+    }
+
+
+@pytest.fixture(scope="module")
+def born(tmp_path_factory, request):
+    """Lakehouses in which each job has run over a part of its history."""
+    made = {}
+
+    def born(name):
+        if name not in made:
+            made[name] = Lakehouse(tmp_path_factory.mktemp("born"))
+            history = History(name)
+            put(made[name], history.job().stream.name, history.parts()[0])
+            run_job(SPARK, made[name], history.job())
+        return made[name]
+
+    return born
+
+
+@pytest.mark.parametrize(("job", "name"), CHANGES)
+def test_a_changed_parameter_is_free_a_move_or_a_refresh(born, job, name):
+    lakehouse = born(job)
+    value, verdict = MEANING[job][name]
+    told = plan_change(lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}))
+    assert told.verdict == verdict
+    assert f"parameter {name}" in {change.setting for change in told.changes}
+    assert plan_change(lakehouse, History(job).job()).changes == ()
+    if verdict == "refresh":
+        with pytest.raises(KeyfoldError, match="--full-refresh"):
+            move(SPARK, lakehouse, History(job).job(**{name: value, **WITH.get((job, name), {})}))
+
+
+@pytest.mark.parametrize(("job", "name"), ONE_WAY)
+def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_path, job, name):
+    history, lakehouse = History(job), Lakehouse(tmp_path)
+    there = history.job(**{name: MEANING[job][name][0]})
+    put(lakehouse, there.stream.name, history.parts()[0])
+    run_job(SPARK, lakehouse, there)
+    assert plan_change(lakehouse, history.job()).verdict == "refresh"
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "back"),
+    [(*one, back) for one in MOVES for back in (False, True) if not (back and one in ONE_WAY)],
+)
+def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(tmp_path, job, name, back):
+    history, value = History(job), MEANING[job][name][0]
+    usual, other = history.job(), history.job(**{name: value})
+    one, two = (other, usual) if back else (usual, other)
+    lakehouse, parts = Lakehouse(tmp_path), history.parts()
+    for part in parts[:2]:
+        put(lakehouse, one.stream.name, part)
+        run_job(SPARK, lakehouse, one)
+    move(SPARK, lakehouse, two)
+    for part in parts[2:]:
+        put(lakehouse, two.stream.name, part)
+        run_job(SPARK, lakehouse, two)
+        assert accounted_for(lakehouse, two) == run_job(SPARK, lakehouse, two).totals.events
+    summary = run_job(SPARK, lakehouse, two, Incremental(advance_to=END))
+    assert accounted_for(lakehouse, two) == summary.totals.events == copies_of(two, parts)

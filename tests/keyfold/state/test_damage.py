@@ -1,0 +1,331 @@
+"""What is damaged, lost or of another shape: the tools that write say what and where, and change nothing."""
+
+import hashlib
+import json
+import pickle
+import shutil
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.processor import STATE_VARIABLE
+from keyfold.keyed.run_mode import Incremental, Replay
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import create_table
+from keyfold.lakehouse.commits import append_files, committed_batch
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.state.audit import Author
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.editing import Edit, edit_state
+from keyfold.state.erasing import Erasure, erase
+from keyfold.state.moving import move
+from keyfold.state.promoting import promote
+from keyfold.stream import Stream
+from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
+from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_state import state_without_spark
+
+__all__ = ["cut_power", "local_reader", "minutes", "rows", "state_without_spark", "without_spark"]
+
+CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
+BY = Author("dpo@example.org", "request 17")
+
+
+def land(lakehouse, *events):
+    """Put clicks into the event table as ingest does."""
+    table = lakehouse.events("clicks")
+    create_table(table, CLICK)
+    number = committed_batch(table, "ingest")
+    written = write_data_file(clicks(*events), table, CLICK)
+    append_files(table, [written], "ingest", 0 if number is None else number + 1)
+
+
+def live(lakehouse):
+    generation = live_generation(lakehouse, "windows")
+    assert generation is not None
+    return generation
+
+
+def tables(lakehouse):
+    """The rows of the job's tables."""
+    return {table.name: sorted(pl.read_delta(str(lakehouse.table(table.name))).rows()) for table in windows().tables}
+
+
+def files_below(folder):
+    """Every file with what is in it; locks are no part of anything."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".lock")
+    }
+
+
+class Refused:
+    """Sees that a call fails for a reason, and that what is live is what it was, file by file."""
+
+    def __init__(self, lakehouse, why):
+        self._lakehouse, self._raised = lakehouse, pytest.raises(KeyfoldError, match=why)
+
+    def __enter__(self):
+        self._before = self._state()
+        return self._raised.__enter__()
+
+    def __exit__(self, *error):
+        told = self._raised.__exit__(*error)
+        assert self._state() == self._before
+        return told
+
+    def _state(self):
+        lakehouse = self._lakehouse
+        pointer = lakehouse.job("windows") / "current.json"
+        return (
+            pointer.read_text(),
+            files_below(pointer.parent / json.loads(pointer.read_text())["generation"]),
+            files_below(lakehouse.events("clicks")),
+            files_below(lakehouse.job("windows") / "branches"),
+        )
+
+
+@pytest.fixture
+def spark(state_without_spark, local_reader):
+    # As much of a session as a run asks for, and as the reader does.
+    state_without_spark.newSession = local_reader.newSession
+    yield state_without_spark
+    del state_without_spark.newSession
+
+
+@pytest.fixture
+def ran(lakehouse, spark):
+    """A lakehouse with a live generation of two batches, open windows, a written one and a late click."""
+    land(lakehouse, ("ann", 1), ("bob", 2), ("cat", 22))
+    run_job(spark, lakehouse, windows())
+    land(lakehouse, ("ann", 3), ("cat", 23), ("bob", 24))
+    run_job(spark, lakehouse, windows())
+    return lakehouse
+
+
+def seed(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Bootstrap(str(path))
+
+
+PARQUET = "seed.parquet cannot be read: .*; nothing was changed"
+
+SOURCES = {
+    "no Parquet file": ("seed.parquet", b"PAR1 and then nothing of it", PARQUET),
+    "an empty Parquet file": ("seed.parquet", b"", PARQUET),
+    "a line that is no JSON": ("seed.jsonl", '{"user": "ann"}\n{"user": \n', "seed.jsonl cannot be read: "),
+    "no line at all": ("seed.jsonl", "", "seed.jsonl cannot be read: "),
+    "a row with a field too many": ("seed.csv", "user,clicks\nann,1\nbob,2,3\n", "seed.csv cannot be read: "),
+    "an empty CSV file": ("seed.csv", "", "seed.csv cannot be read: "),
+    "bytes that are no text": ("seed.csv", b"user,clicks\n\xff\xfe\xfa,1\n", "seed.csv cannot be read: |user is"),
+    "a value of another type": (
+        "seed.jsonl",
+        '{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": [1]}',
+        r"clicks is no Int64 in 1 rows \(row 1",
+    ),
+    "a number beyond its type": (
+        "seed.csv",
+        "user,clicks\nann,9223372036854775808\n",
+        r"clicks is no Int64 in 1 rows \(row 1: '9223372036854775808'\)",
+    ),
+    "a file of another kind": ("seed.xlsx", b"PK", "holds no files of one kind that can be read"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "why"), SOURCES.values(), ids=SOURCES.keys())
+@pytest.mark.parametrize("dry_run", [False, True], ids=["for good", "dry run"])
+def test_a_source_that_cannot_be_read_seeds_nothing(spark, ran, tmp_path, name, content, why, dry_run):
+    with Refused(ran, why):
+        bootstrap(spark, ran, windows(), seed(tmp_path, name, content), dry_run=dry_run)
+
+
+def test_a_truncated_parquet_file_seeds_nothing(spark, ran, tmp_path):
+    whole = tmp_path / "whole.parquet"
+    pl.DataFrame({"user": ["ann"] * 1000, "clicks": range(1000)}).write_parquet(whole)
+    with Refused(ran, PARQUET):
+        bootstrap(spark, ran, windows(), seed(tmp_path, "seed.parquet", whole.read_bytes()[:-9]))
+
+
+def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
+    folder = tmp_path / "seeds"
+    pl.DataFrame({"user": ["ann"], "clicks": [1]}).write_delta(str(folder))
+    (file,) = folder.glob("*.parquet")
+    file.unlink()
+    with Refused(ran, f"seeds cannot be read: .*{file.name}"):
+        bootstrap(spark, ran, windows(), Bootstrap(str(folder)))
+
+
+def test_a_list_with_a_value_that_does_not_fit_seeds_nothing(spark, ran, tmp_path):
+    tagged = windows(state=pa.schema([("user", pa.string()), ("clicks", pa.int64()), ("scores", pa.list_(pa.int64()))]))
+    wanted = seed(
+        tmp_path, "seed.jsonl", '{"user": "ann", "scores": ["1", null]}\n{"user": "bob", "scores": ["2", "x"]}'
+    )
+    with Refused(ran, r"scores is no List\(Int64\) in 1 rows \(row 2"):
+        bootstrap(spark, ran, tagged, wanted)
+
+
+@pytest.mark.parametrize(
+    ("read_from", "why"),
+    [(99, "has versions 0 to 2, and none 99"), (-1, "has versions 0 to 2, and none -1")],
+)
+def test_a_version_of_the_events_that_is_not_there_seeds_nothing(spark, ran, tmp_path, read_from, why):
+    path = tmp_path / "seed.jsonl"
+    path.write_text('{"user": "ann"}')
+    with Refused(ran, why):
+        bootstrap(spark, ran, windows(), Bootstrap(str(path), read_from=read_from))
+
+
+def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehouse, tmp_path):
+    wanted = seed(tmp_path, "seed.jsonl", '{"user": "ann"}')
+    with pytest.raises(KeyfoldError, match=r"events.clicks, which is not in .*keyfold ingest clicks"):
+        bootstrap(spark, lakehouse, windows(), wanted)
+
+
+def damage_a_key_group(generation, batch):
+    """Cut the blob of a key group short, as a disk may; gives the group."""
+    path = generation.checkpoint / "state" / str(batch)
+    state = pickle.loads(path.read_bytes())  # noqa: S301 - LocalBatches wrote it
+    (group, name) = min(key for key in state if key[1] == STATE_VARIABLE)
+    state[group, name] = (state[group, name][0][:-7],)
+    path.write_bytes(pickle.dumps(state))
+    return group
+
+
+WRITERS = {
+    "move": lambda spark, lakehouse: move(spark, lakehouse, windows(key_groups=9)),
+    "edit": lambda spark, lakehouse: edit_state(
+        spark, lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY)
+    ),
+    "erase": lambda spark, lakehouse: erase(spark, lakehouse, CLICKS, [windows()], Erasure({"user": ["bob"]}, BY)),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+def test_a_damaged_key_group_is_named_and_nothing_is_rewritten(spark, ran, write):
+    group = damage_a_key_group(live(ran), 1)
+    with Refused(ran, f"windows, generation-0001, batch 1: the state of key group {group} is damaged"):
+        write(spark, ran)
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda generation: (generation.checkpoint / "commits" / "1").unlink(), "its last run was cut off"),
+        (lambda generation: (generation.folder / "generation.json").unlink(), "names generation-0001, which is gone"),
+        (lambda generation: (generation.folder / "generation.json").write_text("{"), "generation.json is damaged"),
+        (lambda generation: shutil.rmtree(generation.table("windows")), "its table windows is gone from"),
+        (
+            lambda generation: next(generation.folder.glob("journal/*1.done.json")).write_text("{"),
+            "journal.*done.json",
+        ),
+    ],
+    ids=["a commit of the checkpoint", "the birth record", "half of it", "a table", "half of a done record"],
+)
+def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose, why):
+    lose(live(ran))
+    with Refused(ran, why):
+        write(spark, ran)
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
+    land(ran, ("dan", 26))
+    assert cut_power("work: after", lambda: run_job(spark, ran, windows()))
+    with Refused(ran, "its last run was cut off; run the job once first: `keyfold run windows`"):
+        write(spark, ran)
+    run_job(spark, ran, windows())
+    write(spark, ran)
+
+
+@pytest.mark.parametrize(
+    ("keys", "corrections", "why"),
+    [
+        ((), {"clicks": "1"}, "say which keys"),
+        (("zoe",), {"clicks": "1"}, "none of these keys has state"),
+        (("bob",), {"user": "'ann'"}, "user cannot be set"),
+        (("bob",), {"sessions": "1"}, "sessions cannot be set; the state's own columns are window, clicks, deadline"),
+        (("bob",), {"clicks": "'many'"}, "--set clicks='many'"),
+        (("bob",), {"clicks": "count_of_clicks"}, "--set clicks=count_of_clicks"),
+        (("bob",), {"clicks": "1 +"}, "--set clicks=1 \\+"),
+        (("bob",), {"clicks": '"user"'}, "corrections do not give its state"),
+        (("bob",), {"clicks": "2.5"}, "--set clicks=2.5: clicks is no Int64"),
+        (("bob",), {"clicks": "clicks / 4"}, "corrections do not give its state: .*clicks is no Int64"),
+        (({"sessions": 1},), {}, "sessions: no column of the key, which has user"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, corrections, why):
+    with Refused(ran, why):
+        edit_state(spark, ran, windows(), Edit(keys, corrections, BY))
+
+
+def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
+    strict = windows(state=windows().state.set(2, pa.field("clicks", pa.int64(), nullable=False)))
+    with Refused(ran, "corrections do not give its state: .*clicks is empty in some rows, and may not be"):
+        edit_state(spark, ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY))
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({}, "say what is to be erased, by columns of clicks"),
+        ({"customer": ["bob"]}, "stream clicks has no column customer; it has user, at, clicks"),
+        ({"clicks": ["many"]}, "clicks is Int64, and 'many' is none"),
+    ],
+)
+def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):
+    with Refused(ran, why):
+        erase(spark, ran, CLICKS, [windows()], Erasure(values, BY))
+
+
+def make_branch(spark, lakehouse):
+    run_job(spark, lakehouse, windows(), Replay("again"))
+    return lakehouse.job("windows") / "branches" / "again"
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda branch: (branch / "generation.json").unlink(), "has no branch 'again'"),
+        (lambda branch: (branch / "generation.json").write_text("{"), "generation.json is damaged"),
+        (lambda branch: shutil.rmtree(branch / "checkpoint"), "was cut off; make it anew: `keyfold try windows again`"),
+        (lambda branch: next(branch.glob("journal/*.done.json")).write_text("{"), "journal.*done.json"),
+        (lambda branch: shutil.rmtree(branch / "tables" / "windows"), "its table windows is gone from"),
+    ],
+    ids=["its birth record", "half of it", "its checkpoint", "half of a done record", "a table"],
+)
+def test_a_branch_that_is_not_whole_is_not_promoted(spark, ran, lose, why):
+    lose(make_branch(spark, ran))
+    with Refused(ran, why):
+        promote(ran, "windows", "again")
+
+
+def test_a_branch_of_events_that_were_since_made_anew_is_not_promoted(spark, ran):
+    make_branch(spark, ran)
+    shutil.rmtree(ran.events("clicks"))
+    land(ran, ("ann", 1))
+    with Refused(ran, "events.clicks is not the table that it has read"):
+        promote(ran, "windows", "again")
+
+
+def test_what_no_tool_could_damage_goes_on(spark, ran, rows, minutes, tmp_path):
+    with pytest.raises(KeyfoldError):
+        bootstrap(spark, ran, windows(), seed(tmp_path, "seed.parquet", b"PAR1"))
+    with pytest.raises(KeyfoldError):
+        move(spark, ran, windows(step_decides_late=True))
+    with pytest.raises(KeyfoldError):
+        edit_state(spark, ran, windows(), Edit(("zoe",), {"clicks": "1"}, BY))
+    summary = run_job(spark, ran, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [
+        ("ann", minutes(0), 1),
+        ("bob", minutes(0), 1),
+        ("bob", minutes(20), 1),
+        ("cat", minutes(20), 2),
+    ]
+    assert (summary.generation, summary.totals.events, len(rows("late.windows"))) == ("generation-0001", 6, 1)

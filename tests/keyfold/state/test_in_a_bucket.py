@@ -1,0 +1,39 @@
+"""State tools that make a generation, on a home in a bucket: without Spark, as on a disk."""
+
+import json
+
+import pytest
+
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.keyed.without_spark import without_spark
+from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_state import state_without_spark
+from tests.keyfold.state.test_damage import land, live, minutes, spark, tables
+
+__all__ = ["local_reader", "minutes", "spark", "state_without_spark", "without_spark"]
+
+
+@pytest.fixture(params=["on a disk", "in a bucket"])
+def lakehouse(request, tmp_path):
+    if request.param == "on a disk":
+        return Lakehouse(tmp_path / "home")
+    return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
+
+
+def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(spark, lakehouse, tmp_path, minutes):
+    land(lakehouse, ("ann", 1), ("bob", 2))
+    run_job(spark, lakehouse, windows())
+    seed = {"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}
+    (tmp_path / "seed.jsonl").write_text(json.dumps(seed))
+    made = bootstrap(spark, lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")))
+    assert made.generation == live(lakehouse).name == "generation-0002"
+    land(lakehouse, ("zoe", 21), ("dan", 25))
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
+    found = tables(lakehouse)["windows"]
+    assert ("zoe", minutes(20), 6) in found, found
+    assert any(row[0] == "dan" for row in found)
+    assert not any(row[0] in ("ann", "bob") for row in found), "the seed stands for what was read before"

@@ -1,0 +1,116 @@
+"""Power that fails at any named point of any command that writes: the old generation is live, or the new one is, whole.
+
+The points are found by running the command once, so that a new one is tested by being there. Without Spark.
+"""
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from keyfold.keyed.run_mode import Incremental, Replay
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.state.audit import Author
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.editing import Edit, edit_state
+from keyfold.state.moving import move
+from keyfold.state.promoting import promote
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_state import state_without_spark
+from tests.keyfold.state.test_damage import land, live, minutes, spark, tables
+
+__all__ = ["cut_power", "local_reader", "minutes", "spark", "state_without_spark", "without_spark"]
+
+BY = Author("ops", "a test")
+MOVED = windows(key_groups=9)
+
+
+def seed(spark, lakehouse):
+    path = lakehouse.home.parent / "seed.jsonl"
+    path.write_text(
+        '{"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}'
+    )
+    bootstrap(spark, lakehouse, windows(), Bootstrap(str(path)))
+
+
+WRITERS = {
+    "bootstrap": (seed, windows()),
+    "move": (lambda spark, lakehouse: move(spark, lakehouse, MOVED), MOVED),
+    "edit": (
+        lambda spark, lakehouse: edit_state(spark, lakehouse, windows(), Edit(("cat",), {"clicks": "7"}, BY)),
+        windows(),
+    ),
+    "remove": (lambda spark, lakehouse: edit_state(spark, lakehouse, windows(), Edit(("cat",), {}, BY)), windows()),
+    "promote": (lambda spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
+}
+
+
+@pytest.fixture
+def ran(spark, tmp_path):
+    """A lakehouse with a live generation of two batches, a branch, and a click that is still to be read."""
+    lakehouse = Lakehouse(tmp_path / "ran")
+    land(lakehouse, ("ann", 1), ("bob", 2), ("cat", 22))
+    run_job(spark, lakehouse, windows())
+    land(lakehouse, ("ann", 3), ("cat", 23), ("bob", 24))
+    run_job(spark, lakehouse, windows())
+    run_job(spark, lakehouse, windows(), Replay("again"))
+    land(lakehouse, ("dan", 25))
+    return lakehouse
+
+
+def copied(lakehouse, name):
+    shutil.copytree(lakehouse.home, lakehouse.home.parent / name)
+    return Lakehouse(lakehouse.home.parent / name)
+
+
+def points_of(monkeypatch, work):
+    """The points that a command comes to, each with how often it had come to it."""
+    passed, seen = [], Counter()
+
+    def act(point):
+        seen[point] += 1
+        passed.append((point, seen[point]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", act)
+        work()
+    return passed
+
+
+def after(name):
+    """The generation that comes after one."""
+    return f"generation-{int(name.partition('-')[2]) + 1:04d}"
+
+
+@pytest.mark.parametrize(("write", "job"), WRITERS.values(), ids=WRITERS.keys())
+def test_wherever_the_power_fails_what_is_live_is_whole_and_the_command_can_be_called_again(
+    spark, ran, minutes, monkeypatch, cut_power, write, job
+):
+    uncut, old = copied(ran, "uncut"), copied(ran, "old")
+    points = points_of(monkeypatch, lambda: write(spark, uncut))
+    assert ("generation: before it goes live", 1) in points
+    name = live(uncut).name
+    to_the_end = Incremental(advance_to=minutes(90))
+    for lakehouse, one in ((uncut, job), (old, windows())):
+        run_job(spark, lakehouse, one, to_the_end)
+    for number, (point, count) in enumerate(points):
+        killed = copied(ran, f"killed-{number}")
+        before = tables(killed)
+        assert cut_power(point, lambda lakehouse=killed: write(spark, lakehouse), count)
+        if point == "generation: live":
+            assert live(killed).name == name
+        else:
+            assert (live(killed).record, tables(killed)) == (live(ran).record, before)
+            also = copied(killed, f"also-{number}")
+            run_job(spark, also, windows(), to_the_end)
+            assert tables(also) == tables(old), f"goes on after {point} {count}"
+            last = max(folder.name for folder in killed.job("windows").glob("generation-*"))
+            is_renamed = not (killed.job("windows") / "branches" / "again").exists()
+            write(spark, killed)
+            # A branch that was renamed is what is promoted; else the number of a dead one is not given again.
+            assert live(killed).name == (last if is_renamed else after(last)), f"called again after {point} {count}"
+        run_job(spark, killed, job, to_the_end)
+        assert tables(killed) == tables(uncut), f"called again after {point} {count}"

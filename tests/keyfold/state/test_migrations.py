@@ -1,0 +1,147 @@
+"""States of older versions, kept as files in `states/`, and what a job's chain of migrations makes of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.codec import decode
+from keyfold.keyed.contract import Step
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.migrating import migrate
+from keyfold.state.moving import move, plan_change
+from keyfold.state.sources import open_source
+from keyfold.state.staging import as_state
+from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
+from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
+from tests.keyfold.state.local_state import blobs, state_without_spark
+
+__all__ = ["land", "minutes", "rows", "state_without_spark", "without_spark"]
+
+STATES = Path(__file__).parent / "states"
+
+SECOND = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64()), ("deadline", TIME)])
+THIRD = pa.schema(
+    [
+        ("user", pa.string()),
+        ("window", TIME),
+        ("count", pa.int64()),
+        pa.field("ends", TIME, nullable=False),
+        ("note", pa.string()),
+        ("deadline", TIME),
+    ]
+)
+
+
+def step(state, events, clock):
+    """As `windows_step`, over state of the second or the third version."""
+    more = [name for name in ("ends", "note") if name in state.columns]
+    answer = windows_step(state.drop(more).rename({"count": "clicks"}), events, clock)
+    kept = answer.state.rename({"clicks": "count"})
+    if more:
+        kept = kept.with_columns(ends="deadline", note=pl.lit(None, pl.String)).select(state.columns)
+    return Step(state=kept, output=answer.output)
+
+
+def count_renamed_and_empty_windows_dropped(rows):
+    return rows.rename({"clicks": "count"}).filter(pl.col("count") > 0)
+
+
+def end_said_by_itself(rows):
+    return rows.with_columns(ends="deadline")
+
+
+FIRST_JOB = windows()
+SECOND_JOB = windows(
+    state=SECOND,
+    step=step,
+    state_events=pl.col("count").sum(),
+    schema_version=2,
+    migrations={1: count_renamed_and_empty_windows_dropped},
+)
+THIRD_JOB = replace(
+    SECOND_JOB,
+    state=THIRD,
+    schema_version=3,
+    migrations={1: count_renamed_and_empty_windows_dropped, 2: end_said_by_itself},
+)
+
+
+def kept(lakehouse, job):
+    """The state that was kept as a file, of the version of a job."""
+    source = open_source(lakehouse, str(STATES / f"windows-v{job.schema_version}.jsonl"))
+    return as_state(job, source, {}).collect()
+
+
+def live(lakehouse):
+    generation = live_generation(lakehouse, "windows")
+    assert generation is not None
+    return generation
+
+
+def begin(spark, lakehouse, land, minutes, job):
+    """A live generation that has the kept state of a job's version."""
+    land(("eve", -60))
+    seed = Bootstrap(str(STATES / f"windows-v{job.schema_version}.jsonl"), watermark=minutes(5), read_from="latest")
+    bootstrap(spark, lakehouse, job, seed)
+
+
+@pytest.mark.parametrize("born", [FIRST_JOB, SECOND_JOB], ids=["of version 1", "of version 2"])
+def test_an_old_state_goes_through_every_version_to_the_present_one(
+    lakehouse, state_without_spark, land, rows, minutes, born
+):
+    spark = state_without_spark
+    begin(spark, lakehouse, land, minutes, born)
+    assert_frame_equal(migrate(THIRD_JOB, live(lakehouse))(kept(lakehouse, born)), kept(lakehouse, THIRD_JOB))
+    plan = plan_change(lakehouse, THIRD_JOB)
+    assert plan.verdict == "move"
+    assert f"from version {born.schema_version} to 3" in "; ".join(change.why for change in plan.changes)
+    with pytest.raises(KeyfoldError, match="was born with schema_version"):
+        run_job(spark, lakehouse, THIRD_JOB)
+
+    moved = move(spark, lakehouse, THIRD_JOB)
+    assert (moved.rows_before, moved.rows) == (kept(lakehouse, born).height, 3)
+    state = pl.concat([decode(blob) for blob in blobs(moved.generation, 0).values()])
+    assert_frame_equal(state, kept(lakehouse, THIRD_JOB), check_row_order=False)
+    assert moved.generation.record["fixed"]["schema_version"] == 3
+
+    land(("bob", 12))
+    summary = run_job(spark, lakehouse, THIRD_JOB, Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", minutes(0), 2), ("ann", minutes(10), 1), ("bob", minutes(10), 5)]
+    assert (summary.totals.events, summary.totals.open_events) == (8, 0)
+
+
+def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, state_without_spark, land, minutes):
+    begin(state_without_spark, lakehouse, land, minutes, FIRST_JOB)
+    gap = replace(THIRD_JOB, migrations={1: count_renamed_and_empty_windows_dropped})
+    assert plan_change(lakehouse, gap).verdict == "refresh"
+    with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
+        move(state_without_spark, lakehouse, gap)
+    with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
+        migrate(gap, live(lakehouse))
+    begin(state_without_spark, lakehouse, land, minutes, THIRD_JOB)
+    with pytest.raises(KeyfoldError, match="no migration of its state from version 3"):
+        move(state_without_spark, lakehouse, SECOND_JOB)
+
+
+def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
+    lakehouse, state_without_spark, land, rows, minutes
+):
+    begin(state_without_spark, lakehouse, land, minutes, FIRST_JOB)
+    before = live(lakehouse).name
+    wrong = replace(
+        SECOND_JOB, migrations={1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})}
+    )
+    why = "windows, .*, batch 0: its rows do not become state of the job as it is now: .* count is String, not Int64"
+    with pytest.raises(KeyfoldError, match=why):
+        move(state_without_spark, lakehouse, wrong)
+    assert live(lakehouse).name == before
+    run_job(state_without_spark, lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)))
+    assert len(rows("windows")) == 4

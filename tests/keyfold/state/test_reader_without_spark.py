@@ -1,0 +1,272 @@
+"""What the reader gives, held against the harness: the same batches, one key group, no state store."""
+
+import json
+from collections import Counter
+from decimal import Decimal
+
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state import reader
+from keyfold.state.export import write_state
+from keyfold.state.keys import wanted_keys
+from keyfold.state.open_keys import open_schema, write_open_keys
+from keyfold.state.reader import read_state
+from keyfold.state.sources import open_source
+from keyfold.state.staging import as_state
+from keyfold.state.statistics import state_statistics
+from tests.examples import examples
+from tests.keyfold.keyed.conftest import land, minutes, without_spark
+from tests.keyfold.keyed.toy_jobs import clicks, totals, windows
+from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.state.local_blobs import LocalBlobs, blobs_of, local_reader
+
+__all__ = ["land", "local_reader", "minutes", "without_spark"]
+
+USERS = ["ann", "bob", "cat", "dan", "eve", "fay"]
+BATCHES = st.lists(
+    st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 90)), min_size=1, max_size=8), min_size=1, max_size=5
+)
+
+
+def played(job, batches):
+    """What a job keeps after each of some batches, as the harness has it."""
+    harness = TestHarness(job)
+    states = []
+    for batch in batches:
+        harness.batch(clicks(*batch))
+        states.append(harness.state)
+    return states
+
+
+def run(lakehouse, job, batches):
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    for batch in batches:
+        clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
+        run_job(SPARK, lakehouse, job)
+
+
+def same(found, expected):
+    return sorted(found.rows()) == sorted(expected.select(found.columns).rows())
+
+
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=BATCHES, key_groups=st.integers(1, 7), asked=st.sampled_from(USERS))
+def test_every_batch_reads_as_the_harness_held_it(
+    tmp_path_factory, without_spark, local_reader, batches, key_groups, asked
+):
+    lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows(key_groups=key_groups)
+    run(lakehouse, job, batches)
+    for batch, expected in enumerate(played(job, batches)):
+        rows = read_state(local_reader, lakehouse, job, batch=batch)
+        assert same(rows.polars(), expected)
+        assert rows.schema.names == job.state.names
+        one = read_state(local_reader, lakehouse, job, batch=batch, keys=[asked])
+        assert same(one.polars(), expected.filter(pl.col("user") == asked))
+
+
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=BATCHES)
+def test_statistics_count_what_the_harness_holds(tmp_path_factory, without_spark, local_reader, batches):
+    lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
+    run(lakehouse, job, batches)
+    expected = played(job, batches)[-1]
+    found = state_statistics(lakehouse, read_state(local_reader, lakehouse, job))
+    assert (found.rows, found.keys) == (expected.height, expected["user"].n_unique())
+    due = found.timers["deadline"]
+    assert (due.rows, due.first, due.last) == (expected.height, expected["deadline"].min(), expected["deadline"].max())
+    assert [one["deadline"] for one in due.next] == expected["deadline"].sort().head(5).to_list()
+    assert [one.open_events for one in found.growth] == [state["clicks"].sum() for state in played(job, batches)]
+
+
+def test_the_columns_are_told_by_the_state_itself_where_no_job_does(lakehouse, without_spark, local_reader, land):
+    land(("ann", 1), ("bob", 2))
+    run_job(without_spark, lakehouse, windows())
+    by_name = read_state(local_reader, lakehouse, "windows")
+    assert by_name.schema == read_state(local_reader, lakehouse, windows()).schema
+    assert same(by_name.polars(), played(windows(), [[("ann", 1), ("bob", 2)]])[0])
+
+
+def test_only_the_key_groups_that_may_hold_a_key_are_decoded(lakehouse, without_spark, local_reader, land, monkeypatch):
+    land(*((user, 1) for user in USERS))
+    run_job(without_spark, lakehouse, windows())
+    everything = blobs_of(read_state(local_reader, lakehouse, windows()))
+    assert len(everything) > 1
+    (mine,) = blobs_of(read_state(local_reader, lakehouse, windows(), keys=["ann"]))
+    damaged = LocalBlobs({group: blob if group == mine else b"?" for group, blob in everything.items()})
+    monkeypatch.setattr(reader, "state_blobs", lambda *_: damaged)
+    assert read_state(local_reader, lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
+    with pytest.raises(KeyfoldError, match="is damaged"):
+        read_state(local_reader, lakehouse, windows()).polars()
+
+
+def test_a_generation_that_finished_no_batch_keeps_nothing(lakehouse, without_spark, local_reader, land):
+    land(("ann", 1))
+    run_job(without_spark, lakehouse, windows())
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    for commit in (live.checkpoint / "commits").iterdir():
+        commit.unlink()
+    rows = read_state(local_reader, lakehouse, windows())
+    assert rows.batch is None
+    assert rows.polars().height == 0
+    assert rows.polars().columns == windows().state.names
+
+
+@pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet", "delta"])
+def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, local_reader, land, style):
+    batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
+    land(*batch)
+    run_job(without_spark, lakehouse, windows())
+    made = write_state(read_state(local_reader, lakehouse, windows()), tmp_path / "out", style)
+    (expected,) = played(windows(), [batch])
+    assert made.rows == expected.height == 4
+    if style == "delta":
+        assert same(pl.read_delta(str(tmp_path / "out")), expected)
+    elif style == "parquet":
+        assert same(pl.read_parquet(tmp_path / "out" / "*.parquet"), expected)
+    else:
+        seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
+        assert same(as_state(windows(), seed, {}).collect(), expected)
+        lines = [line for file in sorted((tmp_path / "out").iterdir()) for line in file.read_text().splitlines()]
+        found = [json.loads(line) for line in lines]
+        if style == "jsonl":
+            assert Counter(row["user"] for row in found) == {"ann": 2, "bob": 1, "cat": 1}
+        else:
+            by_key = {key: value for one in found for key, value in one.items()}
+            assert [row["clicks"] for row in by_key["ann"]] == [1, 1]
+            assert by_key["bob"] == {
+                "window": "2026-01-01T00:00:00.000000Z",
+                "clicks": 1,
+                "deadline": "2026-01-01T00:10:00.000000Z",
+            }
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
+
+
+def test_columns_are_chosen_and_renamed(lakehouse, without_spark, local_reader, land):
+    land(("ann", 1), ("bob", 2))
+    run_job(without_spark, lakehouse, windows())
+    rows = read_state(local_reader, lakehouse, windows())
+    chosen = rows.select({"clicks": "n", "user": "who"})
+    assert (chosen.key, chosen.schema.names) == (("who",), ["n", "who"])
+    assert sorted(chosen.polars().rows()) == [(1, "ann"), (1, "bob")]
+    with pytest.raises(KeyfoldError, match="no column clics; there are user, window, clicks, deadline"):
+        rows.select({"clics": "clics"})
+    with pytest.raises(KeyfoldError, match="two columns would have the name user"):
+        rows.select({"clicks": "user", "user": "user"})
+
+
+def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
+    tmp_path, lakehouse, without_spark, local_reader, land
+):
+    job, to = windows(), tmp_path / "out"
+    for batch in ([("ann", 1)], [("bob", 40)]):
+        land(*batch)
+        run_job(without_spark, lakehouse, job)
+        write_state(read_state(local_reader, lakehouse, job), to, "delta")
+    assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
+    rows = read_state(local_reader, lakehouse, job)
+    with pytest.raises(KeyfoldError, match="is there already"):
+        write_state(rows, to, "parquet")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("keep")
+    with pytest.raises(KeyfoldError, match="no Delta table"):
+        write_state(rows, tmp_path / "notes", "delta")
+    assert (tmp_path / "notes" / "mine.txt").read_text() == "keep"
+    pl.DataFrame({"else": [1]}).write_delta(str(tmp_path / "other"))
+    with pytest.raises(KeyfoldError, match="has the columns else"):
+        write_state(rows, tmp_path / "other", "delta")
+
+
+def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, local_reader, land):
+    land(("ann", 1), ("bob", 2))
+    run_job(without_spark, lakehouse, windows())
+    rows = read_state(local_reader, lakehouse, windows())
+    blobs = blobs_of(rows)
+    group = max(blobs)
+    blobs[group] = blobs[group][:100]
+    with pytest.raises(KeyfoldError, match=f"batch 0: the state of key group {group} is damaged"):
+        write_state(rows, tmp_path / "out", "jsonl")
+    with pytest.raises(KeyfoldError, match=f"key group {group} is damaged"):
+        rows.polars()
+    assert not [path for path in tmp_path.iterdir() if path.name != "home"]
+
+
+@examples(10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=BATCHES)
+def test_open_keys_stand_for_as_many_events_as_the_journal_says_are_open(
+    tmp_path_factory, without_spark, local_reader, batches
+):
+    lakehouse, job = Lakehouse(tmp_path_factory.mktemp("home")), windows()
+    run(lakehouse, job, batches)
+    write_open_keys(lakehouse, job, read_state(local_reader, lakehouse, job))
+    found = pl.read_delta(str(lakehouse.table("open.windows")))
+    (expected,) = played(job, batches)[-1:]
+    live = live_generation(lakehouse, "windows")
+    done = live.journal.last_done() if live else None
+    assert done is not None
+    assert found["open_events"].sum() == done.open_events
+    told = {
+        (user,): (rows["clicks"].sum(), rows["window"].min(), rows["window"].max(), rows["deadline"].min())
+        for (user,), rows in expected.group_by("user")
+    }
+    assert {(row[0],): row[1:] for row in found.select(open_schema(job).names).rows()} == told
+
+
+def test_of_a_job_that_counts_no_events_in_state_every_key_is_open(lakehouse, without_spark, local_reader, land):
+    land(("ann", 1), ("bob", 2), ("ann", 3))
+    run_job(without_spark, lakehouse, totals())
+    write_open_keys(lakehouse, totals(), read_state(local_reader, lakehouse, totals()))
+    found = pl.read_delta(str(lakehouse.table("open.totals")))
+    assert sorted(found.rows()) == [("ann", 0), ("bob", 0)]
+
+
+def test_keys_are_read_as_their_columns_want_them(minutes):
+    schema, columns = windows().state, ("user", "window")
+    rows = pl.DataFrame(
+        [("ann", minutes(0), 1, None), ("ann", minutes(10), 2, None), ("bob", minutes(0), 3, None)],
+        schema={"user": pl.String, "window": pl.Datetime("us", "UTC"), "clicks": pl.Int64, "deadline": pl.Datetime("us", "UTC")},
+        orient="row",
+    )  # fmt: skip
+
+    def of(*keys):
+        wanted = wanted_keys(keys, columns, schema)
+        assert wanted is not None
+        return wanted.of(rows)["clicks"].to_list()
+
+    assert of(("ann", minutes(10))) == [2]
+    assert of('{"user": "ann", "window": "2026-01-01T00:10:00Z"}') == [2]
+    assert of({"user": "ann"}) == [1, 2]
+    assert of({"user": "bob"}, {"window": minutes(10)}) == [2, 3]
+    for key, fault in [
+        ("ann", "JSON object"),
+        ({"city": "x"}, "city: no column of the key"),
+        (("ann",), "1 values for the columns"),
+        ({"user": "ann", "window": "soon"}, "window is 'soon'"),
+        ({"window": 3.5j}, "window is Datetime"),
+    ]:
+        with pytest.raises(KeyfoldError, match=fault):
+            wanted_keys([key], columns, schema)
+
+
+def test_a_key_of_whole_numbers_is_exactly_what_was_given():
+    schema = pa.schema([("card", pa.int64())])
+
+    def of(key):
+        wanted = wanted_keys([key], ("card",), schema)
+        assert wanted is not None
+        return wanted.frames[0]["card"].to_list()
+
+    assert [of(key) for key in (2, 2.0, "2", "2.0", Decimal("2.00"))] == [[2]] * 5
+    assert of("9007199254740993.0") == of(Decimal("9007199254740993.0")) == [2**53 + 1]
+    for key in (2.5, "2.5", Decimal("1.50"), 2.0**60, 2**63, 2**200, True):
+        with pytest.raises(KeyfoldError, match="key column card is Int64"):
+            wanted_keys([key], ("card",), schema)

@@ -1,0 +1,159 @@
+"""Every shipped job: state that is read and seeded, or moved, goes on as if it had never stopped. Without Spark."""
+
+import shutil
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from keyfold.keyed.codec import decode, polars_schema
+from keyfold.keyed.contract import STALE_AT
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.lines import json_lines
+from keyfold.state.moving import move
+from keyfold.state.reader import read_state
+from spark_jobs.jobs.registry import JOBS
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.job_histories import END, HISTORIES, History, put
+from tests.keyfold.state.local_blobs import SESSION, local_reader
+from tests.keyfold.state.local_state import blobs, state_without_spark
+from tests.spark_jobs.jobs.playing import combined
+
+__all__ = ["local_reader", "state_without_spark", "without_spark"]
+
+pytestmark = pytest.mark.usefixtures("state_without_spark", "local_reader")
+
+every_job = pytest.mark.parametrize("history", HISTORIES, ids=str)
+
+
+def test_every_shipped_job_has_a_history():
+    assert {history.name for history in HISTORIES} == set(JOBS)
+
+
+def run(lakehouse, job, parts, *, to_the_end=False):
+    """Land each part and run; gives the last run's summary."""
+    summary = None
+    for part in parts:
+        put(lakehouse, job.stream.name, part)
+        summary = run_job(SPARK, lakehouse, job)
+    if to_the_end:
+        summary = run_job(SPARK, lakehouse, job, Incremental(advance_to=END))
+    assert summary is not None
+    return summary
+
+
+def copied(lakehouse, tmp_path, name):
+    shutil.copytree(lakehouse.home, tmp_path / name)
+    return Lakehouse(tmp_path / name)
+
+
+def state_of(lakehouse, job):
+    """The state as it lies there, but for what processing time decides."""
+    live = live_generation(lakehouse, job.name)
+    assert live is not None
+    done = live.journal.last_done()
+    assert done is not None
+    frames = [decode(blob) for blob in blobs(live, done.batch).values()]
+    state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state)))
+    return state.drop(STALE_AT, strict=False)
+
+
+def table_of(lakehouse, job, table):
+    rows = pl.read_delta(str(lakehouse.table(table.name)))
+    # How many sales one late row stands for is as the combiner met them.
+    return combined(job, rows, 1) if table.name == job.late_table else rows
+
+
+def assert_goes_on(whole, other, job, before):
+    """See that two lakehouses came to the same; `before` is what the first one's tables held where the other began."""
+    for table in job.tables:
+        expected, found = (table_of(one, job, table) for one in (whole, other))
+        earlier = before[table.name]
+        if table.key:
+            found = pl.concat([found, earlier.join(found, on=table.key, how="anti")])
+        else:
+            found = pl.concat([earlier, found])
+        if table.name == job.late_table:
+            found, expected = combined(job, found, 1), combined(job, expected, 1)
+        assert_frame_equal(unread(found), unread(expected), check_row_order=False, check_exact=True)
+    assert_frame_equal(state_of(other, job), state_of(whole, job), check_row_order=False, check_exact=True)
+
+
+def unread(rows):
+    """Without the processing time at which a service was given up."""
+    return rows.drop("failed_at", strict=False)
+
+
+def tables_of(lakehouse, job):
+    return {table.name: table_of(lakehouse, job, table) for table in job.tables}
+
+
+def accounted_for(lakehouse, job):
+    """How many events the rows of tables and of state stand for."""
+    in_tables = sum(table_of(lakehouse, job, table).select(table.events).item() or 0 for table in job.tables)
+    return in_tables + (state_of(lakehouse, job).select(job.state_events).item() or 0)
+
+
+def copies_of(job, parts):
+    """How many events a job takes deliveries for."""
+    return sum(part.select(job.copies).item() for part in parts)
+
+
+def written(state, path, form):
+    """The state as `keyfold state read --to` writes it."""
+    if form == "parquet":
+        state.write_parquet(path)
+    else:
+        path.write_text("".join(f"{line}\n" for line in json_lines(state, (), "jsonl")))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@every_job
+def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, history: History, form):
+    job, parts = history.job(), history.parts()
+    whole = Lakehouse(tmp_path / "whole")
+    before_seed = run(whole, job, parts[:2])
+    seeded = copied(whole, tmp_path, "seeded")
+    read = read_state(SESSION, seeded, job).polars()
+    assert read.height
+    path = tmp_path / f"state.{form}"
+    written(read, path, form)
+    told = bootstrap(SPARK, seeded, job, Bootstrap(str(path)))
+    assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
+    assert told.checked.events == before_seed.totals.open_events
+    assert_frame_equal(state_of(seeded, job), state_of(whole, job), check_row_order=False, check_exact=True)
+    before = tables_of(whole, job)
+    for one in (whole, seeded):
+        run(one, job, parts[2:])
+    assert_goes_on(whole, seeded, job, before)
+    ended, ended_seeded = (run(one, job, (), to_the_end=True) for one in (whole, seeded))
+    assert_goes_on(whole, seeded, job, before)
+    assert any(table_of(seeded, job, table).height for table in job.tables)
+    assert ended_seeded.watermark == ended.watermark
+    assert ended_seeded.totals.events == told.checked.events + copies_of(job, parts[2:])
+    assert accounted_for(seeded, job) == ended_seeded.totals.events
+    assert ended_seeded.totals.open_events == ended.totals.open_events
+
+
+@pytest.mark.parametrize("key_groups", [1, 13])
+@every_job
+def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(tmp_path, history: History, key_groups):
+    job, parts = history.job(), history.parts()
+    other = history.job(key_groups=key_groups)
+    whole = Lakehouse(tmp_path / "whole")
+    run(whole, job, parts[:2])
+    moved = copied(whole, tmp_path, "moved")
+    told = move(SPARK, moved, other)
+    assert told.rows == told.rows_before == state_of(whole, job).height
+    before = tables_of(whole, job)
+    for table in job.tables:
+        assert_frame_equal(table_of(moved, job, table), before[table.name], check_row_order=False)
+    nothing = {name: rows.clear() for name, rows in before.items()}
+    for lakehouse, one in ((whole, job), (moved, other)):
+        summary = run(lakehouse, one, parts[2:], to_the_end=True)
+        assert summary.totals.events == accounted_for(lakehouse, job) == copies_of(job, parts)
+    assert_goes_on(whole, moved, job, nothing)

@@ -1,0 +1,148 @@
+"""On Spark: state that is read, seeded and moved goes on as if it had never stopped; a damaged store is told, not rewritten."""
+
+import hashlib
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.state.audit import Author
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.editing import Edit, edit_state
+from keyfold.state.erasing import Erasure, erase
+from keyfold.state.export import write_state
+from keyfold.state.moving import move
+from keyfold.state.reader import read_state
+from keyfold.storage.remote_path import RemotePath
+from spark_jobs.streams import RIDE_POINTS
+from tests.folders import copy_folder
+from tests.keyfold.state.job_histories import END, History, put
+
+RIDES = History("ride_summaries", {"close": "complete"})
+BY = Author("test", "a damaged disk")
+
+
+def everything(spark, lakehouse, job):
+    """The rows of all tables, and the state."""
+    tables = {table.name: pl.read_delta(str(lakehouse.table(table.name))) for table in job.tables}
+    return tables | {"state": read_state(spark, lakehouse, job).polars()}
+
+
+@pytest.fixture(scope="module")
+def half_way(spark, new_home):
+    """A lakehouse in which half of the rides' points have come."""
+    lakehouse = new_home("half")
+    for part in RIDES.parts()[:2]:
+        put(lakehouse, "ride_points", part)
+    run_job(spark, lakehouse, RIDES.job())
+    return lakehouse
+
+
+@pytest.fixture
+def copied(spark, new_home, half_way):
+    """Makes copies of that lakehouse."""
+
+    def copy(name):
+        made = new_home(name)
+        copy_folder(half_way.home, made.home)
+        if isinstance(made.home, RemotePath):
+            # State that was moved in a store is read after a run, which finds nothing new here.
+            run_job(spark, made, RIDES.job())
+        return made
+
+    return copy
+
+
+def test_state_that_is_read_seeded_and_moved_goes_on_as_if_it_had_never_stopped(spark, copied, tmp_path):
+    job, moved_job = RIDES.job(), RIDES.job(key_groups=9)
+    whole, other = copied("whole"), copied("other")
+    before = everything(spark, whole, job)
+    write_state(read_state(spark, other, job), str(tmp_path / "state"), "parquet")
+    told = bootstrap(spark, other, job, Bootstrap(str(tmp_path / "state")))
+    assert told.checked.rows == before["state"].height > 0
+    assert_frame_equal(everything(spark, other, job)["state"], before["state"], check_row_order=False)
+    move(spark, other, moved_job, partitions=3)
+    for part in RIDES.parts()[2:]:
+        put(whole, "ride_points", part)
+        put(other, "ride_points", part)
+    run_job(spark, whole, job, Incremental(advance_to=END))
+    run_job(spark, other, moved_job, Incremental(advance_to=END))
+    expected, found = everything(spark, whole, job), everything(spark, other, moved_job)
+    for name, rows in found.items():
+        earlier = before[name] if name != "state" else before[name].clear()
+        assert_frame_equal(pl.concat([earlier, rows]), expected[name], check_row_order=False, check_exact=True)
+    assert found["ride_summaries"].height > 0
+    assert check_conservation(spark, whole, job).balanced
+    assert check_conservation(spark, other, moved_job).balanced
+
+
+def newest(generation, pattern):
+    return max(generation.checkpoint.glob(pattern), key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def flip(path):
+    """Damage the middle of a file, whose size stays as it was."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle - 40 : middle + 40] = bytes(255 - byte for byte in content[middle - 40 : middle + 40])
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a lost archive": (lambda live: newest(live, "state/0/*/1.zip").unlink(), r"is not whole: missing .*1\.zip"),
+    "a cut archive": (
+        lambda live: newest(live, "state/0/*/1.zip").write_bytes(b"PK"),
+        r"1\.zip, state of batch 0, cannot",
+    ),
+    "a lost file": (lambda live: newest(live, "state/0/*/SSTs/*").unlink(), "of the state of batch 0, is missing"),
+    "a cut file": (lambda live: newest(live, "state/0/*/SSTs/*").write_bytes(b"cut"), "has 3 bytes and should have"),
+}
+
+WRITERS = {
+    "move": lambda spark, lakehouse: move(spark, lakehouse, RIDES.job(key_groups=9)),
+    "edit": lambda spark, lakehouse: edit_state(
+        spark, lakehouse, RIDES.job(), Edit(("no such ride",), {"meter_reading": "1.0"}, BY)
+    ),
+    "erase": lambda spark, lakehouse: erase(
+        spark, lakehouse, RIDE_POINTS, [RIDES.job()], Erasure({"ride_id": ["no such ride"]}, BY)
+    ),
+}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        *(pytest.param(*one, id=name) for name, one in DAMAGE.items()),
+        pytest.param(
+            lambda live: flip(newest(live, "state/0/*/SSTs/*")),
+            "generation-0001, batch 0",
+            id="a flipped file",
+            marks=pytest.mark.on_disk("of the checksums that Hadoop writes beside files; a store keeps its own"),
+        ),
+    ],
+)
+def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why, write):
+    lakehouse = copied("damaged")
+    live = live_generation(lakehouse, "ride_summaries")
+    assert live is not None
+    damage(live)
+    before = contents(live.folder)
+    with pytest.raises(KeyfoldError, match=why):
+        write(spark, lakehouse)
+    assert contents(live.folder) == before
+    assert live_generation(lakehouse, "ride_summaries") == live
+
+
+def contents(folder):
+    """What is in every file; Spark's own checksums, its queries' scratch and a cluster's views of what was moved are left out."""
+    return {
+        path.relative_to(folder): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".crc" and ".keyfold-view-" not in str(path)
+    }

@@ -1,0 +1,99 @@
+"""What is wrong with a bucket is told at once, in words, and without a secret; a store without conditions is refused."""
+
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.storage import reachable
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.reachable import check_conditions, check_reachable
+from keyfold.storage.remote_path import NotAnsweringError
+from tests.faulty_store import Fault, faulty_store
+from tests.object_store import ObjectStore
+
+
+def test_a_bucket_that_answers_and_a_folder_of_a_disk_are_well(bucket, tmp_path):
+    check_reachable(f"s3a://{bucket}/not/yet/there")
+    check_reachable(ObjectPath(f"s3://{bucket}"))
+    check_reachable(str(tmp_path))
+    check_reachable(tmp_path)
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket):
+    with pytest.raises(KeyfoldError, match=r"http://127.0.0.1:\d+ has no bucket no-such-bucket; make it"):
+        check_reachable("s3a://no-such-bucket/home")
+
+
+def test_a_store_that_is_not_there_is_told_with_its_address(monkeypatch, object_store: ObjectStore):
+    environment = object_store.environment("http://127.0.0.1:9")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        KeyfoldError, match=r"s3a://lake/home: http://127.0.0.1:9 does not answer .*AWS_ENDPOINT_URL"
+    ) as told:
+        check_reachable("s3a://lake/home")
+    assert environment["AWS_SECRET_ACCESS_KEY"] not in str(told.value)
+
+
+def test_a_number_of_a_refusal_in_a_name_or_a_port_is_none(monkeypatch, object_store: ObjectStore):
+    """A port like 40117 was taken for a 401."""
+    for name, value in object_store.environment("http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(NotAnsweringError, match="does not answer"):
+        check_reachable("s3a://lake/home-401/of-403")
+
+
+def test_without_credentials_it_says_so_and_refused_ones_too(bucket, object_store: ObjectStore, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda _: Fault.DENIED
+        with pytest.raises(KeyfoldError, match="refuses these credentials"):
+            check_reachable(f"s3a://{bucket}/home")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        # In place of a machine's own role, which would be asked for over the network.
+        monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+        with pytest.raises(
+            KeyfoldError, match="no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+        ):
+            check_reachable(f"s3a://{bucket}/home")
+
+
+def test_a_store_that_keeps_conditions_is_taken_and_left_as_it_was(bucket):
+    home = ObjectPath(f"s3a://{bucket}/home")
+    check_conditions(home)
+    assert list(home.below()) == []
+
+
+def test_a_store_that_writes_whatever_the_condition_is_refused(bucket, monkeypatch):
+    home = ObjectPath(f"s3a://{bucket}/home")
+    monkeypatch.setattr(ObjectPath, "create", lambda self, content: str(self.write_bytes(content)))
+    with pytest.raises(KeyfoldError, match="takes writes whose condition does not hold"):
+        check_conditions(home)
+    assert str(home) not in reachable._KEPT
+
+
+def test_a_clock_that_differs_from_the_store_s_is_named(bucket, object_store: ObjectStore, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda _: Fault.SKEWED
+        with pytest.raises(KeyfoldError, match=r"whose clock differs too much .* set the clock"):
+            check_reachable(f"s3a://{bucket}/home")
+
+
+def test_a_store_that_is_busy_is_asked_again(bucket, object_store: ObjectStore, monkeypatch):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: Fault.BUSY if request.number < 5 else None
+        check_reachable(f"s3a://{bucket}/home")
+        assert faulty.count(Fault.BUSY) == 5
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_answer_to_the_probe_of_conditions_that_was_lost_is_no_fault(
+    bucket, object_store: ObjectStore, monkeypatch, number
+):
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: Fault.LOST if request.number == number else None
+        check_conditions(f"s3a://{bucket}/home-{number}")
+        assert faulty.count(Fault.LOST) == 1

@@ -1,0 +1,96 @@
+"""A job whose columns are not those that its generation was born with is refused, before anything is read or written."""
+
+import dataclasses
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.columns import column
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.contract import OutputTable
+from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.runner import run_job
+from tests.keyfold.keyed.conftest import land, without_spark
+from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
+
+__all__ = ["land", "without_spark"]  # fixtures
+
+NOTED = TOTAL.append(pa.field("note", pa.string()))
+
+
+def with_note(step):
+    """A step whose output has one column more."""
+
+    def noted(state, events, clock):
+        made = step(state, events, clock)
+        return dataclasses.replace(made, output=made.output.with_columns(note=pl.lit("new")))
+
+    return noted
+
+
+CHANGES = {
+    "columns of totals": lambda: dataclasses.replace(totals(), output=NOTED, step=with_note(totals().step)),
+    "columns of changes": lambda: dataclasses.replace(totals(), side_outputs=(OutputTable("changes", NOTED),)),
+    "columns of events": lambda: dataclasses.replace(totals(), events=CLICK.append(pa.field("place", pa.string()))),
+    "columns of state": lambda: dataclasses.replace(totals(), state=NOTED),
+    "tables": lambda: dataclasses.replace(totals(), output_mode="append", output_key=()),
+}
+
+
+@pytest.mark.parametrize("setting", CHANGES)
+def test_a_changed_column_is_refused_with_the_remedy_and_the_tables_are_as_they_were(
+    without_spark, lakehouse, land, setting
+):
+    land(("ann", 0), ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    land(("ann", 2))
+    with pytest.raises(KeyfoldError, match=rf"was born with {setting} .* start a new generation with --full-refresh"):
+        run_job(without_spark, lakehouse, CHANGES[setting]())
+    assert sorted(pl.read_delta(str(lakehouse.table("totals"))).rows()) == [("ann", 1), ("bob", 1)]
+    assert run_job(without_spark, lakehouse, totals()).counts.events == 1
+
+
+def spoken(schema, words):
+    """The schema, with so much said of each column."""
+    return pa.schema(
+        [column(one.name, one.type, f"{words} {one.name}", unit="clicks", nullable=one.nullable) for one in schema]
+    )
+
+
+def test_words_about_columns_may_change_while_a_generation_lives(without_spark, lakehouse, land):
+    """Also those of an upsert table, whose rows are replaced, and of what waits in state."""
+    land(("ann", 0), ("bob", 1))
+    before = dataclasses.replace(
+        totals(), output=spoken(TOTAL, "once"), state=spoken(totals().state, "once"), events=spoken(CLICK, "once")
+    )
+    run_job(without_spark, lakehouse, before)
+    land(("ann", 2))
+    after = dataclasses.replace(
+        totals(), output=spoken(TOTAL, "now"), state=spoken(totals().state, "now"), events=spoken(CLICK, "now")
+    )
+    assert run_job(without_spark, lakehouse, after).counts.events == 1
+    table = DeltaTable(str(lakehouse.table("totals")))
+    assert sorted(pl.read_delta(table).rows()) == [("ann", 2), ("bob", 1)]
+    assert table.schema().fields[0].metadata == {"comment": "once user, clicks"}
+
+
+def test_the_remedy_works_for_a_new_column_of_an_upsert_table(without_spark, lakehouse, land):
+    land(("ann", 0), ("ann", 1))
+    run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, CHANGES["columns of totals"](), FullRefresh())
+    assert pl.read_delta(str(lakehouse.table("totals"))).rows() == [("ann", 2, "new")]
+
+
+def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(without_spark, lakehouse, land):
+    with_place = CLICK.append(pa.field("place", pa.string()))
+    land(("ann", 0), ("ann", 60))
+    run_job(without_spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match="columns of events"):
+        run_job(without_spark, lakehouse, windows(events=with_place))
+    run_job(without_spark, lakehouse, windows(events=with_place), FullRefresh())
+    land(("bob", 1))
+    assert run_job(without_spark, lakehouse, windows(events=with_place)).counts.rows["late.windows"] == 1
+    late = pl.read_delta(str(lakehouse.table("late.windows")))
+    assert late.select("user", "place").rows() == [("bob", None)]

@@ -1,0 +1,54 @@
+"""A continuous run that is told to stop in the middle of a batch finishes it: nothing is left planned, and no more is begun."""
+
+import threading
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from keyfold.ingest import ingest_continuously, ingest_journal
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.runner import run_continuously
+from keyfold.lakehouse import fail_points
+from tests.keyfold.ingest.test_continuous import SPARK as SPARK_OF_INGEST
+from tests.keyfold.ingest.test_run import EVENTS, event, land
+from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+
+__all__ = ["without_spark"]
+
+MOMENTS = ["plan: before", "plan: after", "work: before", "work: after", "done: after", "commit: before"]
+
+
+@pytest.fixture(params=MOMENTS)
+def stop(request, monkeypatch):
+    """Told to stop when a batch comes to a moment."""
+    told = threading.Event()
+
+    def act(point):
+        if point == request.param:
+            told.set()
+
+    monkeypatch.setattr(fail_points, "act", act)
+    return told
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_job_finishes_its_batch(lakehouse, stop):
+    lakehouse.events("clicks").parent.mkdir(parents=True)
+    clicks(("ann", 0), ("bob", 60)).write_delta(str(lakehouse.events("clicks")))
+    summary = run_continuously(SPARK, lakehouse, windows(), stop=stop)
+    generation = live_generation(lakehouse, "windows")
+    assert stop.is_set()
+    assert generation is not None
+    assert (len(summary.batch_seconds), generation.journal.pending()) == (1, [])
+    assert pl.read_delta(str(lakehouse.table("windows")))["user"].to_list() == ["ann"]
+
+
+def test_ingest_finishes_its_batch(lakehouse, tmp_path, stop):
+    land(tmp_path / "landing" / "a.ndjson", [event(seq=1), event(seq=2)])
+    landing = tmp_path / "landing"
+    summary = ingest_continuously(SPARK_OF_INGEST, lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop)
+    assert stop.is_set()
+    assert (summary.batches, ingest_journal(lakehouse, "clicks").pending()) == (1, [])
+    assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["seq"]) == [1, 2]

@@ -1,0 +1,138 @@
+"""What continuous runs leave on disk, and hold open, does not grow with their batches: the short form of `benchmarks.soak`."""
+
+import gc
+import os
+import threading
+import time
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.cli.care import TableCare, tables_of_ingest, tables_of_job
+from keyfold.ingest import ingest_continuously, ingest_totals
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.runner import RunOptions, run_continuously
+from keyfold.lakehouse import Lakehouse
+from tests.keyfold.ingest.test_continuous import SPARK as SPARK_OF_INGEST
+from tests.keyfold.ingest.test_run import EVENTS, event, land
+from tests.keyfold.keyed.toy_jobs import clicks, totals
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+
+__all__ = ["without_spark"]
+
+BATCHES = 60
+EVERY, VERSIONS, KEPT = 5, 10, 5
+
+
+@pytest.fixture(autouse=True)
+def bounds_that_few_batches_reach(monkeypatch):
+    monkeypatch.setattr("keyfold.maintenance.log._MARGIN", timedelta(0))
+
+
+def test_of_ingest(lakehouse, tmp_path):
+    landing, before = tmp_path / "landing", 0
+    landing.mkdir()
+    with (
+        TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=EVERY, versions=VERSIONS) as care,
+        running(
+            ingest_continuously,
+            SPARK_OF_INGEST,
+            lakehouse,
+            EVENTS,
+            landing,
+            settle=timedelta(0),
+            every=timedelta(milliseconds=10),
+            on_batch=lambda _: care.after_batch(),
+        ),
+    ):
+        for number in range(BATCHES):
+            land(landing / f"{number}.ndjson", [event(seq=number)])
+            wait_for(lambda least=number: ingest_totals(lakehouse, EVENTS).accepted > least)
+            before = before or (open_files() if number == BATCHES // 2 else 0)
+        assert open_files() <= before + 5
+    table = lakehouse.events("clicks")
+    assert sorted(pl.read_delta(str(table))["seq"]) == [*range(BATCHES)]
+    check_table(table)
+    assert count(lakehouse.ingest("clicks") / "ids") <= 3 * 8
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_of_a_job(lakehouse, monkeypatch):
+    monkeypatch.setattr("keyfold.journal.journal.KEPT", KEPT)
+    job, before = totals(), 0
+    put(lakehouse, 0)
+    with (
+        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), every=EVERY, versions=VERSIONS) as care,
+        running(
+            run_continuously,
+            SPARK,
+            lakehouse,
+            job,
+            every=timedelta(milliseconds=10),
+            options=RunOptions(on_batch=lambda *_: care.after_batch()),
+        ),
+    ):
+        for number in range(BATCHES):
+            wait_for(lambda least=number: events_of(lakehouse, job) > least)
+            before = before or (open_files() if number == BATCHES // 2 else 0)
+            if number < BATCHES - 1:
+                put(lakehouse, number + 1)
+        assert open_files() <= before + 5
+    generation = live_generation(lakehouse, job.name)
+    assert generation is not None
+    for table in job.tables:
+        check_table(generation.table(table.name))
+    assert count(generation.journal.folder) <= 2 * 2 * KEPT + 2
+
+
+class running(threading.Thread):
+    """A continuous run in a thread, which is told to stop at the end."""
+
+    def __init__(self, run, *given, **named):
+        self.told = threading.Event()
+        super().__init__(target=run, args=given, kwargs={**named, "stop": self.told}, daemon=True)
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.told.set()
+        self.join(60)
+
+
+def put(lakehouse: Lakehouse, number):
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    clicks(("ann", number)).write_delta(str(lakehouse.events("clicks")), mode="append")
+
+
+def events_of(lakehouse, job):
+    generation = live_generation(lakehouse, job.name)
+    done = generation.journal.last_done() if generation else None
+    return done.total_events if done else 0
+
+
+def wait_for(is_so):
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.005)
+
+
+def check_table(table):
+    """Few live files, and a log from a checkpoint on; what comes while care is taken of it comes on top."""
+    slack = 4 * EVERY
+    assert len(DeltaTable(str(table)).file_uris()) <= EVERY + slack
+    entries = len(list((table / "_delta_log").glob("*.json")))
+    interval = int(DeltaTable(str(table)).metadata().configuration.get("delta.checkpointInterval", 100))
+    assert entries <= VERSIONS + interval + 2 * EVERY + slack
+
+
+def count(folder):
+    return sum(len(names) for _, _, names in os.walk(folder))
+
+
+def open_files():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,138 @@
+"""Logs of Delta tables: what is deleted of them, and who can read on all the same."""
+
+import os
+import time
+from datetime import timedelta
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.changes import changes_since
+from keyfold.lakehouse.commits import append_files, committed_batch
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.positions import position_at
+from keyfold.lakehouse.tables import create_table, table_id
+from keyfold.maintenance import maintain
+from keyfold.maintenance.log import trim_log
+from keyfold.maintenance.removals import remember_removals
+from tests.keyfold.keyed.toy_jobs import CLICK, clicks
+from tests.made_generations import put_done, put_generation
+
+EVENTS, EVERY = "events.clicks", 5
+KEPT = 7
+
+
+@pytest.fixture
+def table(lakehouse: Lakehouse):
+    """A table of 40 versions with a checkpoint every five, all of it an hour old."""
+    folder = lakehouse.events("clicks")
+    create_table(folder, CLICK)
+    DeltaTable(str(folder)).alter.set_table_properties({"delta.checkpointInterval": str(EVERY)})
+    for minute in range(2, 41):
+        append(folder, minute)
+    for entry in (folder / "_delta_log").iterdir():
+        os.utime(str(entry), (time.time() - 3600, time.time() - 3600))
+    return folder
+
+
+def append(folder, minute):
+    append_files(folder, [write_data_file(clicks(("ann", minute)), folder, CLICK)], "ingest", minute)
+
+
+def versions(folder):
+    return sorted(int(entry.stem) for entry in (folder / "_delta_log").glob("*.json"))
+
+
+def minutes(folder):
+    return sorted(pl.read_delta(str(folder))["at"].dt.minute().to_list())
+
+
+def test_the_newest_entries_are_kept_from_a_checkpoint_on_and_the_table_is_what_it_was(lakehouse, table):
+    newest = DeltaTable(str(table)).version()
+    before = (minutes(table), table_id(table), committed_batch(table, "ingest"))
+    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) > 0
+    left = versions(table)
+    assert left == list(range(left[0], newest + 1))
+    assert KEPT <= len(left) - 1 < KEPT + EVERY
+    assert (minutes(table), table_id(table), committed_batch(table, "ingest")) == before
+    assert DeltaTable(str(table), version=newest - KEPT).count() == len(before[0]) - KEPT
+    append(table, 41)
+    assert minutes(table) == [*before[0], 41]
+    # Delta's own pointer and each checkpoint that is left are of versions that are there.
+    checkpoints = [int(entry.name[:20]) for entry in (table / "_delta_log").glob("*.checkpoint.parquet")]
+    assert min(checkpoints) == left[0]
+
+
+def test_a_job_that_lags_behind_still_finds_what_is_new_to_it(lakehouse, table):
+    generation = put_generation(lakehouse, "windows", input_ids={EVENTS: table_id(table)})
+    put_done(generation, 0, positions={EVENTS: position_at(table, 12)})
+    expected = changes_since(table, position_at(table, 12), "at")
+    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) > 0
+    assert changes_since(table, position_at(table, 12), "at") == expected
+    assert versions(table)[0] <= 12
+
+
+def test_who_has_listed_the_log_just_now_may_still_read_it(lakehouse, table):
+    for entry in (table / "_delta_log").iterdir():
+        os.utime(entry)
+    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) == 0
+
+
+def test_without_a_checkpoint_nothing_is_deleted(lakehouse):
+    folder = lakehouse.events("clicks")
+    create_table(folder, CLICK)
+    for minute in range(1, 7):
+        append(folder, minute)
+    for entry in (folder / "_delta_log").iterdir():
+        os.utime(entry, (0, 0))
+    assert not list((folder / "_delta_log").glob("*.checkpoint.parquet"))
+    assert trim_log(lakehouse, EVENTS, folder, kept=1) == 0
+
+
+def test_checkpoints_forget_replaced_files_after_the_retention_and_who_reads_the_table_notices_nothing(
+    lakehouse, table
+):
+    before = position_at(table, DeltaTable(str(table)).version())
+    maintain(lakehouse, EVENTS, table, time="at")
+    appended = append_until_checkpoint(table, 41)
+    assert removals(table) == 39
+    remember_removals(table, timedelta(0))
+    appended += append_until_checkpoint(table, 51)
+    assert removals(table) == 0
+    assert minutes(table) == [*range(2, 41), *appended]
+    assert sum(file.rows for file in changes_since(table, before, "at").files) == len(appended)
+
+
+def test_a_table_is_told_once_for_how_long_to_remember_and_may_be_told_otherwise(lakehouse, table):
+    def told():
+        return DeltaTable(str(table)).metadata().configuration.get("delta.deletedFileRetentionDuration")
+
+    before = DeltaTable(str(table)).version()
+    remember_removals(table, timedelta(days=7))
+    assert (DeltaTable(str(table)).version(), told()) == (before, None)
+    for _ in range(2):
+        remember_removals(table, timedelta(hours=1))
+        assert (DeltaTable(str(table)).version(), told()) == (before + 1, "interval 3600 seconds")
+    remember_removals(table, timedelta(days=7))
+    assert told() == "interval 604800 seconds"
+
+
+def append_until_checkpoint(folder, minute):
+    """Append a row a minute, until a checkpoint is written; gives the minutes."""
+    appended, before = [], checkpoint(folder)
+    while checkpoint(folder) == before:
+        appended.append(minute + len(appended))
+        append(folder, appended[-1])
+    return appended
+
+
+def checkpoint(folder):
+    return max((folder / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def removals(folder):
+    """Replaced files that the newest checkpoint names."""
+    return sum(row["remove"] is not None for row in pq.read_table(checkpoint(folder)).to_pylist())

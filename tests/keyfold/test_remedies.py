@@ -1,0 +1,450 @@
+"""Every remedy that an error names is done as it is written, by the command line, and then all goes on right.
+
+What the errors say is taken from them: `keyfold …` in backticks is typed as it stands, "--full-refresh" is given to the
+job that failed. Without Spark.
+"""
+
+import json
+import re
+import shlex
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from keyfold.cli.app import app
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.parameters import JobParameters
+from keyfold.lakehouse.paths import Lakehouse
+from keyfold.stream import Stream
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.streams import STREAMS
+from tests.keyfold.keyed.toy_jobs import CLICK, START, totals
+from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
+
+__all__ = ["cut_power", "without_spark"]
+
+SESSION = SimpleNamespace(**vars(SPARK), sparkContext=SimpleNamespace(defaultParallelism=2))
+
+
+def rows_of(table):
+    frame = pl.from_arrow(DeltaTable(str(table)).to_pyarrow_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+class House:
+    """A lakehouse, its landing folder, and the command line; a home whose name a shell would take apart."""
+
+    def __init__(self, folder, monkeypatch):
+        self.lakehouse = Lakehouse(folder / "my home")
+        self.landing = self.lakehouse.landing("clicks")
+        self._landed = 0
+        self._monkeypatch = monkeypatch
+
+    def land(self, *clicks, folder=None):
+        """A file of clicks: (user, minutes after START)."""
+        self._landed += 1
+        path = (folder or self.landing) / f"{self._landed}.ndjson"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [
+            json.dumps({"user": user, "at": f"2026-01-01T00:{minute:02}:00Z", "clicks": 1}) for user, minute in clicks
+        ]
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    def keyfold(self, *arguments):
+        """Type a command; gives what it said. It must succeed."""
+        ended = self.attempt(*arguments)
+        assert ended.exit_code == 0, ended.output
+        return ended.output
+
+    def refused(self, *arguments):
+        """Type a command that must fail with a message for people; gives it, in one line."""
+        ended = self.attempt(*arguments)
+        assert ended.exit_code == 1, ended.output
+        assert "error: " in ended.stderr
+        return " ".join(ended.stderr.split())
+
+    def attempt(self, *arguments):
+        return CliRunner().invoke(app, [*arguments, "--home", str(self.lakehouse.home)])
+
+    def ingest(self):
+        return self.keyfold("ingest", "clicks", "--settle", "0")
+
+    def run(self, *options):
+        return self.keyfold("run", "totals", *options)
+
+    def do(self, message):
+        """Do what an error says: the commands that it quotes, then the job with the option that it names."""
+        commands = [shlex.split(found) for found in re.findall(r"`keyfold ([^`]*)`", message)]
+        said = ""
+        for command in commands:
+            ended = CliRunner().invoke(app, [*command, *(("--settle", "0") if command[0] == "ingest" else ())])
+            assert ended.exit_code == 0, ended.output
+            said += ended.output
+        if "--full-refresh" in re.sub(r"`[^`]*`", "", message):
+            said += self.run("--full-refresh")
+        assert said, f"no remedy in: {message}"
+        return " ".join(said.split())
+
+    def totals(self):
+        """What the job's table says: clicks by user."""
+        return dict(rows_of(self.lakehouse.table("totals")).select("user", "clicks").rows())
+
+    def events(self):
+        """The users of the event table's rows."""
+        return sorted(rows_of(self.lakehouse.events("clicks"))["user"])
+
+    @property
+    def live(self):
+        found = live_generation(self.lakehouse, "totals")
+        assert found
+        return found
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch, without_spark):
+    @contextmanager
+    def session(*_):
+        yield SESSION
+
+    for command in ("ingest", "run"):
+        monkeypatch.setattr(f"keyfold.cli.{command}.spark_of_environment", session)
+    stream = Stream(name="clicks", schema=CLICK, event_time="at", event_id=("user", "at"))
+    monkeypatch.setitem(STREAMS, "clicks", stream)
+    monkeypatch.setitem(JOBS, "totals", JobTemplate("totals", "clicks by user", JobParameters, lambda _: totals()))
+    house = House(tmp_path, monkeypatch)
+    house.land(("ann", 1), ("bob", 2))
+    house.ingest()
+    house.run()
+    house.land(("ann", 3))
+    house.ingest()
+    house.run()
+    assert house.totals() == {"ann": 2, "bob": 1}
+    return house
+
+
+def break_pointer(house):
+    (house.lakehouse.job("totals") / "current.json").unlink()
+
+
+def break_generation(house):
+    shutil.rmtree(house.live.folder)
+
+
+def break_table(house):
+    shutil.rmtree(house.live.table("totals"))
+
+
+def another_table(house):
+    schema = DeltaTable(str(house.live.table("totals"))).schema()
+    shutil.rmtree(house.live.table("totals"))
+    DeltaTable.create(str(house.live.table("totals")), schema)
+
+
+def break_checkpoint(house):
+    shutil.rmtree(house.live.checkpoint)
+
+
+def damage(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def damage_pointer(house):
+    damage(house.lakehouse.job("totals") / "current.json")
+
+
+def damage_birth_record(house):
+    damage(house.live.folder / "generation.json")
+
+
+def damage_log(house):
+    damage(max((house.live.table("totals") / "_delta_log").glob("*.json")))
+
+
+def break_plan_record(house):
+    max((house.live.folder / "journal").glob("*.done.json")).write_text("{}")
+
+
+def break_clock(house):
+    (house.live.folder / "journal" / "standing.json").write_text("{")
+
+
+def older_form(house):
+    record = house.live.folder / "generation.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "format": 1}))
+
+
+def other_delay(house):
+    record = house.live.folder / "generation.json"
+    born = json.loads(record.read_text())
+    born["fixed"]["watermark_delay"] = 1.0
+    record.write_text(json.dumps(born))
+
+
+def changed_events(house):
+    DeltaTable(str(house.lakehouse.events("clicks"))).delete("user = 'nobody'")
+    DeltaTable(str(house.lakehouse.events("clicks"))).delete("user = 'bob'")
+
+
+def cleaned_log(house):
+    for minute in (5, 6):
+        house.land(("bob", minute))
+        house.ingest()
+    log = house.lakehouse.events("clicks") / "_delta_log"
+    DeltaTable(str(log.parent)).create_checkpoint()
+    for entry in sorted(log.glob("*.json"))[:-1]:
+        entry.unlink()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told", "clicks"),
+    [
+        (break_pointer, r"current\.json is lost, while generation-0001 stand there", {"ann": 2, "bob": 1}),
+        (break_generation, r"names generation-0001, which is gone", {"ann": 2, "bob": 1}),
+        (break_table, r"its table totals is gone", {"ann": 2, "bob": 1}),
+        (another_table, r"is not the table it wrote to, but another one", {"ann": 2, "bob": 1}),
+        (break_checkpoint, r"is missing although batches were done", {"ann": 2, "bob": 1}),
+        (damage_pointer, r"current\.json is damaged, while generation-0001 stand there", {"ann": 2, "bob": 1}),
+        (damage_birth_record, r"generation\.json is damaged", {"ann": 2, "bob": 1}),
+        (damage_log, r"the log of its table totals in .* is damaged", {"ann": 2, "bob": 1}),
+        (break_plan_record, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
+        (break_clock, r"is damaged, or another version of Keyfold wrote it", {"ann": 2, "bob": 1}),
+        (older_form, r"was made by an earlier version of Keyfold", {"ann": 2, "bob": 1}),
+        (other_delay, r"was born with watermark_delay 1\.0 and now runs with", {"ann": 2, "bob": 1}),
+        (changed_events, r"were changed or deleted by other than ingest", {"ann": 2}),
+        (cleaned_log, r"cannot tell what is new in events\.clicks", {"ann": 2, "bob": 3}),
+    ],
+)
+def test_a_job_that_cannot_go_on_does_so_once_what_its_error_says_is_done(house, fault, told, clicks):
+    fault(house)
+    message = house.refused("run", "totals")
+    assert re.search(told, message)
+    house.do(message)
+    assert house.totals() == clicks
+    house.land(("eve", 9))
+    house.ingest()
+    house.run()
+    assert house.totals() == {**clicks, "eve": 1}
+
+
+def test_a_pointer_that_is_written_as_its_error_says_brings_the_generation_back(house):
+    break_pointer(house)
+    message = house.refused("run", "totals")
+    ((path, content),) = re.findall(r"job totals: (.*current\.json) is lost.*write (\{.*?\}) to it", message)
+    Path(path).write_text(content)
+    house.land(("bob", 9))
+    house.ingest()
+    assert "(generation-0001): 1 events" in house.run()
+    assert house.totals() == {"ann": 2, "bob": 2}
+
+
+def test_a_part_that_is_restored_as_its_error_says_goes_on(house, tmp_path):
+    shutil.copytree(house.live.folder, tmp_path / "backup")
+    shutil.rmtree(house.live.checkpoint)
+    assert "restore the one that belongs to it" in house.refused("run", "totals")
+    shutil.copytree(tmp_path / "backup" / "checkpoint", house.live.checkpoint)
+    house.land(("bob", 9))
+    house.ingest()
+    assert "(generation-0001): 1 events" in house.run()
+
+
+def lose_events(house):
+    shutil.rmtree(house.lakehouse.events("clicks"))
+
+
+def another_event_table(house):
+    schema = DeltaTable(str(house.lakehouse.events("clicks"))).schema()
+    lose_events(house)
+    DeltaTable.create(str(house.lakehouse.events("clicks")), schema)
+
+
+def damage_event_log(house):
+    damage(max((house.lakehouse.events("clicks") / "_delta_log").glob("*.json")))
+
+
+def damage_ingest_record(house):
+    damage(house.lakehouse.ingest("clicks") / "ingest.json")
+
+
+def lose_quarantine(house):
+    shutil.rmtree(house.lakehouse.quarantine("clicks"))
+
+
+def lose_journal(house):
+    shutil.rmtree(house.lakehouse.ingest("clicks"))
+
+
+def damage_journal(house):
+    max((house.lakehouse.ingest("clicks") / "journal").glob("*.done.json")).write_text("{}")
+
+
+def later_form(house):
+    record = house.lakehouse.ingest("clicks") / "ingest.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "format": 99}))
+
+
+def other_event_id(house):
+    record = house.lakehouse.ingest("clicks") / "ingest.json"
+    born = json.loads(record.read_text())
+    born["fixed"]["event_id"] = [["user", "string"]]
+    record.write_text(json.dumps(born))
+
+
+def other_columns(house):
+    stream = STREAMS["clicks"]
+    house._monkeypatch.setitem(
+        STREAMS,
+        "clicks",
+        Stream(name="clicks", schema=stream.schema.remove(2), event_time="at", event_id=("user", "at")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (lose_events, "its table events is gone"),
+        (damage_event_log, "the log of its table events in"),
+        (damage_ingest_record, "ingest.json is damaged"),
+        (another_event_table, "is not the table it wrote to, but another one"),
+        (lose_quarantine, "its table quarantine is gone"),
+        (lose_journal, "has rows, but which files they came from is not known"),
+        (later_form, "is of another version of Keyfold"),
+        (other_event_id, "began with event_id"),
+        (other_columns, "clicks is in the table alone"),
+    ],
+)
+def test_an_ingest_that_cannot_go_on_is_rebuilt_by_the_command_that_its_error_names(house, fault, told):
+    fault(house)
+    message = house.refused("ingest", "clicks")
+    assert told in message
+    house.do(message)
+    assert house.events() == ["ann", "ann", "bob"]
+    house.land(("eve", 9), ("eve", 9))
+    assert "1 accepted, 0 quarantined, 1 duplicates" in house.ingest()
+    assert "0 rows from 0 files" in house.ingest()
+
+
+def test_a_damaged_journal_of_ingest_is_rebuilt_by_the_command_that_its_error_names(house):
+    damage_journal(house)
+    message = house.refused("ingest", "clicks")
+    said = house.do(message)
+    assert "which landing folders were read before cannot be told" in said
+    assert house.events() == ["ann", "ann", "bob"]
+
+
+def test_a_lost_event_table_comes_back_from_all_of_its_landing_folders_and_its_jobs_go_on(house, tmp_path):
+    house.land(("eve", 7), folder=tmp_path / "elsewhere")
+    house.keyfold("ingest", "clicks", "--settle", "0", "--from", str(tmp_path / "elsewhere"))
+    house.run()
+    lose_events(house)
+    message = house.refused("run", "totals")
+    assert "is gone from" in message
+    house.do(message)
+    assert house.events() == ["ann", "ann", "bob", "eve"]
+    assert house.totals() == {"ann": 2, "bob": 1, "eve": 1}
+    house.land(("bob", 9))
+    house.ingest()
+    house.run()
+    assert house.totals() == {"ann": 2, "bob": 2, "eve": 1}
+
+
+def damage_new_events(house):
+    house.land(("eve", 7))
+    house.ingest()
+    damage(max(house.lakehouse.events("clicks").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns))
+
+
+@pytest.mark.parametrize("fault", [damage_event_log, damage_new_events])
+def test_a_job_whose_events_cannot_be_read_says_so_and_goes_on_once_they_are_made_anew(house, fault):
+    fault(house)
+    message = house.refused("run", "totals")
+    assert "which cannot be read" in message
+    house.do(message)
+    assert house.totals()["ann"] == 2
+
+
+def test_a_job_that_was_not_told_of_a_rebuild_is_told_when_it_runs(house):
+    lose_events(house)
+    house.do(house.refused("ingest", "clicks"))
+    message = house.refused("run", "totals")
+    assert "is not the table that it has read, but another one" in message
+    house.do(message)
+    assert house.totals() == {"ann": 2, "bob": 1}
+
+
+def test_what_a_rebuild_replaces_is_kept_and_what_it_cannot_find_again_is_told(house):
+    sorted(house.landing.iterdir())[0].unlink()
+    said = " ".join(house.keyfold("ingest", "clicks", "--settle", "0", "--rebuild").split())
+    assert "1 of 2 files that were read from" in said
+    assert house.events() == ["ann"]
+    (aside,) = (house.lakehouse.home / "aside").iterdir()
+    assert sorted(rows_of(aside / "events")["user"]) == ["ann", "ann", "bob"]
+    assert sorted(path.name for path in aside.iterdir()) == ["events", "ingest", "quarantine"]
+
+
+def test_nothing_is_moved_where_no_landing_folder_is_left(house):
+    house.landing.rename(house.landing.with_name("gone"))
+    assert "none of its landing folders is there" in house.refused("ingest", "clicks", "--rebuild")
+    house.landing.with_name("gone").rename(house.landing)
+    assert "0 rows from 0 files" in house.ingest()
+    assert house.events() == ["ann", "ann", "bob"]
+
+
+@pytest.mark.parametrize(
+    "point", ["rebuild: one table moved", "rebuild: moved", "done: after", "commit: one table", "work: before"]
+)
+def test_a_rebuild_that_broke_off_is_finished_by_the_same_command(house, cut_power, point):
+    def rebuild():
+        ended = house.attempt("ingest", "clicks", "--settle", "0", "--rebuild")
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+
+    assert cut_power(point, rebuild)
+    message = house.refused("ingest", "clicks")
+    assert "a rebuild of its tables broke off" in message
+    house.do(message)
+    assert house.events() == ["ann", "ann", "bob"]
+    (aside,) = (house.lakehouse.home / "aside").iterdir()
+    assert sorted(rows_of(aside / "events")["user"]) == ["ann", "ann", "bob"]
+    assert "0 rows from 0 files" in house.ingest()
+
+
+def test_a_file_that_has_changed_is_read_again_by_the_option_that_the_warning_names(house):
+    path = sorted(house.landing.iterdir())[0]
+    path.write_text(path.read_text() + json.dumps({"user": "eve", "at": START.isoformat(), "clicks": 1}) + "\n")
+    said = " ".join(house.ingest().split())
+    (option,) = re.findall(r"it was not read again; (--\S+)", said)
+    assert "1 accepted, 0 quarantined, 2 duplicates" in house.keyfold("ingest", "clicks", "--settle", "0", option)
+    assert house.events() == ["ann", "ann", "bob", "eve"]
+
+
+def test_a_lost_index_of_files_is_rebuilt_by_the_command_that_its_error_names(house):
+    for number in range(70):  # so many batches that the journal's own records no longer name all files
+        house.land(("ann", number % 60))
+        house.ingest()
+    shutil.rmtree(house.lakehouse.ingest("clicks") / "files")
+    for record in sorted((house.lakehouse.ingest("clicks") / "journal").glob("*.plan.json"))[:5]:
+        record.unlink()
+    message = house.refused("ingest", "clicks")
+    assert "which files were read is not known any more" in message
+    house.do(message)
+    assert len(house.events()) == len(
+        {(user, minute) for user, minute in [("bob", 2), *(("ann", m) for m in range(60))]}
+    )
+
+
+def test_a_lost_index_of_ids_is_made_anew_and_copies_are_still_found(house):
+    for segment in (house.lakehouse.ingest("clicks") / "ids").iterdir():
+        segment.unlink()
+    house.land(("ann", 1), ("eve", 9))
+    said = " ".join(house.ingest().split())
+    assert "it was made anew from the event table" in said
+    assert "1 accepted, 0 quarantined, 1 duplicates" in said
