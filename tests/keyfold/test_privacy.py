@@ -26,14 +26,12 @@ def test_a_table_shows_what_is_private_where_a_column_is_made_of_it_or_does_not_
         ]
     )
     assert private_columns(SALES, schema) == {"buyer", "said_nothing", "undeclared", "customer"}
-    assert private_columns("sales", schema) == private_columns(SALES, schema)
 
 
 def test_of_a_stream_with_nothing_private_nothing_is():
     schema = pa.schema([pa.field("undeclared", pa.string())])
     assert private_columns(METRICS, schema) == frozenset()
     assert private_columns(replace(SALES, private=()), schema) == frozenset()
-    assert private_columns("of nobody", schema) == frozenset()
 
 
 def test_the_shipped_stream_of_sales_keeps_customers_private_and_no_table_made_of_it_shows_them():

@@ -98,7 +98,7 @@ def template_of(stream: str) -> JobTemplate:
         """The job."""
         return KeyedJob(
             name=sums_of(stream),
-            stream=stream,
+            stream=STREAMS[stream],
             key=("person",),
             event_time="at",
             watermark_delay=timedelta(minutes=1),
