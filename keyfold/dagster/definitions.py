@@ -7,8 +7,8 @@ from keyfold.dagster.assets import health
 from keyfold.dagster.automation.definitions import (
     ASSETS,
     CONTINUOUS_CHECKS,
+    GROUPS,
     JOBS,
-    ROOMS,
     SCHEDULES,
     SENSORS,
     automated,
@@ -17,7 +17,7 @@ from keyfold.dagster.automation.open_state import open_state_assets
 from keyfold.dagster.automation.run_liveness import watched_in_process_executor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
 from keyfold.dagster.run_config import closed
-from keyfold.dagster.submitted.twins import as_set
+from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
 from keyfold.private_files import keep_files_private
 from keyfold.project import current_project
@@ -37,11 +37,11 @@ def build_definitions() -> dg.Definitions:
     check_home(lakehouse_home())
     AlertSettings.from_environment()  # a wrong setting is an error here, not when something has to be reported
     assets, checks = as_set(
-        [*(asset for room in ROOMS for asset in ASSETS[room.group]), *open_state_assets(ROOMS), *health.ASSETS],
+        [*(asset for group in GROUPS for asset in ASSETS[group.name]), *open_state_assets(GROUPS), *health.ASSETS],
         [
-            *(check for room in ROOMS for check in room.checks),
-            *(health.health_checks(template) for room in ROOMS for template in room.jobs),
-            *(health.drift_check(room.stream) for room in ROOMS if room.stream is not None),
+            *(check for group in GROUPS for check in group.checks),
+            *(health.health_checks(template) for group in GROUPS for template in group.jobs),
+            *(health.drift_check(group.stream) for group in GROUPS if group.stream is not None),
             *SUITES,
             *CONTINUOUS_CHECKS,
         ],

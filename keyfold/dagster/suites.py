@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from keyfold.dagster.assets.groups import find_rooms
+from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
@@ -28,8 +28,8 @@ from keyfold.suite import Suite
 _TABLES = [
     (template.name, table, suite)
     # Of groups of assets, not of all jobs: one that has no asset yet has nothing that a check could be on.
-    for room in find_rooms()
-    for template in room.jobs
+    for group in find_groups()
+    for template in group.jobs
     for table in build_job(template).tables
     # Some tables have no suite: `long_rides`, whose rows are rows of `ride_summaries`, and late events.
     if (suite := current_project().suite(table.name)) is not None

@@ -5,8 +5,8 @@ tables take them by it: see `keyfold.journal`.
 """
 
 from keyfold.ingest.admission import is_known
-from keyfold.ingest.birth import QUARANTINE
 from keyfold.ingest.continuous import ingest_continuously
+from keyfold.ingest.ingest_settings import QUARANTINE
 from keyfold.ingest.inspection import (
     ingest_journal,
     ingest_totals,

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingest.arrays import DamagedArrayError, open_array
-from keyfold.ingest.birth import Birth
 from keyfold.ingest.duplicates import Ids, Mask, copies_within
+from keyfold.ingest.ingest_settings import Birth
 from keyfold.ingest.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingest.segments import Segment, merge_segments, open_segment, write_segment
 from keyfold.ingest.sources.kafka.offsets import OffsetRange, ReadTopic

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from keyfold.ingest.birth import Birth, existing_ingest, rebuild_remedy
+from keyfold.ingest.ingest_settings import Birth, existing_ingest, rebuild_remedy
 from keyfold.ingest.known import IngestJournal, KnownFile, KnownFiles
 from keyfold.ingest.records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingest.sources.kafka.offsets import ReadTopic

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.birth import REBUILD, RECORD
+from keyfold.ingest.ingest_settings import REBUILD, RECORD
 from keyfold.ingest.inspection import all_known_files, read_topics
 from keyfold.ingest.records import IngestCounts
 from keyfold.ingest.run import Landing, ingest_under_lock

@@ -12,7 +12,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingest.admission import Admission, select_files
 from keyfold.ingest.arrays import DamagedArrayError
 from keyfold.ingest.batch import work
-from keyfold.ingest.birth import REBUILD, RECORD, Birth, fit_events, fit_quarantine, open_ingest
+from keyfold.ingest.ingest_settings import REBUILD, RECORD, Birth, fit_events, fit_quarantine, open_ingest
 from keyfold.ingest.inspection import ingest_journal, ingest_totals, uncommitted
 from keyfold.ingest.known import KnownFiles
 from keyfold.ingest.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches

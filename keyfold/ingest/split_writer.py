@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from keyfold.ingest.arrays import write_array
-from keyfold.ingest.birth import QUARANTINE
 from keyfold.ingest.duplicates import Ids, Numbers, same_time_copies
 from keyfold.ingest.event_ids import event_ids
+from keyfold.ingest.ingest_settings import QUARANTINE
 from keyfold.ingest.parsing import Reject, ValidatedRows
 from keyfold.ingest.records import IngestCounts
 from keyfold.ingest.segments import copies_of_history, write_segment

@@ -13,15 +13,15 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.batches import Batches, OnBatch
-from keyfold.keyed.birth import new_branch, new_generation
 from keyfold.keyed.checkpoint import check_checkpoint, finished_batch
 from keyfold.keyed.commit import commit
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import damage_told
-from keyfold.keyed.fixed import check_generation
+from keyfold.keyed.fingerprint import check_generation
 from keyfold.keyed.generations import Generation, go_live, live_generation
 from keyfold.keyed.inputs import REMEDY, check_inputs
 from keyfold.keyed.lookout import LastPlanned, wait_for_news
+from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.records import Counts, KeyedPlan
 from keyfold.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.journal.clock import check_advance
-from keyfold.keyed.birth import new_generation
 from keyfold.keyed.conservation import events_in_table
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, go_live, live_generation
 from keyfold.keyed.inputs import positions_explained
+from keyfold.keyed.new_generation import new_generation
 from keyfold.keyed.runner import watermark as watermark_of
 from keyfold.keyed.seeding import Beginning, take_in
 from keyfold.lakehouse import Lakehouse, exclusive, is_table

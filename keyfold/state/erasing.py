@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.columns import made_of
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.birth import REBUILD
+from keyfold.ingest.ingest_settings import REBUILD
 from keyfold.ingest.inspection import is_unfinished
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, live_generation

@@ -9,8 +9,8 @@ from operator import and_
 
 import polars as pl
 
-from keyfold.ingest.birth import existing_ingest
 from keyfold.ingest.erased_names import Holds, erased_name, holds_any, is_erased
+from keyfold.ingest.ingest_settings import existing_ingest
 from keyfold.ingest.inspection import all_known_files, ingest_journal
 from keyfold.ingest.known import KnownFiles
 from keyfold.ingest.parsing.mapping import path_value

@@ -9,7 +9,7 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.fixed import fixed
+from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import Generation
 
 Verdict = Literal["free", "move", "refresh"]

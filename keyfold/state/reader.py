@@ -17,7 +17,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.codec import decode, empty
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.fixed import fixed
+from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.state_source import read_source

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.journal.agreement import check_tables, has_taken_all
-from keyfold.keyed.birth import new_generation
 from keyfold.keyed.checkpoint import finished_batch
 from keyfold.keyed.codec import conform
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, go_live
+from keyfold.keyed.new_generation import new_generation
 from keyfold.keyed.records import KeyedDone, PlannedFile
 from keyfold.keyed.seeding import Beginning, take_in
 from keyfold.lakehouse import Lakehouse

@@ -38,7 +38,7 @@ from keyfold.operators.periods import period_start, period_starts
 from keyfold.stream import TIMESTAMP, Stream
 from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.lives import cut_lives
+from spark_jobs.jobs.key_lifetimes import cut_lives
 from spark_jobs.streams import STREAMS
 
 INDEX = "event_index"

@@ -39,7 +39,7 @@ from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
-from spark_jobs.jobs.lives import cut_lives
+from spark_jobs.jobs.key_lifetimes import cut_lives
 from spark_jobs.streams import SALES
 
 PURCHASE = pa.schema([SALES.schema.field(column) for column in ("item", "time", "quantity", "models")])

@@ -26,25 +26,25 @@ from keyfold.stream import Stream
 
 
 @dataclass(frozen=True)
-class Room:
+class Group:
     """A group of assets.
 
     Attributes:
-        group: its name in Dagster.
+        name: its name in Dagster.
         jobs: whose tables are in it.
         assets: all of it.
         checks: those that hold data back.
         stream: it begins with, None for one that reads a stream of another group.
     """
 
-    group: str
+    name: str
     jobs: Sequence[JobTemplate]
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]
     checks: Sequence[dg.AssetChecksDefinition]
     stream: Stream | None
 
 
-def find_rooms() -> list[Room]:
+def find_groups() -> list[Group]:
     """Every group: those that are shipped in the order of the pages, then yours by name of their modules.
 
     Raises:
@@ -55,41 +55,41 @@ def find_rooms() -> list[Room]:
     order = {f"{project.groups_in}.{name}": place for place, name in enumerate(project.first_groups)}
     # By name as well, so that the pages look the same on every machine.
     modules.sort(key=lambda module: (order.get(module.__name__, len(order)), module.__name__))
-    rooms = [_room(module) for module in modules]
-    _require_different("stream", [room.stream.name if room.stream else None for room in rooms], modules)
-    return join_groups(rooms)
+    groups = [_group(module) for module in modules]
+    _require_different("stream", [group.stream.name if group.stream else None for group in groups], modules)
+    return join_groups(groups)
 
 
-def join_groups(rooms: Sequence[Room]) -> list[Room]:
-    """One room a group, in the order of the first of each: all jobs, assets and checks, and the stream of the one that has it.
+def join_groups(groups: Sequence[Group]) -> list[Group]:
+    """Join those of one name, in the order of the first of each: all jobs, assets and checks, and the stream of the one that has it.
 
     Raises:
-        KeyfoldError: two rooms of a group begin with a stream each: a group has one sensor, on one landing folder.
+        KeyfoldError: two of one name begin with a stream each: a group has one sensor, on one landing folder.
     """
-    joined: dict[str, Room] = {}
-    for room in rooms:
-        before = joined.setdefault(room.group, room)
-        if before is room:
+    joined: dict[str, Group] = {}
+    for group in groups:
+        before = joined.setdefault(group.name, group)
+        if before is group:
             continue
-        if before.stream is not None and room.stream is not None:
+        if before.stream is not None and group.stream is not None:
             raise KeyfoldError(
-                f"two modules in assets/ have the GROUP {room.group!r} and begin with a stream each, "
-                f"{before.stream.name} and {room.stream.name}; give one another GROUP"
+                f"two modules in assets/ have the GROUP {group.name!r} and begin with a stream each, "
+                f"{before.stream.name} and {group.stream.name}; give one another GROUP"
             )
-        joined[room.group] = Room(
-            room.group,
-            (*before.jobs, *room.jobs),
-            (*before.assets, *room.assets),
-            (*before.checks, *room.checks),
-            before.stream or room.stream,
+        joined[group.name] = Group(
+            group.name,
+            (*before.jobs, *group.jobs),
+            (*before.assets, *group.assets),
+            (*before.checks, *group.checks),
+            before.stream or group.stream,
         )
     return list(joined.values())
 
 
-def _room(module: ModuleType) -> Room:
+def _group(module: ModuleType) -> Group:
     if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
         raise KeyfoldError(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
-    return Room(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
+    return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
 
 
 def _require_different(what: str, names: Sequence[str | None], modules: Sequence[ModuleType]) -> None:

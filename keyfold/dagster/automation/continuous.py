@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from keyfold.dagster.assets.groups import Room
+from keyfold.dagster.assets.groups import Group
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, batch_metadata, last_materialization, table_key
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.automation.standing import Standing, goes_on_well, look, standing_of_ingest, standing_of_job
@@ -56,7 +56,7 @@ class Continuous:
         return [table_key(table) for table in self.tables]
 
 
-def declared(rooms: Sequence[Room], environment: Mapping[str, str] = os.environ) -> list[Continuous]:
+def declared(groups: Sequence[Group], environment: Mapping[str, str] = os.environ) -> list[Continuous]:
     """What the deployment says to run continuously.
 
     Raises:
@@ -64,8 +64,8 @@ def declared(rooms: Sequence[Room], environment: Mapping[str, str] = os.environ)
     """
     names = environment.get(VARIABLE, "").split()
     known = {
-        **{room.stream.name: _stream(room.stream) for room in rooms if room.stream is not None},
-        **{template.name: _job(template) for room in rooms for template in room.jobs},
+        **{group.stream.name: _stream(group.stream) for group in groups if group.stream is not None},
+        **{template.name: _job(template) for group in groups for template in group.jobs},
     }
     if unknown := [name for name in names if name not in known]:
         raise KeyfoldError(

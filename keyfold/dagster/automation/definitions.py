@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from keyfold.dagster.assets.groups import find_rooms
+from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.assets.open_state import OPEN_STATE
 from keyfold.dagster.automation.checking import lakehouse_check
@@ -19,16 +19,16 @@ from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.dagster.automation.state_tools import STATE_TOOLS
 from keyfold.keyed.contract import JobTemplate
 
-ROOMS = find_rooms()
+GROUPS = find_groups()
 """The groups of assets, as `keyfold.dagster.assets.groups` finds them."""
 
-CONTINUOUS = declared(ROOMS)
+CONTINUOUS = declared(GROUPS)
 """What runs continuously outside of Dagster."""
 
 _GOES_ON = {one.name for one in CONTINUOUS}
 _WATCHED = [watching(one) for one in CONTINUOUS]
 
-ASSETS = {room.group: list(as_external(room.assets, CONTINUOUS)) for room in ROOMS}
+ASSETS = {group.name: list(as_external(group.assets, CONTINUOUS)) for group in GROUPS}
 """The assets by group; those that run continuously can be materialized from nowhere."""
 
 CONTINUOUS_CHECKS = [check for _, _, check in _WATCHED]
@@ -73,23 +73,23 @@ OPEN_STATE_JOB, OPEN_STATE_SCHEDULE = open_state_job()
 CHECK_JOB, CHECK_SCHEDULE = lakehouse_check()
 
 _MAINTENANCE = [
-    maintenance(room.group, streams=streams, jobs=jobs)[1]
-    for room in ROOMS
+    maintenance(group.name, streams=streams, jobs=jobs)[1]
+    for group in GROUPS
     # Whoever writes continuously sees to its tables itself.
-    for streams in [[room.stream] if room.stream and room.stream.name not in _GOES_ON else []]
-    for jobs in [[template for template in room.jobs if template.name not in _GOES_ON]]
+    for streams in [[group.stream] if group.stream and group.stream.name not in _GOES_ON else []]
+    for jobs in [[template for template in group.jobs if template.name not in _GOES_ON]]
     if streams or jobs
 ]
 
 JOBS = [
     *(
         dg.define_asset_job(
-            room.group,
-            selection=dg.AssetSelection.groups(room.group),
-            description=f"All of {room.group}: landing files to events to the jobs' tables, with every check.",
+            group.name,
+            selection=dg.AssetSelection.groups(group.name),
+            description=f"All of {group.name}: landing files to events to the jobs' tables, with every check.",
         )
-        for room in ROOMS
-        if any(isinstance(asset, dg.AssetsDefinition) for asset in ASSETS[room.group])
+        for group in GROUPS
+        if any(isinstance(asset, dg.AssetsDefinition) for asset in ASSETS[group.name])
     ),
     dg.define_asset_job(
         "everything",
@@ -103,17 +103,17 @@ JOBS = [
 ]
 SENSORS = [
     *(
-        source_sensor(room.stream, room.group)
-        for room in ROOMS
-        if room.stream is not None and room.stream.name not in _GOES_ON
+        source_sensor(group.stream, group.name)
+        for group in GROUPS
+        if group.stream is not None and group.stream.name not in _GOES_ON
     ),
     *(sensor for sensor, _, _ in _WATCHED),
     automation_sensor(),
 ]
 SCHEDULES = [
-    *(tick_schedule(template, TICKS) for room in ROOMS for template in room.jobs if template.name not in _GOES_ON),
+    *(tick_schedule(template, TICKS) for group in GROUPS for template in group.jobs if template.name not in _GOES_ON),
     *(schedule for _, schedule, _ in _WATCHED),
-    *(full_scan(room.group) for room in ROOMS),
+    *(full_scan(group.name) for group in GROUPS),
     OPEN_STATE_SCHEDULE,
     CHECK_SCHEDULE,
     *_MAINTENANCE,

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from keyfold.dagster.assets.groups import Room
+from keyfold.dagster.assets.groups import Group
 from keyfold.dagster.assets.open_state import OPEN_STATE, open_state_asset
 from keyfold.dagster.automation.schedules import schedule_of
 
 HOURLY = "7 * * * *"
 
 
-def open_state_assets(rooms: Iterable[Room]) -> list[dg.AssetsDefinition]:
-    """An asset `open.<job>` of each job of the rooms."""
-    return [open_state_asset(template) for room in rooms for template in room.jobs]
+def open_state_assets(groups: Iterable[Group]) -> list[dg.AssetsDefinition]:
+    """An asset `open.<job>` of each job of the groups."""
+    return [open_state_asset(template) for group in groups for template in group.jobs]
 
 
 def open_state_job() -> tuple[object, dg.ScheduleDefinition]:

@@ -15,8 +15,8 @@ from keyfold.operators.ordering import in_order
 from keyfold.operators.periods import period_start
 from keyfold.times import micros, shifted
 from spark_jobs.jobs.anomaly_predictions.changes import NONE, emit_all, find_changes
-from spark_jobs.jobs.anomaly_predictions.kept import Kept
 from spark_jobs.jobs.anomaly_predictions.learning import Learn
+from spark_jobs.jobs.anomaly_predictions.model_state import Kept
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.models.runs import Integers, key_runs
 from spark_jobs.jobs.anomaly_predictions.tables import (

@@ -10,8 +10,8 @@ import polars as pl
 from keyfold.keyed.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
+from spark_jobs.jobs.vehicle_trips.journey_measures import COMBINED_BY, told_of
 from spark_jobs.jobs.vehicle_trips.stretches import LEG, POINT_AS_STRETCH
-from spark_jobs.jobs.vehicle_trips.told import COMBINED_BY, told_of
 
 _NEVER = 2**62
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.great_circle import great_circle_metres
-from spark_jobs.jobs.vehicle_trips.told import POINTS_AS_STRETCHES
+from spark_jobs.jobs.vehicle_trips.journey_measures import POINTS_AS_STRETCHES
 
 STRETCH = pa.schema(
     [

@@ -12,7 +12,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from keyfold.dagster.resources import resources_from, spark_settings
-from keyfold.dagster.submitted.twins import as_set
+from keyfold.dagster.submitted.spark_steps import as_set
 
 
 @dg.asset

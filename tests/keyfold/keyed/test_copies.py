@@ -14,7 +14,7 @@ from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.conservation import Conservation, check_conservation
 from keyfold.keyed.contract import KeyedJob, Step
 from keyfold.keyed.copies import KeysOf
-from keyfold.keyed.fixed import check_generation
+from keyfold.keyed.fingerprint import check_generation
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.run_mode import FullRefresh, Incremental

@@ -6,7 +6,7 @@ import pytest
 
 import assets
 from assets import enrichment, fleet, metrics, payments, ride_meters, rides, sales, weather
-from keyfold.dagster.assets.groups import find_rooms
+from keyfold.dagster.assets.groups import find_groups
 from keyfold.errors import KeyfoldError
 
 SHIPPED = (rides, weather, metrics, fleet, sales, payments, enrichment)
@@ -37,20 +37,20 @@ def put(tmp_path, monkeypatch):
 
 
 def test_the_shipped_groups_stand_in_the_order_of_the_pages_and_are_what_their_modules_say():
-    rooms = find_rooms()
-    assert [room.group for room in rooms][: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
-    for room, module in zip(rooms, SHIPPED, strict=False):
+    groups = find_groups()
+    assert [group.name for group in groups][: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
+    for group, module in zip(groups, SHIPPED, strict=False):
         modules = (module, *JOINED.get(module, ()))
-        for of_room, name in ((room.jobs, "JOBS"), (room.assets, "ASSETS"), (room.checks, "CHECKS")):
-            assert list(of_room) == [one for part in modules for one in getattr(part, name)]
-        assert room.stream is getattr(module, "STREAM", None)
-    assert rooms[len(SHIPPED) - 1].stream is None
+        for of_group, name in ((group.jobs, "JOBS"), (group.assets, "ASSETS"), (group.checks, "CHECKS")):
+            assert list(of_group) == [one for part in modules for one in getattr(part, name)]
+        assert group.stream is getattr(module, "STREAM", None)
+    assert groups[len(SHIPPED) - 1].stream is None
 
 
 def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
     put("a_parking_lot", "GROUP, JOBS, ASSETS, CHECKS = 'parking', (), [], []\n")
     put("a_helper", "LIMIT = 3\n")
-    groups = [room.group for room in find_rooms()]
+    groups = [group.name for group in find_groups()]
     assert groups[: len(SHIPPED)] == [module.GROUP for module in SHIPPED]
     assert "parking" in groups[len(SHIPPED) :]
 
@@ -58,12 +58,12 @@ def test_a_file_that_is_put_there_is_a_group_and_comes_last(put):
 def test_a_group_that_is_not_whole_is_refused(put):
     put("parking", "GROUP, ASSETS = 'parking', []\n")
     with pytest.raises(KeyfoldError, match=r"parking\.py has GROUP but no JOBS, CHECKS"):
-        find_rooms()
+        find_groups()
 
 
 def test_a_module_with_the_group_of_another_joins_it(put):
     put("more_rides", "GROUP, JOBS, ASSETS, CHECKS = 'rides', ('job',), ['asset'], ['check']\n")
-    joined = find_rooms()[0]
+    joined = find_groups()[0]
     assert joined.stream is rides.STREAM
     assert joined.jobs == (*rides.JOBS, *ride_meters.JOBS, "job")
     assert (joined.assets[-1], joined.checks[-1]) == ("asset", "check")
@@ -74,16 +74,16 @@ def test_two_modules_of_one_group_that_begin_with_a_stream_each_are_refused(put)
     text = "from dataclasses import replace\n" + MINE.format(group="rides", stream="WEATHER")
     put("storms", text.replace("'rides', WEATHER", "'rides', replace(WEATHER, name='storms')"))
     with pytest.raises(KeyfoldError, match=r"'rides' and begin with a stream each, ride_points and storms"):
-        find_rooms()
+        find_groups()
 
 
 def test_two_groups_that_begin_with_one_stream_are_refused(put):
     put("storms", MINE.format(group="storms", stream="WEATHER"))
     with pytest.raises(KeyfoldError, match=r"weather\.py and .*storms\.py both have the stream 'weather'; change one"):
-        find_rooms()
+        find_groups()
 
 
 def test_a_module_that_cannot_be_imported_is_told_with_its_reason(put):
     put("parking", "import no_such_library\n")
     with pytest.raises(KeyfoldError, match=r"parking\.py cannot be imported: ModuleNotFoundError"):
-        find_rooms()
+        find_groups()

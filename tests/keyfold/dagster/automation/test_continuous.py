@@ -9,7 +9,7 @@ import pytest
 
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, SINCE_BATCH
 from keyfold.dagster.automation.continuous import TAG, as_external, declared, watching, written_since
-from keyfold.dagster.automation.definitions import ROOMS
+from keyfold.dagster.automation.definitions import GROUPS
 from keyfold.dagster.automation.standing import SILENT, Standing, goes_on_well, look
 from keyfold.dagster.resources import LakehouseResource
 from keyfold.errors import KeyfoldError
@@ -116,18 +116,18 @@ def plain(event):
 
 @pytest.fixture(scope="module")
 def continuous():
-    return declared(ROOMS, {"KEYFOLD_CONTINUOUS": "weather moving_averages"})
+    return declared(GROUPS, {"KEYFOLD_CONTINUOUS": "weather moving_averages"})
 
 
 def test_names_that_are_none_are_refused_with_those_there_are():
     with pytest.raises(KeyfoldError, match=r"KEYFOLD_CONTINUOUS names wether: .* there are .*weather.*moving_averages"):
-        declared(ROOMS, {"KEYFOLD_CONTINUOUS": "wether"})
-    assert declared(ROOMS, {}) == []
+        declared(GROUPS, {"KEYFOLD_CONTINUOUS": "wether"})
+    assert declared(GROUPS, {}) == []
 
 
 def test_their_tables_are_external_with_their_columns_and_all_else_stays_as_it_was(continuous):
-    room = next(room for room in ROOMS if room.group == "weather")
-    external = list(as_external(room.assets, continuous))
+    group = next(group for group in GROUPS if group.name == "weather")
+    external = list(as_external(group.assets, continuous))
     graph = dg.Definitions(assets=external).resolve_asset_graph()
     names = {key.to_user_string() for key in graph.external_asset_keys}
     assert names == {
@@ -144,7 +144,7 @@ def test_their_tables_are_external_with_their_columns_and_all_else_stays_as_it_w
     assert spec.tags[TAG] == "moving_averages"
     assert "Written by `keyfold run moving_averages --continuous`" in (spec.description or "")
     assert spec.metadata["dagster/column_schema"].columns
-    rides = next(room for room in ROOMS if room.group == "rides")
+    rides = next(group for group in GROUPS if group.name == "rides")
     assert list(as_external(rides.assets, continuous)) == list(rides.assets)
 
 
@@ -196,7 +196,7 @@ def test_the_sensor_observes_each_table_and_the_schedule_reports_what_was_writte
 
 
 def weather():
-    return next(room for room in ROOMS if room.stream is WEATHER)
+    return next(group for group in GROUPS if group.stream is WEATHER)
 
 
 def ask(schedule, instance, resources):

@@ -14,7 +14,7 @@ from keyfold.dagster.automation.conditions import on_checked_events
 from keyfold.dagster.quality.checks import SCOPE_TAG
 from keyfold.dagster.submitted.launching import PROGRAM, Launch
 from keyfold.dagster.submitted.setting import is_submitted
-from keyfold.dagster.submitted.twins import as_set, submitted
+from keyfold.dagster.submitted.spark_steps import as_set, submitted
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from tests.keyfold.dagster.submitted import counted

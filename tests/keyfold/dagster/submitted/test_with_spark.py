@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from assets import rides
-from keyfold.dagster.submitted.twins import as_set
+from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
 from keyfold.ingest import ingest
 from keyfold.lakehouse import Lakehouse

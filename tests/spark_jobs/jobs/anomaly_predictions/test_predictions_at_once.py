@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.harness import TestHarness
-from spark_jobs.jobs.anomaly_predictions.kept import MOST_UNLEARNED
+from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.answers import AnswersInFiles, AnswersInMemory
 from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.fixed import check_generation, fixed
+from keyfold.keyed.fingerprint import check_generation, fixed
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.hashing import PartOf

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.fixed import fixed
+from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import (
     FORMAT,
     RECORD,
