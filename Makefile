@@ -12,6 +12,8 @@
 export PORT ?= 3000
 export WARM ?= yes
 WORKERS ?= 2
+# After so many seconds `make test` ends all tests that still run, and fails.
+SECONDS_TO_TEST ?= 3600
 export KEYFOLD_HOME ?= $(CURDIR)/.keyfold
 export DAGSTER_HOME ?= $(CURDIR)/.keyfold/dagster
 export DAGSTER_DISABLE_TELEMETRY ?= yes
@@ -47,7 +49,7 @@ lint: setup
 # Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
 test: setup
 	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests
-	.venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
 	@scripts/browser
@@ -63,7 +65,7 @@ hdfs-for-tests: setup
 
 chaos: export TRIES ?= 10
 chaos: setup java-for-tests kafka-for-tests hdfs-for-tests
-	.venv/bin/python -m pytest -n $(WORKERS) -m "chaos or faults"
+	.venv/bin/python -m pytest -n $(WORKERS) -o faulthandler_timeout=4000 -m "chaos or faults"
 
 examples: export EXAMPLES = all
 examples: setup

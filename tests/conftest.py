@@ -40,10 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_LIMITS = {"chaos": 3600, "long": 900}
+"""Seconds that a test of a mark may take, in place of `timeout` in pyproject.toml."""
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What counts faults is marked so, wherever it is."""
+    """What counts faults is marked so, wherever it is; and what needs long has more time until it fails."""
     if "tally" in getattr(item, "fixturenames", ()):
         item.add_marker("faults")
+    if limits := [seconds for mark, seconds in _LIMITS.items() if item.get_closest_marker(mark)]:
+        item.add_marker(pytest.mark.timeout(limits[0]))
 
 
 @pytest.hookimpl(trylast=True)
