@@ -188,7 +188,8 @@ def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another
     for number, (lakehouse, pid) in enumerate(frozen):
         run_when_free(without_spark, lakehouse, MODES[mode])
         thawed = forked(thaw=pid)
-        assert thawed["code"] == REFUSED or number == len(frozen) - 1, (number, thawed)
+        # The last two are the clock and the checksums: behind the clock there may be nothing left to write, and so no look.
+        assert thawed["code"] == REFUSED or number >= len(frozen) - 2, (number, thawed)
         assert (
             thawed["told"].startswith("LeaseLostError: job totals: this run has lost its lease") or not thawed["told"]
         )
