@@ -76,6 +76,7 @@ cluster-tests: setup java-for-tests kafka-for-tests
 
 docs: setup
 	.venv/bin/python scripts/docs_columns.py
+	.venv/bin/python scripts/docs_commands.py
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)

@@ -70,5 +70,5 @@ def check_worker(loader: Any) -> None:
     if others:
         raise KeyfoldError(
             f"node {socket.gethostname()} ({sys.executable}) has other versions than the driver on {shipped['driver']}: "
-            f"{'; '.join(others)}; give every node the driver's Python and its requirements.lock (docs/operations.md, Clusters)"
+            f"{'; '.join(others)}; give every node the driver's Python and its requirements.lock (docs/reference/cluster.md)"
         )

@@ -84,7 +84,7 @@ def _raw(stream: Stream, column: str) -> str:
 
 def main() -> None:
     """Write what is stale, and say which pages were."""
-    for page in sorted(PAGES.glob("*.md")):
+    for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text()
         if (filled := fill(text)) != text:
             page.write_text(filled)

@@ -19,7 +19,7 @@ Settings = Mapping[str, Any]
 Term = Callable[[Settings], float]
 
 MEASURED = Path(__file__).parent / "measured.jsonl"
-"""The cells behind docs/scale.md."""
+"""The cells behind docs/explanation/scale.md."""
 
 
 def touched_groups(cell: Settings) -> float:
@@ -139,7 +139,7 @@ def read_cells(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def table(cells: Sequence[Settings]) -> str:
-    """Cells as the table of docs/scale.md."""
+    """Cells as the table of docs/explanation/scale.md."""
     head = (
         "keys", "key groups", "with events", "events", "rows a key", "partitions", "executors",
         "s", "processor s: Java, workers", "checkpoint, MB", "files", "Java, workers, MiB", "load",

@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def row(cluster: Cluster, sized: Sized) -> str:
-    """A line of the table of docs/scale.md."""
+    """A line of the table of docs/explanation/scale.md."""
     told = (
         f"{cluster.keys / 1e6:,.0f} M",
         f"{cluster.bytes_a_key:.0f}",

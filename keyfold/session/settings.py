@@ -48,7 +48,7 @@ _DEFAULTS = {
 }
 
 # A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
-# goes there ten times later than by default. Measured in docs/performance.md.
+# goes there ten times later than by default. Measured in benchmarks/results/performance.md.
 _JAVA_FOR_SHORT_RUNS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"

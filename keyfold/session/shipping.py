@@ -73,6 +73,6 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
             if file.suffix in _COMPILED:
                 raise KeyfoldError(
                     f"{file} is compiled, and cannot be imported from a zip: have {name} in the workers' own Python "
-                    "(docs/operations.md, Clusters), and do not ship it"
+                    "(docs/reference/cluster.md), and do not ship it"
                 )
             yield f"{name}/{file.relative_to(root).as_posix()}", file.read_bytes()

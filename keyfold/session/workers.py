@@ -183,12 +183,12 @@ def _explained(text: str) -> str:
     if told := re.search(r"Python in worker has different version:? (\S+?)\.? than that in driver:? ([\d.]+\d)", text):
         return (
             f"node {node} has Python {told[1]}, the driver {told[2]}: give every node the driver's Python, and name it in "
-            "PYSPARK_PYTHON or spark.pyspark.python (docs/operations.md, Clusters)"
+            "PYSPARK_PYTHON or spark.pyspark.python (docs/reference/cluster.md)"
         )
     if told := re.search(r'Cannot run program "([^"]+)"', text):
         return (
             f"node {node} has no Python at {told[1]}: name one that every node has in PYSPARK_PYTHON or "
-            "spark.pyspark.python (docs/operations.md, Clusters)"
+            "spark.pyspark.python (docs/reference/cluster.md)"
         )
     last = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     return f"Spark's workers do not work: on node {node}: " + " | ".join(line.strip() for line in last[:12])

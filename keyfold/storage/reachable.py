@@ -141,7 +141,7 @@ def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -
     if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):
         return KeyfoldError(
             f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
-            "of its own; set them (docs/operations.md, Homes in a bucket)"
+            "of its own; set them (docs/how-to/use-a-bucket.md)"
         )
     if is_refused:
         return KeyfoldError(

@@ -59,7 +59,7 @@ def test_events_of_today_are_set_aside_by_a_clock_that_is_a_year_back_and_read_a
     of_today(home)
     code, run = launcher.run(home, *WORK, seconds_ahead=-YEAR)
     assert code == 0, run.said
-    # Told and kept, not dropped: the reason stands in quarantine, and the remedy is in docs/operations.md.
+    # Told and kept, not dropped: the reason stands in quarantine, and the remedy is in docs/reference/errors.md.
     assert "ahead" in run.said or "quarantined" in run.said
     code, run = launcher.run(home, (*INGEST, "--rebuild"), *((*job, "--full-refresh") for job in (TOTALS, WINDOWS)))
     assert code == 0, run.said

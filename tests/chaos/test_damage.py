@@ -124,7 +124,7 @@ def mend_and_count(launcher: Launcher, told: Tally, home: Path, what: str) -> No
     """Go on as a person would: do what refusals say, and what the docs say of a table that cannot be read."""
     try:
         refusals = work_through(launcher, home, TO_THE_END)
-        # Nothing that a run needs was damaged: who reads the table is told, and docs/operations.md says what to do.
+        # Nothing that a run needs was damaged: who reads the table is told, and docs/reference/errors.md says what to do.
         for owner in unreadable(home):
             refusals.append(f"a table of {owner} cannot be read")
             remedies = FULL_REFRESH if owner == "jobs" else ((*INGEST, "--rebuild"), *FULL_REFRESH)

@@ -12,14 +12,14 @@ from spark_jobs.jobs.registry import SHIPPED as SHIPPED_JOBS
 from spark_jobs.streams import SHIPPED as SHIPPED_STREAMS
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SCRIPT = run_path(str(ROOT / "scripts" / "docs_columns.py"))
 fill = SCRIPT["fill"]
 
 BLOCK = "Before.\n<!-- columns of {} -->\n\n| stale |\n\n<!-- end of columns -->\nAfter.\n"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_no_page_is_stale(page):
     text = page.read_text(encoding="utf-8")
     assert fill(text) == text, "make docs writes the tables anew"

@@ -1,4 +1,4 @@
-"""The examples in docs/engine.md are run as they stand: without Spark, and the first one with it."""
+"""The examples in the pages on writing jobs are run as they stand: without Spark, and the first one with it."""
 
 import re
 from datetime import UTC, datetime
@@ -10,17 +10,20 @@ import pytest
 from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.without_spark import without_spark  # noqa: F401 - a fixture
 
-PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
+DOCS = Path(__file__).parents[2] / "docs"
+JOB_PAGE = DOCS / "how-to" / "write-a-job.md"
+TIMEOUT_PAGE = DOCS / "how-to" / "use-a-timeout.md"
+HARNESS_PAGE = DOCS / "how-to" / "test-a-job.md"
+SHAPES_PAGE = DOCS / "reference" / "state-shapes.md"
 
 
 def example(number):
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[number]
+    return re.findall(r"```python\n(.*?)```", JOB_PAGE.read_text(encoding="utf-8"), re.DOTALL)[number]
 
 
 def shapes_of_state():
-    """The section on shapes of state: the blocks of each, by its title, and what the last one prints."""
-    _, _, section = PAGE.read_text(encoding="utf-8").partition("## State that suits its access\n")
-    shared, *parts = re.split(r"^### (.*)\n", section.partition("\n## ")[0], flags=re.MULTILINE)
+    """The page on shapes of state: the blocks of each, by its title, and what the last one prints."""
+    shared, *parts = re.split(r"^## (.*)\n", SHAPES_PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     (prelude,) = re.findall(r"```python\n(.*?)```", shared, re.DOTALL)
     for title, part in zip(parts[::2], parts[1::2], strict=True):
         ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", part, re.DOTALL)
@@ -75,16 +78,15 @@ def test_a_shape_of_state_runs_in_the_engine_and_says_the_same(prelude, code, pr
     assert sorted(written) == sorted(said)
 
 
-def test_the_example_of_a_timeout_prints_what_the_page_says(capsys):
-    _, _, section = PAGE.read_text(encoding="utf-8").partition("## A timeout in either time\n")
-    ((code, printed),) = re.findall(
-        r"```python\n(.*?)```\n\n```text\n(.*?)```", section.partition("\n## ")[0], re.DOTALL
-    )
+@pytest.mark.parametrize("page", [TIMEOUT_PAGE, HARNESS_PAGE], ids=lambda page: page.stem)
+def test_an_example_prints_what_its_page_says(page, capsys):
+    page = page.read_text(encoding="utf-8")
+    ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     exec(code, {})  # noqa: S102 - our own page
     assert capsys.readouterr().out == printed
 
 
 def test_every_shape_of_the_table_has_its_part():
-    page = PAGE.read_text(encoding="utf-8")
+    page = SHAPES_PAGE.read_text(encoding="utf-8")
     linked = re.findall(r"^\| \[[\w-]+\]\(#([\w-]+)\)", page, re.MULTILINE)
     assert linked == [re.sub("[^a-z -]", "", str(shape.id).lower()).replace(" ", "-") for shape in SHAPES]

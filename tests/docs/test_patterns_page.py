@@ -1,9 +1,9 @@
-"""The examples in docs/patterns.md run as they stand, one after the other, and print what the page says. Without Spark."""
+"""The examples in docs/tutorial/patterns.md run as they stand, one after the other, and print what the page says. Without Spark."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "patterns.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "patterns.md"
 
 
 def test_the_examples_print_what_the_page_says(capsys):

@@ -1,4 +1,4 @@
-"""The commands of docs/state.md do what the page says, as they stand there; one Spark serves the whole story.
+"""The commands of the pages on state do what these say, as they stand there; one Spark serves the whole story.
 
 A block `sh` is run, in a folder of its own; a block `text` behind it is what it prints, where … stands for anything.
 """
@@ -31,14 +31,17 @@ from tests.keyfold.state.job_histories import EVENTS, put
 
 __all__ = ["without_spark"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "state.md"
+DOCS = Path(__file__).parents[2] / "docs"
+STORY = DOCS / "tutorial" / "state.md"
+SEEDS = DOCS / "reference" / "seeds.md"
+CHANGES = DOCS / "how-to" / "change-a-job.md"
 WITH_SPARK = ("ingest", "run", "branches", "state_reading", "state_diff", "state_bootstrap", "state_move", "state_edit")
 
 
-def blocks(heading):
-    """The blocks `sh` and `text` of a section, in their order."""
+def blocks(page, heading):
+    """The blocks `sh` and `text` of a page's section, in their order."""
     section = re.search(
-        rf"^##+ {re.escape(heading)}\n(.*?)(?=^##+ |\Z)", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        rf"^##? {re.escape(heading)}\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     assert section, f"the page has no section {heading!r}"
     return re.findall(r"```(sh|text)\n(.*?)```", section[1], re.DOTALL)
@@ -76,10 +79,10 @@ class Terminal:
         return result.stdout
 
 
-def follow(terminal, heading):
+def follow(terminal, page, heading):
     """Run a section, and see that it prints what the page says."""
     printed = ""
-    for kind, content in blocks(heading):
+    for kind, content in blocks(page, heading):
         if kind == "sh":
             printed = terminal.run(content)
         else:
@@ -117,7 +120,7 @@ def play(monkeypatch, folder, spark, played):
         for one in ACTS[: ACTS.index(act) + 1]:
             if one not in played:
                 played.append(one)
-                follow(terminal, one)
+                follow(terminal, STORY, one)
 
     return play
 
@@ -202,7 +205,7 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
     lakehouse = Lakehouse(tmp_path / "home")
     for stream, make in EVENTS.items():
         put(lakehouse, stream, make(1).head(1))
-    follow(terminal, "Seeds of the shipped jobs")
+    follow(terminal, SEEDS, "Seeds of the shipped jobs")
     assert set(jobs_with_state(lakehouse)) == set(SHIPPED)
     for stream, later in LATER.items():
         put(lakehouse, stream, pl.DataFrame(later, schema=polars_schema(STREAMS[stream].schema), orient="row"))
@@ -215,15 +218,18 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
         assert all(row in told for row in expected), told
 
 
-def table(first_cell):
-    """The rows of the table whose head begins so, each as its cells."""
-    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"\n| {first_cell} |")
+def table(page, first_cell):
+    """The rows of a page's table whose head begins so, each as its cells."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(f"\n| {first_cell} |")
     lines = rest.partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
-    told = {row[0].strip("`"): [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]] for row in table("job | a move")}
+    told = {
+        row[0].strip("`"): [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]]
+        for row in table(CHANGES, "job | a move")
+    }
     of_the_engine, _ = told.pop("all")
     assert set(told) == set(SHIPPED)
     for name, (moves, refreshes) in told.items():
@@ -234,7 +240,7 @@ def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
 
 
 def test_the_page_names_columns_of_seeds_that_the_jobs_have():
-    rows = table("job | a key's rows")
+    rows = table(SEEDS, "job | a key's rows")
     assert {row[0].strip("`") for row in rows} == set(SHIPPED)
     for name, _, columns in rows:
         job = build_job(JOBS[name.strip("`")])

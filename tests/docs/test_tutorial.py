@@ -1,4 +1,4 @@
-"""docs/tutorial.md is run as it stands, in a copy of the project: every command, every edit, every output.
+"""docs/tutorial/own-stream-and-job.md is run as it stands, in a copy of the project: every command, every edit, every output.
 
 What its commands leave behind is looked at too: few tests run so many, each in a process of its own.
 """
@@ -18,7 +18,7 @@ from tests.project_copy import ROOT, copy_project, environment_of
 
 pytestmark = pytest.mark.long
 
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorial" / "own-stream-and-job.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OVER = "==== over: "
 

@@ -156,7 +156,7 @@ def _check(data: Any, run: dg.DagsterRun) -> Event:
         name,
         "error" if severity == "ERROR" else "warning",
         f"{data.description or 'no description'} ({'blocks what is downstream, ' if blocks else ''}run {run.run_id[:8]})",
-        "see what docs/operations.md says of the check, mend the job or the data, then run the check again",
+        "see what docs/reference/checks.md says of the check, mend the job or the data, then run the check again",
         {
             "check": data.check_name,
             "asset": asset,

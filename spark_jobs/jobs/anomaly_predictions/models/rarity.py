@@ -9,7 +9,7 @@
 
 Events become days by the metric's own mean time between events. The score is `days / (days + 3.5)`: above one half is
 what comes less than twice a week. There is no score until there was a day to compare with.
-`docs/anomaly-detection.md` says what led to this, and what each part is good for.
+`docs/explanation/anomaly-detection.md` says what led to this, and what each part is good for.
 """
 
 from dataclasses import dataclass

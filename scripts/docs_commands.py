@@ -1,0 +1,104 @@
+#!/usr/bin/env python
+"""Write docs/reference/commands.md and the table of docs/reference/metrics.md anew from the code: `make docs`.
+
+The commands are those of `keyfold --help`, with their arguments and options; a test fails while a page says otherwise.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from keyfold.cli.app import commands, load
+from keyfold.cli.health import MEANING
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+_BLOCK = re.compile(r"(<!-- (commands|metrics) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
+
+
+def fill(page: str) -> str:
+    """A page's text with every block as the code has it."""
+    made = {"commands": _commands, "metrics": _metrics}
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{made[block[2]]()}\n{block[3]}", page)
+
+
+def _commands() -> str:
+    return "\n".join("\n".join(_section(name, command)) for name, command in _named())
+
+
+def _named() -> Iterator[tuple[str, Any]]:
+    """Every command with its full name; a group gives its commands."""
+    for name in commands():
+        command = load(name)
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            yield name, command
+        else:
+            for one, below in inner.items():
+                yield f"{name} {one}", below
+
+
+def _section(name: str, command: Any) -> list[str]:
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    usage = " ".join(["keyfold", name, *(_argument(one) for one in arguments), *(["[OPTIONS]"] if options else [])])
+    summary = re.sub(r"\s+", " ", (command.help or "").split("\n\n")[0]).strip()
+    lines = [f"## keyfold {name}", "", f"`{usage}`", "", summary, ""]
+    if rows := [_row(one) for one in (*arguments, *options)]:
+        lines += ["| argument or option | meaning |", "|---|---|", *rows, ""]
+    return lines
+
+
+def _argument(one: Any) -> str:
+    name = (one.metavar or one.name).strip("[]").upper() + ("…" if one.nargs == -1 else "")
+    return name if one.required else f"[{name}]"
+
+
+def _row(one: Any) -> str:
+    if one.param_type_name == "argument":
+        name = f"`{_argument(one).strip('[]')}`"
+    else:
+        metavar = "" if one.is_flag else f" {one.metavar or _kind(one)}"
+        name = ", ".join(f"`{option}{metavar}`" for option in (*one.opts, *one.secondary_opts))
+    text = re.sub(r"\s+", " ", one.help or "").strip()
+    return f"| {_cell(name)} | {_cell(text)}{_default(one)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _kind(one: Any) -> str:
+    kind = one.type_descriptor.annotation
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    return {int: "N", float: "N", Path: "PATH"}.get(kind, one.name.upper())
+
+
+def _default(one: Any) -> str:
+    if one.name == "home":
+        return " [default: `KEYFOLD_HOME`, else `.keyfold`]"  # the code's own is of the environment it runs in
+    plain = isinstance(one.default, str | int | float) and not isinstance(one.default, bool)
+    shown = "[default:" not in (one.help or "") and plain and one.default not in ("", ())
+    return f" [default: {one.default}]" if shown and not one.required else ""
+
+
+def _metrics() -> str:
+    rows = [
+        f"| `{name}` | {'counter' if name.endswith('_total') else 'gauge'} | {text} |" for name, text in MEANING.items()
+    ]
+    return "\n".join(["| metric | kind | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def main() -> None:
+    """Write what is stale, and say which pages were."""
+    for page in sorted(REFERENCE.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if (filled := fill(text)) != text:
+            page.write_text(filled, encoding="utf-8")
+            print(f"written: {page.relative_to(REFERENCE.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()
