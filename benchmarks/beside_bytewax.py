@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse

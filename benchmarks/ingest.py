@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import PeakMemory, processor_seconds
-from keyfold.ingest import ingest
-from keyfold.ingest.duplicates import Ids
-from keyfold.ingest.inspection import ingest_journal
-from keyfold.ingest.segments import write_segment
+from keyfold.ingestion import ingest
+from keyfold.ingestion.duplicates import Ids
+from keyfold.ingestion.inspection import ingest_journal
+from keyfold.ingestion.segments import write_segment
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.simulation import ride_points_table

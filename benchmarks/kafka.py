@@ -19,8 +19,8 @@ from rich.table import Table
 
 from benchmarks.ingest import _timed, _write_points
 from benchmarks.memory import processor_seconds
-from keyfold.ingest import KafkaTopic, ingest
-from keyfold.ingest.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion import KafkaTopic, ingest
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.streams import RIDE_POINTS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from keyfold.ingest.parsing import UnreadableFileError, parse_file
+from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES

@@ -25,13 +25,13 @@ from deltalake import DeltaTable
 from benchmarks.kafka_events import SteadyProducer
 from benchmarks.kafka_prompt import Processes
 from benchmarks.memory import family, set_size
-from keyfold.cli.care import TableCare, tables_of_job
-from keyfold.ingest.sources.kafka.settings import BOOTSTRAP_VARIABLE
+from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
 from keyfold.keyed import runner
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs.table_care import TableCare, tables_of_job
 from keyfold.storage.place import Place
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER

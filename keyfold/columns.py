@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 COMMENT = b"comment"
 """Key of a field's metadata under which Delta, and so Spark's `DESCRIBE`, looks for the column's comment."""
@@ -47,10 +47,15 @@ def column(
         nullable: whether a row may lack it.
 
     Raises:
-        KeyfoldError: nothing is said of what it means.
+        Misconfigured: `meaning` is empty.
+
+    Example:
+        >>> fare = column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars")
+        >>> describe(fare)
+        'Fare of the ride, dollars; NULL without a meter'
     """
     if not meaning.strip():
-        raise KeyfoldError(f"column {name}: say what it means; people read it wherever the table is shown")
+        raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
     said = {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(list(made_of))}
     return pa.field(name, kind, nullable=nullable, metadata=said)
 

@@ -1,13 +1,158 @@
-"""The one error type that people are meant to read."""
+"""The errors that people are meant to read, and that a caller can tell apart.
+
+`except KeyfoldError` catches all of them. Any other exception is a fault of Keyfold, or of a job's own code outside of its step.
+"""
 
 import re
 
 
 class KeyfoldError(Exception):
-    """Something a person can put right; the message says what was wrong, where, and what to do.
+    """A failure that a person can put right; the message says what is wrong, where, and what to do.
 
-    The command line prints it without a traceback, and Dagster shows it as the run's failure.
+    The command line prints it without a traceback, and Dagster shows it as the run's failure. Catch it where every failure
+    is handled alike: report the message. Nothing that is committed is lost.
+
+    Example:
+        >>> import keyfold
+        >>> try:
+        ...     keyfold.Lakehouse("ftp://example/lake")
+        ... except keyfold.KeyfoldError as error:
+        ...     print(type(error).__name__)
+        Misconfigured
     """
+
+
+class Misconfigured(KeyfoldError):
+    """A declaration, a parameter or a setting is wrong. Nothing was written.
+
+    What an operator does: correct the value that the message names, and run again. Trying again without a change fails again.
+
+    Example:
+        >>> import keyfold
+        >>> keyfold.OutputTable("Totals", schema=None)
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: table name 'Totals' must be lower-case letters, digits and underscores
+    """
+
+
+class InvalidData(KeyfoldError):
+    """Rows, keys or files that were given to a command do not have the form that they must have. Nothing was written.
+
+    What an operator does: correct the rows that the message names. Events that do not fit their stream raise nothing: they go to
+    `quarantine.<stream>`.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.InvalidData, keyfold.KeyfoldError)
+        True
+    """
+
+
+class IncompatibleState(KeyfoldError):
+    """The job, or a setting of it, does not fit the state that its live generation has. Nothing was written.
+
+    What an operator does: take the change back; or move the state (`keyfold state move`); or start a new generation with
+    `--full-refresh`. The message says which of these apply.
+
+    Example:
+        >>> import keyfold
+        >>> try:
+        ...     raise keyfold.IncompatibleState("job totals was born with key_groups 64")
+        ... except keyfold.KeyfoldError as error:
+        ...     print(error)
+        job totals was born with key_groups 64
+    """
+
+
+class Damaged(KeyfoldError):
+    """A file, a journal, a checkpoint or a table is missing, cannot be read, or does not agree with the others.
+
+    What an operator does: stop runs of the job, keep the folder as it is, and follow the message: restore it from a backup, rebuild the
+    stream's tables, or start a new generation with `--full-refresh`. Trying again without that fails again.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.Damaged, keyfold.KeyfoldError)
+        True
+    """
+
+
+class Locked(KeyfoldError):
+    """Another process works on the same job, stream or table, or this process has lost its lease to another.
+
+    What an operator does: wait until the other run ends, then run again. A scheduler may retry this error.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.Locked, keyfold.KeyfoldError)
+        True
+    """
+
+
+class NotFound(KeyfoldError):
+    """The job, stream, table, generation or batch that was asked for does not exist, or does not exist yet.
+
+    What an operator does: check the name; or run first what makes it, such as `keyfold ingest` before `keyfold run`.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.NotFound, keyfold.KeyfoldError)
+        True
+    """
+
+
+class Unreachable(KeyfoldError):
+    """A broker, an object store, a cluster or Spark's Java process does not answer.
+
+    What an operator does: see that the service runs and that its address is right, then run again: the run resumes where
+    it broke off. A scheduler may retry this error.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.Unreachable, keyfold.KeyfoldError)
+        True
+    """
+
+
+class StepFailed(KeyfoldError):
+    """The step of a job raised, or returned rows that do not fit its schemas. The batch is not committed.
+
+    What an operator does: give the message, which names the job and a sample key, to the author of the job. After the code is
+    corrected, the next run does the batch again.
+
+    Example:
+        >>> import keyfold
+        >>> issubclass(keyfold.StepFailed, keyfold.KeyfoldError)
+        True
+    """
+
+
+def error_in(text: str) -> KeyfoldError | None:
+    r"""The error that a worker raised, of the traceback that Spark quotes in its own; None where it names none of these.
+
+    Example:
+        >>> error_in("org.apache.spark.SparkException: ...\nkeyfold.errors.Damaged: journal 3 is gone\n\tat org.apache")
+        Damaged('journal 3 is gone')
+    """
+    found = re.search(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
+    if found is None:
+        return None
+    kinds = {kind.__name__: kind for kind in KeyfoldError.__subclasses__() if kind.__module__ == __name__}
+    return kinds.get(found[1], KeyfoldError)(found[2])
+
+
+def is_keyfold_error(name: str) -> bool:
+    """Whether a class of this name, with or without its module, is a KeyfoldError: Dagster records no more of an error.
+
+    Example:
+        >>> is_keyfold_error("keyfold.errors.Damaged"), is_keyfold_error("ValueError")
+        (True, False)
+    """
+
+    def names(kind: type[KeyfoldError]) -> set[str]:
+        return {kind.__name__}.union(*map(names, kind.__subclasses__()))
+
+    return name.rpartition(".")[2] in names(KeyfoldError)
 
 
 def first_line(error: BaseException, characters: int = 600) -> str:

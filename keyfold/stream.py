@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -22,7 +22,12 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True)
 class Rule:
-    """A validity rule: rows where `broken` is true go to quarantine with `reason`."""
+    """A validity rule: rows where `broken` is true go to quarantine with `reason`.
+
+    Example:
+        >>> Rule("speed is negative", pl.col("speed") < 0).reason
+        'speed is negative'
+    """
 
     reason: str
     broken: pl.Expr
@@ -40,6 +45,10 @@ class Source:
         time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count
             from 1970, or a format such as `%d/%m/%Y %H:%M` (chrono's, as Polars takes it), UTC unless it has an offset
             (`%z`). Never guessed: nobody knows whether a number counts seconds, or which of two days is the month.
+
+    Example:
+        >>> Source(names=("ts", "timestamp"), time="ms").raw_type(TIMESTAMP)
+        DataType(double)
     """
 
     names: tuple[str, ...] = ()
@@ -86,7 +95,20 @@ class Stream:
         max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
 
     Raises:
-        KeyfoldError: something is said of a column that the schema does not have.
+        Misconfigured: it names a column that the schema does not have, or two of its settings exclude each other.
+
+    Example:
+        >>> clicks = Stream(
+        ...     "clicks",
+        ...     pa.schema([
+        ...         column("user", pa.string(), "Who clicked", nullable=False),
+        ...         column("at", TIMESTAMP, "When", nullable=False),
+        ...     ]),
+        ...     event_time="at",
+        ...     sources={"at": Source(("ts",), time="s")},
+        ... )
+        >>> clicks.event_schema.names
+        ['user', 'at', 'ingested_at']
     """
 
     name: str
@@ -108,7 +130,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         if INGESTED_AT in self.schema.names:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"stream {self.name}: its schema has a column {INGESTED_AT}, a name that Keyfold needs for the time at which "
                 f"events arrive; call it otherwise, such as `received_at`, with sources={{'received_at': "
                 f"Source(('{INGESTED_AT}',))}}"
@@ -121,23 +143,23 @@ class Stream:
         }
         for what, columns in named.items():
             if strangers := [column for column in columns if column not in self.schema.names]:
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"stream {self.name}: {what} names {', '.join(strangers)}, which its schema does not have; it has "
                     f"{', '.join(self.schema.names)}"
                 )
         if self.missing_time == "arrival" and self.event_time == INGESTED_AT:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"stream {self.name}: its event time is the arrival, which no message lacks: leave missing_time out"
             )
         if self.missing_time == "arrival" and self.event_time in self.event_id:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"stream {self.name}: event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two "
                 "messages without a time that arrive together would pass for one; leave it out of event_id, or leave event_id "
                 "empty, so that none is taken for a copy"
             )
         for name, source in self.sources.items():
             if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"stream {self.name}: the source of {name} says that its times are written as {source.time!r}; that is "
                     f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
                     "%d/%m/%Y %H:%M"

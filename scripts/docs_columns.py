@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from keyfold.columns import describe, made_of
-from keyfold.ingest import QUARANTINE
+from keyfold.ingestion import QUARANTINE
 from keyfold.keyed.parameters import build_job
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from keyfold.cli.app import commands, load
-from keyfold.cli.health import MEANING
+from keyfold.runs.health import MEANING
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

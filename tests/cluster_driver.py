@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import batch, ingest
+from keyfold.ingestion import batch, ingest
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental

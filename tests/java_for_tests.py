@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import run_job

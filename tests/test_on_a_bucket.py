@@ -21,7 +21,7 @@ TIMEOUT, CLOSED_FOR = timedelta(minutes=30), timedelta(days=1)
 RUNS = """
 import json, sys
 from datetime import datetime
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from keyfold.keyed.conservation import check_conservation

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from keyfold.ingest.duplicates import Ids, copies_within
-from keyfold.ingest.segments import Segment, copies_of_history, merge_segments, sweep_segments, write_segment
+from keyfold.ingestion.duplicates import Ids, copies_within
+from keyfold.ingestion.segments import Segment, copies_of_history, merge_segments, sweep_segments, write_segment
 
 _RUN = 1_000_000
 _MINUTE = 60_000_000

@@ -30,7 +30,7 @@ from keyfold.dagster.automation.run_liveness import lock_run
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving.home import prepare_dagster_home
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.landing import LANDING_VARIABLE
+from keyfold.ingestion.landing import LANDING_VARIABLE
 from keyfold.lakehouse import Lakehouse, write_json
 from keyfold.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT

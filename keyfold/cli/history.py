@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest_journal
+from keyfold.ingestion import ingest_journal
 from keyfold.journal import PastBatch
 from keyfold.keyed.generations import live_generation
 from keyfold.lakehouse import Lakehouse

@@ -6,21 +6,19 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.care import TableCare, tables_of_ingest
-from keyfold.cli.health import facts_of_ingest, told_on_loopback
 from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, warn
-from keyfold.ingest import IngestSummary, ingest_continuously
-from keyfold.ingest import ingest as ingest_files
-from keyfold.ingest import rebuild as rebuild_tables
-from keyfold.ingest.landing import find_landing
-from keyfold.ingest.sources.files import SETTLE
-from keyfold.ingest.sources.kafka.settings import PREFIX
-from keyfold.ingest.sources.kafka.topic import OnGap
-from keyfold.journal.progress import Progress
+from keyfold.ingestion import IngestSummary
+from keyfold.ingestion import ingest as ingest_files
+from keyfold.ingestion import rebuild as rebuild_tables
+from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.ingestion.sources.kafka.topic import OnGap
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
+from keyfold.runs import ingest_continuously
 
 
 def ingest(
@@ -80,24 +78,18 @@ def ingest(
             summary = rebuild_tables(spark, lakehouse, project_streams()[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            care = TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, project_streams()[stream]))
-
-            def on_batch(progress: Progress) -> None:
-                show(progress)
-                care.after_batch()
-
-            with care, told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream)):
-                summary = ingest_continuously(
-                    spark,
-                    lakehouse,
-                    project_streams()[stream],
-                    landing,
-                    settle=length,
-                    every=timedelta(seconds=every),
-                    stop=stop,
-                    on_batch=on_batch,
-                    on_outage=lambda line: warn([line]),
-                )
+            summary = ingest_continuously(
+                spark,
+                lakehouse,
+                project_streams()[stream],
+                landing,
+                settle=length,
+                every=timedelta(seconds=every),
+                stop=stop,
+                on_batch=show,
+                metrics_port=metrics_port,
+                on_warning=lambda line: warn([line]),
+            )
         else:
             summary = ingest_files(
                 spark,

@@ -1,14 +1,11 @@
 """`keyfold run`: a keyed job over what is new."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.care import TableCare, tables_of_job
-from keyfold.cli.health import facts_of_job, told_on_loopback
 from keyfold.cli.options import (
     DEFAULT_EVERY,
     DEFAULT_HOME,
@@ -27,10 +24,11 @@ from keyfold.keyed.configured import live_parameters
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
 from keyfold.keyed.run_mode import Incremental, OptionNames, parse_run_mode
-from keyfold.keyed.runner import RunOptions, RunSummary, run_continuously, run_job
+from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.sinks.kafka import Published, Publisher
+from keyfold.runs import JobRun, run_continuously
+from keyfold.runs import run as run_job
 
 _OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
 
@@ -81,31 +79,30 @@ def run(
             keyed_job = build_job(project_jobs()[job], given, born_with)
         # Before Spark starts: a signal that comes while it does ends the run, too.
         stop = stop_on_signal() if continuous else None
-        publisher = Publisher(lakehouse, keyed_job)
-        care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, keyed_job))
-        with care, spark_of_environment(home) as spark, progress_of(job) as report_progress:
+        with spark_of_environment(home) as spark, progress_of(job) as report_progress:
 
             def on_batch(progress: Progress, _: Counts) -> None:
                 report_progress(progress)
-                if continuous:
-                    publisher.publish()
-                    care.after_batch()
 
             options = RunOptions(batch_mib << 20, on_batch)
             if continuous:
-                pause = timedelta(seconds=every)
-                with told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job)):
-                    summary = run_continuously(spark, lakehouse, keyed_job, every=pause, stop=stop, options=options)
+                done = run_continuously(
+                    spark,
+                    lakehouse,
+                    keyed_job,
+                    every=timedelta(seconds=every),
+                    stop=stop,
+                    options=options,
+                    metrics_port=metrics_port,
+                    on_warning=lambda line: warn([line]),
+                )
             else:
-                summary = run_job(spark, lakehouse, keyed_job, mode, options=options)
-        # A branch is to be looked at: its rows go nowhere.
-        if replay is None:
-            publisher.publish(at_last=True)
-        warn([*summary.warnings, *publisher.warnings])
-        report(_run_summary(summary, publisher.sent), as_json, _run_text(summary, publisher.sent))
+                done = run_job(spark, lakehouse, keyed_job, mode, options=options)
+        warn(done.warnings)
+        report(_run_summary(done), as_json, _run_text(done))
 
 
-def _run_summary(summary: RunSummary, sent: Sequence[Published]) -> dict[str, Any]:
+def _run_summary(summary: JobRun) -> dict[str, Any]:
     return {
         "job": summary.job,
         "generation": summary.generation,
@@ -116,13 +113,13 @@ def _run_summary(summary: RunSummary, sent: Sequence[Published]) -> dict[str, An
         "batches": len(summary.batch_seconds),
         "seconds": round(summary.seconds, 3),
         "warnings": summary.warnings,
-        "published": {one.table: one.rows for one in sent},
+        "published": {one.table: one.rows for one in summary.published},
     }
 
 
-def _run_text(summary: RunSummary, sent: Sequence[Published]) -> str:
+def _run_text(summary: JobRun) -> str:
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
-    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in sent)
+    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
     return (
         f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
         f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse

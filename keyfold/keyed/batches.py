@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.keyed.checkpoint import clear_what_was_begun
@@ -212,11 +212,11 @@ def _readable(job: KeyedJob, error: BaseException) -> BaseException:
         return error
     text = str(error)
     if found := re.search(re.escape(StepError.MARK) + r".*", text):
-        return KeyfoldError(
+        return StepFailed(
             f"{found.group()} (nothing of this batch was written; mend the step or the data and run again)"
         )
-    if found := re.search(r"KeyfoldError: (.*)", text):
-        return KeyfoldError(found[1])
+    if raised := error_in(text):
+        return raised
     return BatchFailedError(
         f"job {job.name} failed: {text} (nothing of this batch was written; run it again, and where it fails there again, "
         "start a new generation with --full-refresh)"

@@ -22,6 +22,11 @@ def configured_job(
 
     Raises:
         KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier version of Keyfold.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
+        'ride_summaries'
     """
     return build_job(template, given, live_parameters(lakehouse, template.name, mode))
 

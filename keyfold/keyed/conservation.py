@@ -97,6 +97,30 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     )
 
 
+def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
+    """Check that every event that a job has read is in an output, in open state, or late.
+
+    Each side is counted another way: events by the event table's log, outputs and state by their rows.
+
+    Raises:
+        AssertionError: the counts differ; the message has all of them.
+        KeyfoldError: as `check_conservation`.
+
+    Example:
+        >>> import keyfold
+        >>> keyfold.assert_nothing_lost(spark, lakehouse, job).events_read  # doctest: +SKIP
+        1200
+    """
+    found = check_conservation(spark, lakehouse, job)
+    if not found.balanced:
+        raise AssertionError(
+            f"job {job.name}: {found.events_read:,} events were read; {found.in_outputs:,} are in outputs, "
+            f"{found.open_events:,} in open state and {found.late:,} late; the journal counted "
+            f"{found.journalled:,}"
+        )
+    return found
+
+
 def _check_files(
     lakehouse: Lakehouse, job: KeyedJob, generation: Generation, version: int, versions: Mapping[str, int]
 ) -> None:

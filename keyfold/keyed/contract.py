@@ -31,7 +31,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.copies import KeysOf
 from keyfold.keyed.hashing import PartOf, check_hashable
@@ -115,7 +115,7 @@ class OutputTable:
         >>> totals = OutputTable("totals", pa.schema([user, ("clicks", pa.int64())]), "upsert", key=("user",))
         >>> OutputTable("totals", totals.schema, "upsert")
         Traceback (most recent call last):
-        keyfold.errors.KeyfoldError: table totals: an upsert table needs a key and an append table has none
+        keyfold.errors.Misconfigured: table totals: an upsert table needs a key and an append table has none
     """
 
     name: str
@@ -127,9 +127,9 @@ class OutputTable:
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME.fullmatch(self.name):
-            raise KeyfoldError(f"table name {self.name!r} must be lower-case letters, digits and underscores")
+            raise Misconfigured(f"table name {self.name!r} must be lower-case letters, digits and underscores")
         if (self.mode == "upsert") != bool(self.key):
-            raise KeyfoldError(f"table {self.name}: an upsert table needs a key and an append table has none")
+            raise Misconfigured(f"table {self.name}: an upsert table needs a key and an append table has none")
         _require_columns(f"table {self.name}: key", self.key, self.schema)
         _require_not_null(f"table {self.name}: key", self.key, self.schema)
 
@@ -236,9 +236,9 @@ class KeyedJob:
     def __post_init__(self) -> None:
         where = f"job {self.name}"
         if not isinstance(self.stream, Stream):
-            raise KeyfoldError(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
+            raise Misconfigured(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
         if not self.key:
-            raise KeyfoldError(f"{where}: key needs at least one column")
+            raise Misconfigured(f"{where}: key needs at least one column")
         _require_columns(f"{where}: events", (*self.key, self.event_time), self.events)
         _require_columns(f"{where}: state", self.key, self.state)
         _require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
@@ -246,25 +246,25 @@ class KeyedJob:
         # Told where the job is made, not by a worker in the middle of a run.
         check_hashable(f"{where}: key", self.key, self.events)
         if self.event_time in self.derived:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{where}: event_time {self.event_time} is derived; it must be a column of the event table"
             )
         if self.keys_of is not None and (self.keys_of.column not in self.key or self.keys_of.column in self.derived):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{where}: keys_of is of {self.keys_of.column}; it must be of a column of the key, "
                 f"{', '.join(self.key)}, that is not derived"
             )
         if not 1 <= self.key_groups <= 32_768:
-            raise KeyfoldError(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
+            raise Misconfigured(f"{where}: key_groups is {self.key_groups}; it must be 1 to 32768")
         if self.watermark_delay < timedelta(0):
-            raise KeyfoldError(f"{where}: watermark_delay is negative")
+            raise Misconfigured(f"{where}: watermark_delay is negative")
         _require_timestamp(f"{where}: events", self.event_time, self.events)
         for column in (DEADLINE, STALE_AT):
             if column in self.state.names:
                 _require_timestamp(f"{where}: state", column, self.state)
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names):
-            raise KeyfoldError(f"{where}: two of its tables have one name: {', '.join(names)}")
+            raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
         # Known here, on the driver, and told to workers with the job.
         object.__setattr__(self, "private", private_columns(self.stream, self.events))
 
@@ -301,7 +301,22 @@ class KeyedJob:
 
 @dataclass(frozen=True)
 class JobTemplate:
-    """A job that still wants its parameters: a typed, documented model of them, and the function that takes it."""
+    """A job before it has its parameters: a typed, documented model of them, and the function that builds the job of them.
+
+    Attributes:
+        name: of the job.
+        description: what people read of it.
+        parameters: the model, usually a `JobParameters`.
+        build: makes the job of an instance of the model.
+
+    Example:
+        >>> from keyfold import JobParameters
+        >>> class Gap(JobParameters):
+        ...     minutes: int = 30
+        >>> template = JobTemplate("sessions", "Visits of users", Gap, lambda gap: ...)
+        >>> template.parameters(minutes=5).minutes
+        5
+    """
 
     name: str
     description: str
@@ -312,13 +327,13 @@ class JobTemplate:
 def _require_columns(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
     missing = [column for column in columns if column not in schema.names]
     if missing:
-        raise KeyfoldError(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
+        raise Misconfigured(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
 
 
 def _require_not_null(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
     nullable = [column for column in columns if schema.field(column).nullable]
     if nullable:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{where} column {', '.join(nullable)} may be NULL, and NULL equals nothing, not even itself: declare it with "
             "nullable=False, and see that no event lacks it"
         )
@@ -327,4 +342,4 @@ def _require_not_null(where: str, columns: tuple[str, ...], schema: pa.Schema) -
 def _require_timestamp(where: str, column: str, schema: pa.Schema) -> None:
     kind = schema.field(column).type
     if kind != pa.timestamp("us", tz="UTC"):
-        raise KeyfoldError(f"{where}: column {column} is {kind}; it must be timestamp[us, tz=UTC]")
+        raise Misconfigured(f"{where}: column {column} is {kind}; it must be timestamp[us, tz=UTC]")

@@ -12,7 +12,7 @@ import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ValueState
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import StepFailed
 from keyfold.keyed.answers import AnswersInFiles
 from keyfold.keyed.codec import decode, empty, encode
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
@@ -31,7 +31,7 @@ NEVER = 2**63 - 1
 _MOST_STATE = 1 << 30
 
 
-class StepError(KeyfoldError):
+class StepError(StepFailed):
     """A job's step raised; names the job, the key group and a sample key. Marked so the runner finds it in Spark's."""
 
     MARK = "keyfold step failed: "

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import JobTemplate, KeyedJob
 from keyfold.stream import INGESTED_AT, Stream
 
@@ -28,7 +28,14 @@ def is_path(field: FieldInfo) -> bool:
 
 
 class JobParameters(BaseModel):
-    """What the parameters of every job share: unknown ones are refused, and they do not change."""
+    """Base of every job's parameters: unknown ones are refused, and they do not change.
+
+    Example:
+        >>> class Gap(JobParameters):
+        ...     gap: Duration = timedelta(minutes=30)
+        >>> Gap(gap="90s").gap
+        datetime.timedelta(seconds=90)
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -145,7 +152,12 @@ def build_job(
     """Build a job of the parameters given, then those its live generation was born with, then the defaults.
 
     Raises:
-        KeyfoldError: a parameter is unknown or has a value that it cannot have; names it and says what it takes.
+        Misconfigured: a parameter is unknown or has a value that it cannot have; names it and says what it takes.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
+        8
     """
     try:
         parameters = template.parameters.model_validate({**(born_with or {}), **(given or {})})
@@ -156,7 +168,7 @@ def build_job(
             f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
             for fault in error.errors()
         )
-        raise KeyfoldError(f"job {template.name}: {faults} (parameters: {known})") from None
+        raise Misconfigured(f"job {template.name}: {faults} (parameters: {known})") from None
 
 
 def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:

@@ -28,6 +28,10 @@ class KeyAnswer:
         output: rows for the job's own table.
         late: events that came after the key had closed.
         side: rows for side outputs, by table.
+
+    Example:
+        >>> KeyAnswer(state=[{"seen": 3}]).output
+        ()
     """
 
     state: Sequence[Record] = ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.journal.clock import check_advance
 from keyfold.times import parse_time
 
@@ -19,7 +19,7 @@ class Incremental:
         advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
 
     Raises:
-        KeyfoldError: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
+        Misconfigured: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
     """
 
     name: ClassVar[ModeName] = "incremental"
@@ -55,7 +55,7 @@ class Replay:
         advance_to: as of `Incremental`.
 
     Raises:
-        KeyfoldError: `since` is not before `until`, or `advance_to` is too late.
+        Misconfigured: `since` is not before `until`, or `advance_to` is too late.
     """
 
     name: ClassVar[ModeName] = "replay"
@@ -67,7 +67,7 @@ class Replay:
     def __post_init__(self) -> None:
         check_advance("advance_to", self.advance_to)
         if self.since and self.until and self.since >= self.until:
-            raise KeyfoldError(f"replay {self.branch}: since {self.since} is not before until {self.until}")
+            raise Misconfigured(f"replay {self.branch}: since {self.since} is not before until {self.until}")
 
 
 RunMode: TypeAlias = Incremental | FullRefresh | Replay
@@ -101,7 +101,7 @@ def parse_run_mode(
     """Make a run mode of what a person gave as text; times are ISO 8601, in UTC where they have no offset.
 
     Raises:
-        KeyfoldError: options do not go together, a replay lacks its branch, or a time is none or too late; says what to
+        Misconfigured: options do not go together, a replay lacks its branch, or a time is none or too late; says what to
             give.
 
     Example:
@@ -110,21 +110,21 @@ def parse_run_mode(
         datetime.datetime(2026, 1, 31, 0, 0, tzinfo=datetime.timezone.utc)
         >>> parse_run_mode("incremental", names, since="2026-01-31")
         Traceback (most recent call last):
-        keyfold.errors.KeyfoldError: --since says what to replay: name a branch with --replay, or leave it out
+        keyfold.errors.Misconfigured: --since says what to replay: name a branch with --replay, or leave it out
     """
     reached = parse_time(names.advance_to, advance_to)
     check_advance(names.advance_to, reached)
     if mode == "replay":
         if not branch:
-            raise KeyfoldError(f"a replay needs a branch to write to: give it a name in {names.branch}")
+            raise Misconfigured(f"a replay needs a branch to write to: give it a name in {names.branch}")
         return Replay(branch, parse_time(names.since, since), parse_time(names.until, until), reached)
     given = {names.branch: branch, names.since: since, names.until: until}
     if stray := [name for name, value in given.items() if value is not None]:
         say, them = ("says", "it") if len(stray) == 1 else ("say", "them")
         if mode == "full_refresh":
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{', '.join(stray)} {say} what to replay, which leaves the live tables alone, and a full refresh replaces "
                 "them: give one of the two"
             )
-        raise KeyfoldError(f"{', '.join(stray)} {say} what to replay: {names.to_replay}, or leave {them} out")
+        raise Misconfigured(f"{', '.join(stray)} {say} what to replay: {names.to_replay}, or leave {them} out")
     return FullRefresh(reached) if mode == "full_refresh" else Incremental(reached)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import read_json
 from keyfold.lakehouse.tables import is_table
 from keyfold.storage.hdfs_path import HdfsPath
@@ -50,28 +50,28 @@ class Lakehouse:
         """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER` or `hdfs://HOST:PORT/FOLDER`.
 
         Raises:
-            KeyfoldError: it is a URL of something else, or of a folder that Delta's library does not find.
+            Misconfigured: it is a URL of something else, or of a folder that Delta's library does not find.
         """
         place = to_place(home)
         if isinstance(place, HdfsPath) and not _PLAIN.fullmatch(place.key):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"the lakehouse home {home}: in HDFS its path must be of letters, digits and . _ - + = alone, since Delta's own "
                 "library looks for others under other names; and it must be a folder below the root"
             )
         # Delta's library takes some characters for parts of a URL, Spark's reader of state others for what they are escaped to.
         if isinstance(place, ObjectPath) and quote(place.key, safe="/+=") != place.key:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"the lakehouse home {home}: in a bucket its path must be of letters, digits and . _ - ~ + = alone, since Delta's "
                 "own library and Spark look for others under other names; name it otherwise"
             )
         if isinstance(place, Path):
             if _URL.match(str(place)):
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, "
                     "hdfs://HOST:PORT/FOLDER, or a folder, on a shared mount for a cluster"
                 )
             if re.search(r"%[0-9A-Fa-f]{2}|\\", str(place)):
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"the lakehouse home {home} must be without \\ and without % before two digits, {_TAKEN_FOR_A_URL}"
                 )
             # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one
@@ -134,10 +134,10 @@ class Lakehouse:
         """The path of an existing table.
 
         Raises:
-            KeyfoldError: there is no such table; the message lists those there are.
+            NotFound: there is no such table; the message lists those there are.
         """
         tables = self.tables()
         if name not in tables:
             there = ", ".join(tables) or "none yet"
-            raise KeyfoldError(f"no table {name!r} in {self.home}; tables there: {there}")
+            raise NotFound(f"no table {name!r} in {self.home}; tables there: {there}")
         return tables[name]

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.ingest import ingest_journal
-from keyfold.ingest.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
-from keyfold.ingest.ingest_settings import RECORD as INGEST_RECORD
+from keyfold.ingestion import ingest_journal
+from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
+from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
 from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums

@@ -37,6 +37,11 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
         KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, a session with other
             settings runs, or Python prints something when it starts; the cluster wants more settings, gives no executors,
             or its workers have other versions.
+
+    Example:
+        >>> with build_session(SparkSettings(master="local[2]")) as spark:  # doctest: +SKIP
+        ...     spark.range(3).count()
+        3
     """
     settings = settings or SparkSettings()
     check_target(settings.master, settings.conf)

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, error_in
 from keyfold.storage.place import Place
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
@@ -178,8 +178,8 @@ def _explained(text: str) -> str:
     """What a failed look means, with the node's name: Spark tells it in the line of the lost task."""
     found = re.search(r"\(TID \d+\) \((\S+) executor", text)
     node = found[1] if found else "a node"
-    if told := re.search(r"KeyfoldError: (.*)", text):
-        return told[1]
+    if raised := error_in(text):
+        return str(raised)
     if told := re.search(r"Python in worker has different version:? (\S+?)\.? than that in driver:? ([\d.]+\d)", text):
         return (
             f"node {node} has Python {told[1]}, the driver {told[2]}: give every node the driver's Python, and name it in "

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.sources.kafka.settings import KafkaSettings, check_topic
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
 from keyfold.keyed.records import KeyedDone

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.keyed.generations import Generation
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import reached

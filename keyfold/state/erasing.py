@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from keyfold.columns import made_of
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.ingest_settings import REBUILD
-from keyfold.ingest.inspection import is_unfinished
+from keyfold.ingestion.ingest_settings import REBUILD
+from keyfold.ingestion.inspection import is_unfinished
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, live_generation
 from keyfold.keyed.inputs import changes_for

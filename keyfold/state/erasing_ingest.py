@@ -9,15 +9,15 @@ from operator import and_
 
 import polars as pl
 
-from keyfold.ingest.erased_names import Holds, erased_name, holds_any, is_erased
-from keyfold.ingest.ingest_settings import existing_ingest
-from keyfold.ingest.inspection import all_known_files, ingest_journal
-from keyfold.ingest.known import KnownFiles
-from keyfold.ingest.parsing.mapping import path_value
-from keyfold.ingest.quarantined import FOUND, UNKNOWN, search_lines
-from keyfold.ingest.records import IngestDone, IngestPlan
-from keyfold.ingest.sources.kafka.settings import PREFIX
-from keyfold.ingest.sources.places import source_place
+from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
+from keyfold.ingestion.ingest_settings import existing_ingest
+from keyfold.ingestion.inspection import all_known_files, ingest_journal
+from keyfold.ingestion.known import KnownFiles
+from keyfold.ingestion.parsing.mapping import path_value
+from keyfold.ingestion.quarantined import FOUND, UNKNOWN, search_lines
+from keyfold.ingestion.records import IngestDone, IngestPlan
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.ingestion.sources.places import source_place
 from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.lakehouse import Lakehouse, is_table

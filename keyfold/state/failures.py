@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, error_in
 
 _REMEDY = "nothing was changed; restore the checkpoint from a backup, or read another batch or generation"
 
@@ -24,8 +24,8 @@ def explained(where: str) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         # From a worker its class is a word in Python's traceback, within Java's.
-        if found := re.search(r"KeyfoldError: (.*)", text):
-            raise KeyfoldError(found[1]) from error
+        if raised := error_in(text):
+            raise raised from error
         # The innermost cause names the file; those around it say that a stage failed.
         causes = re.findall(r"^\s*Caused by: [\w.$]+: (.*)", text, re.MULTILINE)
         first = next((line for line in text.splitlines() if line.strip()), "")

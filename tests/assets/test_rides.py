@@ -18,8 +18,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import JobParameters
-from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs import run
 from spark_jobs.simulation import SimulationSummary, simulate
 from tests.folders import empty_folder, simulate_into
 
@@ -248,9 +248,9 @@ def test_a_run_over_nothing_makes_empty_tables_and_checks_say_that_there_is_noth
 @empty_folder
 def test_warnings_of_a_run_are_in_its_metadata_and_in_its_log(spark, lakehouse, monkeypatch, capfd):
     def warned(*arguments, **settings):
-        return replace(run_job(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
+        return replace(run(*arguments, **settings), warnings=("the clock jumped", "idle_after is short"))
 
-    monkeypatch.setattr("keyfold.dagster.assets.keyed_asset.run_job", warned)
+    monkeypatch.setattr("keyfold.dagster.assets.keyed_asset.run", warned)
     lakehouse.landing("ride_points").mkdir(parents=True)
     result = materialize(spark, lakehouse, selection=dg.AssetSelection.all().without_checks())
     assert told(result, "ride_summaries")["warnings"] == "the clock jumped\nidle_after is short"

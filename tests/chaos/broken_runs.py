@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
-from keyfold.ingest import ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.keyed.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import INGESTED_AT

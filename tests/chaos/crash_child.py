@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job

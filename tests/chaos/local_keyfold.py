@@ -26,7 +26,7 @@ from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest_journal, known
+from keyfold.ingestion import ingest_journal, known
 from keyfold.journal import journal
 from keyfold.keyed import runner, seeding
 from keyfold.keyed.contract import JobTemplate

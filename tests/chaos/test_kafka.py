@@ -21,13 +21,13 @@ from confluent_kafka.admin import NewPartitions
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest, ingest_continuously, ingest_totals
-from keyfold.ingest.sources.kafka.settings import KafkaSettings
-from keyfold.ingest.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion import ingest, ingest_continuously, ingest_totals
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from tests.kafka_broker import Broker, running_broker, why_not
-from tests.keyfold.ingest.test_batch import no_spark
-from tests.keyfold.ingest.test_run import EVENTS, event
+from tests.keyfold.ingestion.test_batch import no_spark
+from tests.keyfold.ingestion.test_run import EVENTS, event
 
 PROMISE = "Kafka: each message of a topic once, whatever becomes of its broker"
 
@@ -50,9 +50,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """So that an outage is one after a second, and not after a quarter of a minute."""
-    monkeypatch.setattr("keyfold.ingest.sources.kafka.topic.TIMEOUT", 1.5)
-    monkeypatch.setattr("keyfold.ingest.sources.kafka.messages.SILENCE", 3.0)
-    monkeypatch.setattr("keyfold.ingest.sources.kafka.outages.PAUSE", 0.2)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.5)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.messages.SILENCE", 3.0)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.outages.PAUSE", 0.2)
 
 
 class Sender(threading.Thread):

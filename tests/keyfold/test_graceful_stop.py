@@ -6,12 +6,12 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.ingest import ingest_continuously, ingest_journal
+from keyfold.ingestion import ingest_continuously, ingest_journal
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import run_continuously
 from keyfold.lakehouse import fail_points
-from tests.keyfold.ingest.test_continuous import SPARK as SPARK_OF_INGEST
-from tests.keyfold.ingest.test_run import EVENTS, event, land
+from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
+from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
 

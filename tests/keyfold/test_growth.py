@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.cli.care import TableCare, tables_of_ingest, tables_of_job
-from keyfold.ingest import ingest_continuously, ingest_totals
+from keyfold.ingestion import ingest_continuously, ingest_totals
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
-from tests.keyfold.ingest.test_continuous import SPARK as SPARK_OF_INGEST
-from tests.keyfold.ingest.test_run import EVENTS, event, land
+from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
+from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
+from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.parameters import build_job

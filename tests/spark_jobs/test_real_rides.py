@@ -9,7 +9,7 @@ from itertools import chain
 import polars as pl
 import pytest
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental

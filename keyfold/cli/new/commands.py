@@ -17,7 +17,7 @@ from keyfold.cli.new.writing import check_free, project_root, write_files
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.parsing import UnreadableFileError, parse_file
+from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.keyed.parameters import build_job
 from keyfold.project import project_jobs, project_streams
 from keyfold.stream import Stream

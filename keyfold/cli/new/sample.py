@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.formats import READABLE, Format, file_type
-from keyfold.ingest.parsing import Reject, UnreadableFileError
-from keyfold.ingest.parsing.csv_lines import read_csv
-from keyfold.ingest.parsing.declared_times import parse_times
-from keyfold.ingest.parsing.text import read_chunks
+from keyfold.ingestion.formats import READABLE, Format, file_type
+from keyfold.ingestion.parsing import Reject, UnreadableFileError
+from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.parsing.declared_times import parse_times
+from keyfold.ingestion.parsing.text import read_chunks
 
 MAX_ROWS = 200_000
 """Rows of a file that are looked at: enough to know its columns, and read in seconds."""

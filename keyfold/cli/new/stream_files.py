@@ -15,7 +15,7 @@ from keyfold.cli.new.proposal import Column, Proposal
 from keyfold.cli.new.python_text import assigned, bracketed, call, names, quoted
 from keyfold.cli.new.sample import Sample
 from keyfold.cli.new.writing import render
-from keyfold.ingest.parsing.declared_times import parse_times
+from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.stream import INGESTED_AT, TIMESTAMP
 
 _MOMENT = datetime(2026, 1, 1, 6, tzinfo=UTC)

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.cli.new.names import words
-from keyfold.ingest.parsing.casting import cast_columns
-from keyfold.ingest.parsing.declared_times import parse_times
+from keyfold.ingestion.parsing.casting import cast_columns
+from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.stream import TIMESTAMP
 
 ISO = ""

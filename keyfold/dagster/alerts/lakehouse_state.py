@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keyfold.dagster.alerts.condition import Condition, Event, Raised
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest_journal
+from keyfold.ingestion import ingest_journal
 from keyfold.lakehouse import Lakehouse
 
 Counts = Mapping[str, tuple[int, int]]

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from keyfold.dagster.alerts.condition import Condition, Event, Raised
+from keyfold.errors import is_keyfold_error
 
 _ENDS = (
     dg.DagsterEventType.RUN_SUCCESS,
@@ -133,7 +134,7 @@ def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
         while error is not None and error.cause is not None:
             error = error.cause
         if error is not None:
-            is_known = (error.cls_name or "").endswith("KeyfoldError")
+            is_known = is_keyfold_error(error.cls_name or "")
             said = error.message.partition(": ")[2].strip() if is_known else error.cls_name
             reasons.append(said or "an error")
     if steps and all(are_checks):

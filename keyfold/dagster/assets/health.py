@@ -9,9 +9,9 @@ import dagster as dg
 
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.ingest.drift import find_drift
-from keyfold.ingest.landing import landing_folder
-from keyfold.ingest.sources.files import list_files
+from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.landing import landing_folder
+from keyfold.ingestion.sources.files import list_files
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import watermark

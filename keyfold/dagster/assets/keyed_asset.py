@@ -23,11 +23,12 @@ from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
 from keyfold.keyed.run_mode import Replay
-from keyfold.keyed.runner import RunOptions, RunSummary, run_job
+from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.keyed.written_rows import last_batch
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import private_columns
-from keyfold.sinks.kafka import Published, Publisher
+from keyfold.runs import run
+from keyfold.sinks.kafka import Published
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -77,18 +78,14 @@ def keyed_assets(
         job = configured_job(lakehouse, template, mode, config.given())
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
-        summary = run_job(spark, lakehouse, job, mode, options=options)
+        summary = run(spark, lakehouse, job, mode, options=options)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
             # Nothing is yielded: the live tables are as they were, and what is built on them has no news.
             _observe_branch(context, lakehouse, job, summary, mode.branch)
             return
-        publisher = Publisher(lakehouse, job)
-        publisher.publish(at_last=True)
-        for warning in publisher.warnings:
-            context.log.warning(warning)
-        published = {one.table: one for one in publisher.sent}
+        published = {one.table: one for one in summary.published}
         plots = _plots(context, lakehouse, job, plot, of_counts=plot_of_counts)
         batch = last_batch(lakehouse, job.name)
         for table in job.tables:

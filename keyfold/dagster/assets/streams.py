@@ -12,10 +12,10 @@ from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
-from keyfold.ingest.landing import find_landing
-from keyfold.ingest.sources.files import SETTLE
-from keyfold.ingest.sources.kafka.settings import kafka_topics
+from keyfold.ingestion import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
+from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.sources.kafka.settings import kafka_topics
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.erasing import erased_rows
 from keyfold.lakehouse.presence import absent_files

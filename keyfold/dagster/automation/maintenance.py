@@ -15,7 +15,7 @@ from pydantic import Field
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.automation.schedules import schedule_of
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest_journal
+from keyfold.ingestion import ingest_journal
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import Generation, live_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table

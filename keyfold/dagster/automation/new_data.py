@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import dagster as dg
 
 from keyfold.dagster.automation.asking import UNDONE, Asked, held_back
-from keyfold.ingest import KnownFile, is_known
-from keyfold.ingest.sources.files import SETTLE, LandedFile, Listing, list_files
+from keyfold.ingestion import KnownFile, is_known
+from keyfold.ingestion.sources.files import SETTLE, LandedFile, Listing, list_files
 from keyfold.storage.place import Place
 
 _NAMES_SHOWN = 10

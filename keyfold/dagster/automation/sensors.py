@@ -12,10 +12,10 @@ import dagster as dg
 from keyfold.dagster.assets.streams import landing_key
 from keyfold.dagster.automation.new_data import FileSource, Source
 from keyfold.dagster.automation.topic_lag import TopicSource
-from keyfold.ingest import KafkaTopic, is_unfinished, known_files, read_topics
-from keyfold.ingest.landing import find_landing, landing_folder
-from keyfold.ingest.sources.files import SETTLE
-from keyfold.ingest.sources.kafka.topic import topic_state
+from keyfold.ingestion import KafkaTopic, is_unfinished, known_files, read_topics
+from keyfold.ingestion.landing import find_landing, landing_folder
+from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.sources.kafka.topic import topic_state
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
 

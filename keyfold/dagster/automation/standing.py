@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from keyfold.cli.health import STALLED
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import KafkaTopic, ingest_journal, read_topics
-from keyfold.ingest.landing import find_landing
-from keyfold.ingest.sources.kafka.offsets import unread
-from keyfold.ingest.sources.kafka.topic import topic_state
+from keyfold.ingestion import KafkaTopic, ingest_journal, read_topics
+from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.sources.kafka.offsets import unread
+from keyfold.ingestion.sources.kafka.topic import topic_state
 from keyfold.keyed.configured import configured_job
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
@@ -19,6 +18,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.changes import changes_since
 from keyfold.lakehouse.locks import is_held
 from keyfold.lakehouse.positions import Position
+from keyfold.runs.health import STALLED
 from keyfold.stream import Stream
 
 SILENT = timedelta(minutes=10)

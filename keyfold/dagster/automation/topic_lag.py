@@ -8,7 +8,7 @@ from hashlib import blake2b
 from keyfold.dagster.automation.asking import UNDONE, Asked, held_back
 from keyfold.dagster.automation.new_data import Decision
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.sources.kafka.offsets import ReadTopic, TopicState, unread
+from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState, unread
 
 
 @dataclass(frozen=True)

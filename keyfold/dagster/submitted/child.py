@@ -26,6 +26,7 @@ from keyfold.dagster.submitted.messages import (
     tell_observation,
     tell_process,
 )
+from keyfold.errors import is_keyfold_error
 from keyfold.locks import is_locked
 from keyfold.private_files import keep_files_private
 from keyfold.session import SparkSettings
@@ -132,7 +133,7 @@ def _words(error: SerializableErrorInfo) -> str:
         error = error.cause
     name, _, message = error.message.partition(": ")
     # An error for people says all; of others the kind tells something.
-    told = message if name.rpartition(".")[2] == "KeyfoldError" else error.message
+    told = message if is_keyfold_error(name) else error.message
     return _without_secrets(told.strip())
 
 

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, made_of, meaning_of, passed_on, unit_of
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob, OutputTable
 from keyfold.operators.patterns.pattern_step import (
     CHECKED,
@@ -68,7 +68,7 @@ def pattern_job(
         movable_parameters: as of a `KeyedJob`.
 
     Raises:
-        KeyfoldError: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
+        Misconfigured: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
             one whose name the job needs for itself.
 
     Example:
@@ -133,7 +133,7 @@ def _known_columns(
 ) -> set[str]:
     """The columns of the stream that the job needs."""
     if not patterns:
-        raise KeyfoldError(f"{where}: patterns is empty; give one at least")
+        raise Misconfigured(f"{where}: patterns is empty; give one at least")
     names = stream.event_schema.names
     wanted = dict.fromkeys([*key, *keep, stream.event_time], "key, keep")
     for title, pattern in patterns.items():
@@ -143,17 +143,17 @@ def _known_columns(
         for name in [] if of_both is None else of_both.meta.root_names():
             wanted[name if name in names else name.removeprefix(FIRST)] = f"pattern {title}"
     if strangers := [f"{name} ({what})" for name, what in wanted.items() if name not in names]:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{where}: stream {stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}"
         )
     if twice := [name for name in keep if name in key]:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{where}: keep has {', '.join(twice)}, which is of the key and so in every row; leave it out"
         )
     taken = {PATTERN, ROLE, CHECKED, HOUR_START, EVENTS, DEADLINE, STALE_AT, *(f"{FIRST}{name}" for name in wanted)}
     taken |= {FIRST_TIME, LAST_TIME, *(f"{LAST}{name}" for name in keep)}
     if reserved := sorted(taken & set(wanted)):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{where}: the stream has a column {', '.join(reserved)}, a name that the job needs for itself"
         )
     return set(wanted)

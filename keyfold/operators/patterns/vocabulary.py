@@ -23,7 +23,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 FIRST, LAST = "first_", "last_"
 """Before the names of columns of a match's first and last event."""
@@ -43,7 +43,7 @@ class FollowedBy:
             contiguity).
 
     Raises:
-        KeyfoldError: `within` is no time.
+        Misconfigured: `within` is no time.
 
     Example:
         An order and its payment; and a gauge that falls by more than 5 from one reading to the next.
@@ -77,7 +77,7 @@ class Without:
         where: condition on the two, as of `FollowedBy`: only such a `b` counts.
 
     Raises:
-        KeyfoldError: `for_` is no time.
+        Misconfigured: `for_` is no time.
 
     Example:
         An order that was not paid within an hour, whatever else was.
@@ -113,7 +113,7 @@ class Times:
         within: from the first to the last at most, this included.
 
     Raises:
-        KeyfoldError: `within` is no time, or `n` is less than two.
+        Misconfigured: `within` is no time, or `n` is less than two.
 
     Example:
         Three failed logins within a minute.
@@ -128,7 +128,7 @@ class Times:
     def __post_init__(self) -> None:
         _require_time("Times: within", self.within)
         if self.n < 2:
-            raise KeyfoldError(f"Times: n is {self.n}; it must be 2 at least: a condition alone is a filter")
+            raise Misconfigured(f"Times: n is {self.n}; it must be 2 at least: a condition alone is a filter")
 
 
 Pattern = FollowedBy | Without | Times
@@ -146,4 +146,4 @@ def relation(pattern: Pattern) -> pl.Expr | None:
 
 def _require_time(where: str, value: timedelta) -> None:
     if value <= timedelta(0):
-        raise KeyfoldError(f"{where} is {value}; it must be more than nothing")
+        raise Misconfigured(f"{where} is {value}; it must be more than nothing")

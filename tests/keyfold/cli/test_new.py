@@ -27,7 +27,7 @@ from keyfold.cli.new.sample import read_sample
 from keyfold.cli.new.stream_files import stream_files, stream_paths
 from keyfold.cli.new.writing import write_files
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.parsing import parse_file
+from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SHIPPED, STREAMS
 from tests.examples import examples

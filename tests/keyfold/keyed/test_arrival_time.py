@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest, ingest_journal
+from keyfold.ingestion import ingest, ingest_journal
 from keyfold.keyed.contract import Step
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh

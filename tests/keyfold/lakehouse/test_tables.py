@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.columns import column
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

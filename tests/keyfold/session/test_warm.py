@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 RUN = textwrap.dedent("""
     import json, sys
     from pathlib import Path
-    from keyfold.ingest import ingest
+    from keyfold.ingestion import ingest
     from keyfold.keyed.parameters import build_job
     from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
     from keyfold.keyed.conservation import check_conservation

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.ingest import ingest, ingest_totals, rebuild
+from keyfold.ingestion import ingest, ingest_totals, rebuild
 from keyfold.keyed.codec import decode
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh, Replay

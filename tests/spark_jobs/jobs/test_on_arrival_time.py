@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import IngestCounts, ingest, ingest_journal, ingest_totals
+from keyfold.ingestion import IngestCounts, ingest, ingest_journal, ingest_totals
 from keyfold.keyed.configured import configured_job
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job

@@ -12,7 +12,7 @@ from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS
-from tests.keyfold.ingest.parsing.reading import file_rows
+from tests.keyfold.ingestion.parsing.reading import file_rows
 from tests.spark_jobs.jobs.playing import play
 from tests.spark_jobs.jobs.sales_data import NOON
 

@@ -10,7 +10,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from spark_jobs.simulation import SIMULATORS, simulate
 from spark_jobs.streams import SHIPPED, STREAMS
-from tests.keyfold.ingest.parsing.reading import file_rows
+from tests.keyfold.ingestion.parsing.reading import file_rows
 from tests.spark_jobs.simulation.conftest import START
 from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
 

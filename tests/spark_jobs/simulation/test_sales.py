@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from spark_jobs.simulation.sales import DEVICES, RETAIL
 from spark_jobs.streams import SALES
-from tests.keyfold.ingest.parsing.reading import file_rows
+from tests.keyfold.ingestion.parsing.reading import file_rows
 from tests.spark_jobs.simulation.reading import HOUR
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from keyfold.ingest.drift import find_drift
+from keyfold.ingestion.drift import find_drift
 from spark_jobs.streams import TELEMETRY, WEATHER
-from tests.keyfold.ingest.parsing.reading import file_rows
+from tests.keyfold.ingestion.parsing.reading import file_rows
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POINT = {"vehicle_id": "bus-7", "time": "2026-01-01T11:00:00Z", "latitude": 52.5, "longitude": 13.4, "speed": 50.0}

@@ -9,7 +9,7 @@ from keyfold.dagster.alerts.lakehouse_state import count_rows, disks, quarantine
 from keyfold.dagster.alerts.servers import REPORTED_SECONDS, Ended, ServerReport, ended_servers
 from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest_journal
+from keyfold.ingestion import ingest_journal
 from keyfold.lakehouse import Lakehouse
 
 

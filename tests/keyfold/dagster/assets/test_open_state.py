@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets import open_state
 from keyfold.dagster.assets.open_state import open_state_asset
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import KeyedDone

@@ -7,7 +7,7 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets.streams import stream_assets, stream_check
-from keyfold.ingest import batch, ingest
+from keyfold.ingestion import batch, ingest
 from keyfold.lakehouse import Lakehouse, fail_points
 from spark_jobs.streams import METRICS
 from tests.folders import empty_folder

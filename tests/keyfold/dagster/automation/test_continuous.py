@@ -13,10 +13,10 @@ from keyfold.dagster.automation.definitions import GROUPS
 from keyfold.dagster.automation.standing import SILENT, Standing, goes_on_well, look
 from keyfold.dagster.resources import LakehouseResource
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.lakehouse import Lakehouse, exclusive
 from spark_jobs.streams import WEATHER
-from tests.keyfold.ingest.test_continuous import SPARK
+from tests.keyfold.ingestion.test_continuous import SPARK
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 WELL = Standing(

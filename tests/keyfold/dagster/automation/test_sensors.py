@@ -14,8 +14,8 @@ import pytest
 from keyfold.dagster.automation.new_data import Decision, FileSource, decide
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import KnownFile, ingest
-from keyfold.ingest.sources.files import LandedFile, Listing
+from keyfold.ingestion import KnownFile, ingest
+from keyfold.ingestion.sources.files import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
 

@@ -9,7 +9,7 @@ from keyfold.dagster.automation.new_data import Decision, Source
 from keyfold.dagster.automation.sensors import new_data_sensor, source_sensor
 from keyfold.dagster.automation.topic_lag import TopicSource, decide_on_lag
 from keyfold.errors import KeyfoldError
-from keyfold.ingest.sources.kafka.offsets import ReadTopic, TopicState
+from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
 

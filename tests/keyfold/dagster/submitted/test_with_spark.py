@@ -8,7 +8,7 @@ import pytest
 from assets import rides
 from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings
 from spark_jobs.simulation import simulate

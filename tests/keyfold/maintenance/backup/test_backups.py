@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse

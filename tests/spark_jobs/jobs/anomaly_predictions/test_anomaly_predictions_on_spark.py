@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold.ingest import ingest
+from keyfold.ingestion import ingest
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import run_job

@@ -1,0 +1,42 @@
+"""Landing files and topics to event tables: incremental, exactly once, and every row accounted for.
+
+A run plans what it reads, workers write validated, de-duplicated rows as data files, a done record names them, and the
+tables take them by it: see `keyfold.journal`.
+"""
+
+from keyfold.ingestion.admission import is_known
+from keyfold.ingestion.continuous import ingest_continuously
+from keyfold.ingestion.ingest_settings import QUARANTINE
+from keyfold.ingestion.inspection import (
+    ingest_journal,
+    ingest_totals,
+    is_unfinished,
+    known_files,
+    read_topics,
+    settled_tables,
+)
+from keyfold.ingestion.known import KnownFile
+from keyfold.ingestion.rebuild import rebuild
+from keyfold.ingestion.records import IngestCounts
+from keyfold.ingestion.run import Landing, ingest
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.summary import IngestSummary
+
+__all__ = [
+    "QUARANTINE",
+    "IngestCounts",
+    "IngestSummary",
+    "KafkaTopic",
+    "KnownFile",
+    "Landing",
+    "ingest",
+    "ingest_continuously",
+    "ingest_journal",
+    "ingest_totals",
+    "is_known",
+    "is_unfinished",
+    "known_files",
+    "read_topics",
+    "rebuild",
+    "settled_tables",
+]

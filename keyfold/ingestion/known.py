@@ -1,0 +1,226 @@
+"""The landing files that were read, however long ago: what the journal's records say, and a table of those before.
+
+FOLDER/files/known-000000123.parquet   the files of batches 0 to 123
+
+The table grows with the files, not with the runs; it is written anew before the journal lets go of the records.
+"""
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from keyfold.errors import KeyfoldError, first_line
+from keyfold.ingestion.erased_names import erased_name, is_erased
+from keyfold.ingestion.records import AdmittedFile, IngestDone, IngestPlan
+from keyfold.journal import Journal
+from keyfold.journal.checksums import NUMBER
+from keyfold.lakehouse.files import sweep, write_durably
+from keyfold.lakehouse.parquet import read_parquet
+from keyfold.storage.place import Place
+
+BATCHES_BETWEEN = 32
+"""Batches whose own records are gone through at most; fewer than a journal keeps."""
+
+IngestJournal = Journal[IngestPlan, IngestDone]
+
+_SCHEMA = {
+    "source": pl.String,
+    "path": pl.String,
+    "size": pl.Int64,
+    "modified_at": pl.Int64,
+    "changed_at": pl.Int64,
+    "fingerprint": pl.String,
+}
+_REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file as it was when it was read.
+
+    Attributes:
+        size: bytes.
+        modified_at, changed_at: nanoseconds since 1970.
+        fingerprint: see `AdmittedFile`.
+    """
+
+    size: int
+    modified_at: int
+    changed_at: int
+    fingerprint: str
+
+    @property
+    def was_read(self) -> bool:
+        """Whether it was; a link that leads out of its folder was only told of."""
+        return self.fingerprint != _REFUSED
+
+
+class _KnownByEitherName(dict[str, KnownFile]):
+    """Files by their paths, of which some were erased."""
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """The file of a path, or of what stands in its place; the one that is not erased was read later."""
+        return super().get(key) or super().get(erased_name(key), default)
+
+
+class KnownFiles:
+    """The files of one stream that were read, by source and path."""
+
+    def __init__(self, folder: Place, journal: IngestJournal, where: str, remedy: str = "") -> None:
+        self._folder = folder / "files"
+        self._journal = journal
+        self._where, self._remedy = where, remedy
+
+    def of(self, source: str) -> dict[str, KnownFile]:
+        """Those of a source, by their paths.
+
+        Raises:
+            KeyfoldError: part of what was known is gone.
+        """
+        table, after = self._table()
+        rows = table.filter(pl.col("source") == source).drop("source")
+        known = {path: KnownFile(*rest) for path, *rest in rows.iter_rows()}
+        for plan, files in self._later(after):
+            if plan.source == source:
+                known |= {file.path: _known(file) for file in files}
+        return _KnownByEitherName(known) if any(map(is_erased, known)) else known
+
+    def all(self) -> dict[str, tuple[str, ...]]:
+        """The paths of all, by source.
+
+        Raises:
+            KeyfoldError: part of what was known is gone.
+        """
+        table, after = self._table()
+        found: dict[str, dict[str, None]] = {}
+        for source, path in table.select("source", "path").iter_rows():
+            found.setdefault(source, {})[path] = None
+        for plan, files in self._later(after):
+            if plan.topic is not None:
+                continue
+            found.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
+        return {source: tuple(paths) for source, paths in found.items()}
+
+    def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
+        """Note files whose times have changed and whose content has not, so that they are not compared again."""
+        if touched:
+            self._write({(source, path): _known(file) for path, file in touched.items()})
+
+    def rename(self, holds: Callable[[str], bool]) -> int:
+        """Put `erased_name` in the place of paths that hold a value, in the table and in the journal; gives how many.
+
+        Call it under the lock of ingest, and where no batch is planned and not done.
+        """
+        found: set[tuple[str, str]] = set()
+
+        def new(source: str, path: str) -> str:
+            if is_erased(path) or not holds(path):
+                return path
+            found.add((source, path))
+            return erased_name(path)
+
+        table, after = self._table()
+        # The table first: whatever breaks off in between, a file is known by either name.
+        renamed = [new(source, path) for source, path in table.select("source", "path").iter_rows()]
+        if found:
+            # A file that was erased before and read again has both names: what was read last counts.
+            both = table.with_columns(pl.Series("path", renamed), is_new=pl.Series(renamed) != table["path"])
+            one = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
+            self._store(one.sort("source", "path"), after)
+        plans, dones = list[IngestPlan](), list[IngestDone]()
+        for batch in self._journal.kept():
+            plan, done = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or done is None:
+                continue
+            files = tuple(file.model_copy(update={"path": new(plan.source, file.path)}) for file in plan.files)
+            deferred = tuple(new(plan.source, path) for path in done.deferred)
+            if deferred != done.deferred:
+                dones.append(done.model_copy(update={"deferred": deferred}))
+            if files != plan.files:
+                plans.append(plan.model_copy(update={"files": files}))
+        # Commit records first: by them, files of a plan count as read or not.
+        self._journal.amend(plans, dones)
+        return len(found)
+
+    def keep(self) -> None:
+        """Write the table anew if much came since; call it before the journal is compacted."""
+        last = self._journal.last_done()
+        # Well before the journal lets go of a record (it keeps a hundred): runs may break off before they come here.
+        if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
+            self._write({})
+
+    def _write(self, more: dict[tuple[str, str], KnownFile]) -> None:
+        last = self._journal.last_done()
+        if last is None:
+            return
+        table, after = self._table()
+        latest: dict[tuple[str, str], KnownFile] = {}
+        for plan, files in self._later(after):
+            latest |= {(plan.source, file.path): _known(file) for file in files}
+        latest |= more
+        rows = [(source, path, *vars(file).values()) for (source, path), file in latest.items()]
+        new = pl.DataFrame(rows, _SCHEMA, orient="row")
+        whole = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
+        self._store(whole, last.batch)
+
+    def _store(self, whole: pl.DataFrame, batch: int) -> None:
+        content = io.BytesIO()
+        # It may be replaced under its own name (`note`): so it says which one it is.
+        number = {NUMBER: str(self._number() + 1)}
+        whole.write_parquet(content, compression="zstd", metadata=number)
+        sweep(self._folder) if self._folder.is_dir() else None
+        write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
+        # Only now: until the new table is durable, the old one and the journal are what is known.
+        for number in self._numbers():
+            if number < batch:
+                (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
+
+    def _table(self) -> tuple[pl.DataFrame, int]:
+        """The table, and the last batch that it covers."""
+        last = self._journal.last_done()
+        numbers = [number for number in self._numbers() if last is not None and number <= last.batch]
+        if not numbers:
+            return pl.DataFrame(schema=_SCHEMA), -1
+        path = self._folder / f"known-{numbers[-1]:09d}.parquet"
+        try:
+            return read_parquet(path), numbers[-1]
+        except pl.exceptions.PolarsError as error:
+            raise KeyfoldError(
+                f"{self._where}: {path}, which says what files were read, is damaged ({first_line(error)}); restore it"
+                + (f", or {self._remedy}" if self._remedy else "")
+            ) from error
+
+    def _number(self) -> int:
+        numbers = self._numbers()
+        if not numbers:
+            return 0
+        content = (self._folder / f"known-{numbers[-1]:09d}.parquet").read_bytes()
+        return int(pl.read_parquet_metadata(io.BytesIO(content)).get(NUMBER, 0))
+
+    def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
+        last = self._journal.last_done()
+        found: list[tuple[IngestPlan, list[AdmittedFile]]] = []
+        for batch in range(after + 1, last.batch + 1 if last else 0):
+            plan, done = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or done is None:
+                raise KeyfoldError(
+                    f"{self._where}: which files were read is not known any more: {self._folder} and the record of batch "
+                    f"{batch} in {self._journal.folder} are gone; restore the whole folder "
+                    f"{self._folder.parent}, or {self._remedy}"
+                )
+            # They changed while they were read: a later run takes them, as files that nobody knows.
+            deferred = set(done.deferred)
+            found.append((plan, [file for file in plan.files if file.path not in deferred]))
+        return found
+
+    def _numbers(self) -> list[int]:
+        names = self._folder.glob("known-*.parquet")
+        return sorted(int(path.stem.removeprefix("known-")) for path in names)
+
+
+def _known(file: AdmittedFile) -> KnownFile:
+    fingerprint = _REFUSED if file.refused else file.fingerprint
+    return KnownFile(file.size, file.modified_at, file.changed_at, fingerprint)

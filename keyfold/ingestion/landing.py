@@ -1,0 +1,97 @@
+"""Where a stream's events come from: what a run is told, or what the deployment says."""
+
+import os
+from collections.abc import Mapping
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.run import Landing
+from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_streams
+from keyfold.session.settings import parse_conf
+from keyfold.storage.place import Place, to_place
+
+LANDING_VARIABLE = "KEYFOLD_LANDING"
+
+
+def find_landing(
+    stream: str,
+    given: str | None = None,
+    *,
+    start: str | None = None,
+    on_gap: str | None = None,
+    anew: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> Landing | None:
+    """The folder or the topic that a run reads; None for the lakehouse's own folder of the stream.
+
+    Without `given` it is the topic that KEYFOLD_KAFKA_TOPICS names for the stream, or else the folder of KEYFOLD_LANDING.
+
+    Args:
+        stream: its name.
+        given: a folder, `s3a://BUCKET/FOLDER`, `hdfs://HOST:PORT/FOLDER`, or `kafka://TOPIC`.
+        start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
+        environment: where settings come from.
+
+    Raises:
+        KeyfoldError: a topic's options were given to a folder, one is not written as it must be, or Kafka is not set up.
+
+    Example:
+        >>> find_landing("rides", "/data/rides", environment={})
+        PosixPath('/data/rides')
+        >>> find_landing("rides", environment={}) is None
+        True
+    """
+    named = kafka_topics(environment).get(stream)
+    source = given or (PREFIX + named if named else landing_folders(environment).get(stream))
+    if source is not None and source.startswith(PREFIX):
+        answers: dict[str, OnGap] = {"error": "error", "record": "record"}
+        if on_gap and on_gap not in answers:
+            raise KeyfoldError(f"on_gap is {on_gap!r}: give one of {', '.join(answers)}")
+        return KafkaTopic(
+            source.removeprefix(PREFIX),
+            read_start(start or "earliest"),
+            answers[on_gap or "error"],
+            anew,
+            KafkaSettings.from_environment(environment),
+        )
+    if start or on_gap or anew:
+        raise KeyfoldError(
+            f"start, on_gap and topic_anew go with a topic, as in {PREFIX}rides; {stream} is read from "
+            f"{source or 'its landing folder'}"
+        )
+    return to_place(source) if source else None
+
+
+def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The folders of KEYFOLD_LANDING, by stream: `stream=FOLDER`, separated by blanks.
+
+    Raises:
+        KeyfoldError: a part is none of that kind, there is no such stream, or it comes by Kafka.
+
+    Example:
+        >>> landing_folders({"KEYFOLD_LANDING": "ride_points=/data/rides"})
+        {'ride_points': '/data/rides'}
+    """
+    folders = parse_conf(environment.get(LANDING_VARIABLE, ""), LANDING_VARIABLE)
+    for stream, folder in folders.items():
+        if stream not in project_streams():
+            raise KeyfoldError(
+                f"{LANDING_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
+            )
+        if not folder or folder.startswith(PREFIX):
+            raise KeyfoldError(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
+        if stream in kafka_topics(environment):
+            raise KeyfoldError(f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out")
+    return folders
+
+
+def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, str] = os.environ) -> Place:
+    """The folder where files of a stream land: that of KEYFOLD_LANDING, or else the lakehouse's own.
+
+    Raises:
+        KeyfoldError: as `landing_folders`.
+    """
+    folder = landing_folders(environment).get(stream)
+    return to_place(folder) if folder else lakehouse.landing(stream)

@@ -1,0 +1,263 @@
+"""Reads JSON lines: whole chunks by Arrow's reader, and one by one only the lines that it trips over.
+
+Arrow's reader stops at the first bad line and does not say which one it was. A chunk that fails is cut in parts until
+the bad line is among a few, and those few go through Python's json, which also names the reason.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+from pyarrow import types
+
+from keyfold.ingestion.parsing.casting import SHOWN, named
+from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.whole_numbers import whole_number
+
+_PARTS = 16
+_FEW = 32
+_BLANK = b" \t\r\n"
+_NOT_JSON = "not valid JSON"
+_DIGITS = 300
+"""An integer of more is read as a float is: each one of fewer has a float."""
+
+_MAX_DEPTH = 500
+"""Python's reader is asked up to here: how deep it gets depends on where it was called from."""
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+
+
+def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
+    """Read chunks of JSON objects, one a line; `missing` texts stand for no value."""
+    line = 1
+    for chunk in text:
+        ended = chunk.count(b"\n")
+        if not chunk.strip(_BLANK):
+            line += ended
+            continue
+        count = ended + (not chunk.endswith(b"\n"))
+        table = read_objects(schema, chunk, count)
+        if table is not None:
+            yield Rows(table, np.arange(line, line + count, dtype=np.int64), _RawLine(chunk))
+        else:
+            values = chunk.split(b"\n")
+            yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
+        line += ended
+
+
+def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+    """The table of `count` objects, one a line; None where they must be looked at one by one."""
+    return _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
+
+
+def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
+    """Read separate values; those that are not an object of the schema's types are rejected."""
+    stripped = [value.strip(_BLANK) for value in values]
+    where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
+    there = [stripped[index] for index in where]
+    text_schema = _as_text(schema)
+    tables: list[pa.Table] = []
+    kept: list[int] = []
+    rejects: list[Reject] = []
+
+    def read(start: int, stop: int) -> None:
+        part = there[start:stop]
+        table = None
+        if all(map(_is_braced, part)):
+            table = _read(text_schema, b"\n".join(part), len(part))
+        if table is not None:
+            tables.append(table)
+            kept.extend(range(start, stop))
+        elif stop - start > _FEW:
+            step = max(_FEW, -(-(stop - start) // _PARTS))
+            for begin in range(start, stop, step):
+                read(begin, min(begin + step, stop))
+        else:
+            read_singly(start, stop)
+
+    def read_singly(start: int, stop: int) -> None:
+        good: list[dict[str, Any]] = []
+        alone: list[tuple[int, pa.Table]] = []
+        for index in range(start, stop):
+            value = there[index]
+            row, reason = _read_one(schema, value, missing)
+            if reason is None:
+                good.append(row)
+                kept.append(index)
+            elif reason.startswith(_NOT_JSON) and (table := _read_alone(text_schema, value)) is not None:
+                alone.append((index, table))
+            else:
+                source = where[index]
+                rejects.append(Reject(_line_text(values[source]), int(lines[source]), reason))
+        tables.append(pa.Table.from_pylist(good, schema=text_schema))
+        tables.extend(table for _, table in alone)
+        kept.extend(index for index, _ in alone)
+
+    if there:
+        read(0, len(there))
+    sources = where[kept]
+    table = pa.concat_tables(tables) if tables else text_schema.empty_table()
+    return Rows(table, lines[sources], lambda position: _line_text(values[sources[position]]), rejects)
+
+
+class _RawLine:
+    """Raw lines of a chunk, split only when the first one is asked for."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self._chunk = chunk
+        self._lines: list[bytes] | None = None
+
+    def __call__(self, position: int) -> str:
+        if self._lines is None:
+            self._lines = self._chunk.split(b"\n")
+        return _line_text(self._lines[position])
+
+
+def _line_text(value: bytes) -> str:
+    return value.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    """The schema to read with: times are text in JSON."""
+    return pa.schema([(field.name, pa.string() if _is_text(field.type) else field.type) for field in schema])
+
+
+def _is_text(target: pa.DataType) -> bool:
+    return types.is_string(target) or types.is_timestamp(target)
+
+
+def _one_object_a_line(chunk: bytes, count: int) -> bool:
+    """Whether each of so many lines starts with a brace and ends with one.
+
+    With as many objects as lines, each line then is one object: between a closing brace at a line's end and an opening
+    one at the next line's start no object can be open. It also keeps a bare null from Arrow's reader, which crashes.
+    """
+    return chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}")) and chunk.count(b"}\n{") == count - 1
+
+
+def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
+    """The table of exactly `count` objects, or None when something is wrong with one of them."""
+    try:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            # One block, no threads: the text is cut into chunks already, and Spark starts a worker a core.
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == count else None
+
+
+def _read_alone(text_schema: pa.Schema, value: bytes) -> pa.Table | None:
+    """The table of one line as Arrow's reader takes it: what it takes among others it takes alone.
+
+    It takes what Python's does not: any depth, any number of digits, and Inf.
+    """
+    return _read(text_schema, value, 1) if _is_braced(value) else None
+
+
+def _is_braced(value: bytes) -> bool:
+    return value.startswith(b"{") and value.endswith(b"}")
+
+
+class _Real(float):
+    """A number with its text, which says more than a float can."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def _whole(text: str) -> int | _Real:
+    # -0 is a float's own: an integer has no such sign.
+    return int(text) if len(text) <= _DIGITS and text != "-0" else _Real(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_Real, parse_int=_whole)
+
+
+def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tuple[dict[str, Any], str | None]:
+    if _depth(value) > _MAX_DEPTH:
+        return {}, f"{_NOT_JSON}: nested too deeply"
+    try:
+        found = _DECODER.decode(value.decode("utf-8-sig"))
+    except ValueError as error:
+        return {}, f"{_NOT_JSON}: {error}"
+    if not isinstance(found, dict):
+        return {}, f"not a JSON object: {_short(found)}"
+    row: dict[str, Any] = {}
+    for field in schema:
+        given = found.get(field.name)
+        if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
+            continue
+        # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one. In a column of text
+        # it becomes NULL later, as where Arrow read it.
+        if isinstance(given, str) and not _is_text(field.type) and given.strip() in missing:
+            continue
+        typed = _typed(given, field.type)
+        if typed is None:
+            return {}, f"{field.name} is not {named(field.type)}: {_short(given)}"
+        row[field.name] = typed
+    return row, None
+
+
+def _depth(value: bytes) -> int:
+    """How deep arrays and objects are nested; no more than their number where that is small."""
+    count = value.count(b"[") + value.count(b"{")
+    if count <= _MAX_DEPTH:
+        return count
+    signs = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    steps = np.isin(signs, (ord("["), ord("{"))).astype(np.int32) - np.isin(signs, (ord("]"), ord("}")))
+    return int(np.cumsum(steps).max(initial=0))
+
+
+def _typed(given: Any, target: pa.DataType) -> Any:
+    """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
+    if types.is_list(target):
+        values = given if isinstance(given, list) else [given]
+        return (
+            values
+            if all(value is None or (isinstance(value, str) and _is_unicode(value)) for value in values)
+            else None
+        )
+    if _is_text(target):
+        fits = isinstance(given, str) and _is_unicode(given)
+    elif types.is_boolean(target):
+        fits = isinstance(given, bool)
+    else:
+        return _typed_number(given, target)
+    return given if fits else None
+
+
+def _typed_number(given: Any, target: pa.DataType) -> int | float | None:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    if types.is_floating(target):
+        return float(given)  # what is not finite, the cast rejects, as it does where Arrow read it
+    # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
+    number = whole_number(given.text) if isinstance(given, _Real) else given
+    if number is None or isinstance(number, float):
+        return None
+    least = -(1 << target.bit_width - 1) if types.is_signed_integer(target) else 0
+    return number if 0 <= number - least < 1 << target.bit_width else None
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON can escape half a surrogate pair, which no UTF-8 can hold."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _short(given: Any) -> str:
+    if isinstance(given, float):
+        text = given.text if isinstance(given, _Real) else repr(given)
+    else:
+        text = given if isinstance(given, str) else json.dumps(given)
+    return text.encode("utf-8", "backslashreplace").decode()[:SHOWN]

@@ -1,0 +1,60 @@
+"""Raw columns become event columns: renamed, filled in, with the texts that mean nothing made NULL."""
+
+from pathlib import PurePath
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from keyfold.ingestion.formats import file_type
+from keyfold.ingestion.parsing.casting import to_series
+from keyfold.ingestion.parsing.declared_times import to_iso_times
+from keyfold.storage.place import Place, path_below
+from keyfold.stream import Stream
+
+
+def path_value(path: Place, landing: Place | None) -> str:
+    """What a file's path says as a value: below its landing folder, without its endings (`web/cpu.csv.gz`: `web/cpu`)."""
+    inside = (path_below(path, landing) if landing is not None else None) or PurePath(path.name)
+    return inside.with_name(file_type(inside).stem).as_posix()
+
+
+def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, list[pa.ChunkedArray]]:
+    """What the columns of the stream are made of, not yet of its types: of each its sources that are there, in order.
+
+    Args:
+        stream: says where each column comes from.
+        raw: columns by their raw names.
+        path: the value of columns that are taken from the path; NULL where rows came from no file.
+    """
+    columns: dict[str, list[pa.ChunkedArray]] = {}
+    for field in stream.schema:
+        source = stream.source(field.name)
+        found = [_present(raw.column(name), stream.missing) for name in source.names if name in raw.column_names]
+        if source.time:
+            found = [_iso_times(one, source.time) for one in found]
+        fallback = path if source.path else source.constant
+        if fallback is not None:
+            found.append(pa.chunked_array([pa.repeat(pa.scalar(fallback), raw.num_rows)]))
+        columns[field.name] = found
+    return columns
+
+
+def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
+    """The column with NULL for texts that mean no value."""
+    if not missing or not (types.is_string(column.type) or types.is_large_string(column.type)):
+        return column
+    values = pl.Series(pl.from_arrow(column))
+    nothing = values.str.strip_chars().is_in(list(missing))
+    if not nothing.any():
+        return column
+    kept = values.set(nothing.fill_null(value=False), None).to_arrow()
+    return pa.chunked_array([kept])
+
+
+def _iso_times(column: pa.ChunkedArray, shape: str) -> pa.ChunkedArray:
+    values = to_series(column)
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+    # What is a time already, as in Parquet, says so better than any shape.
+    return column if values.dtype.is_temporal() else pa.chunked_array([to_iso_times(values, shape).to_arrow()])

@@ -1,0 +1,145 @@
+"""Reads Parquet files, batch by batch; a row's number stands for its line."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from keyfold.ingestion.parsing.rows import Lines, Rows
+from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.storage.place import Place
+
+BATCH_ROWS = 100_000
+BATCH_BYTES = 64 << 20
+"""Bytes of values that are read at once, about."""
+
+_BUFFER = 1 << 20
+
+
+def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -> Iterator[Rows]:
+    """Read a whole Parquet file of at most `max_bytes`, decompressed, with rows of at most `max_row` bytes.
+
+    Raises:
+        UnreadableFileError: it has a column of the schema twice, or holds more than it may.
+        OSError, pyarrow.ArrowException: it is broken.
+    """
+    # A file without rows, as in the other formats; Parquet itself would call it broken.
+    if not path.stat().st_size:
+        return
+    with open_for_reading(path) as opened:
+        metadata = pq.read_metadata(opened)
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        # By the footer, before a page is decompressed: a few kilobytes may unpack to more than there is memory.
+        if sum(group.total_byte_size for group in groups) > max_bytes:
+            raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)}, which is its limit")
+        file = pq.ParquetFile(
+            opened,
+            metadata=metadata,
+            # Else whole columns of a row group are read at once.
+            buffer_size=_BUFFER,
+            # A long value that is stored once must not become one a row before its size is known.
+            read_dictionary=_with_dictionary(metadata),
+            # By default Arrow takes Spark's old times for nanoseconds, and wraps those past 2262 to others in silence.
+            coerce_int96_timestamp_unit="us",
+        )
+        names = file.schema_arrow.names
+        twice = sorted({name for name in schema.names if names.count(name) > 1})
+        if twice:
+            raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
+        counts = [BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1) for group in groups if group.num_rows]
+        done = 0
+        for batch in file.iter_batches(max(1, min([BATCH_ROWS, *counts])), use_threads=False):
+            for part in _parts(batch, done, max_row):
+                lines = np.arange(done + 1, done + 1 + part.num_rows, dtype=np.int64)
+                columns = pa.table([_plainly(column) for column in part.columns], names=part.schema.names)
+                yield Rows(columns, lines, _Raw(part))
+                done += part.num_rows
+
+
+def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
+    """The columns of text, or of bytes, that have their values stored once."""
+    columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
+    of_bytes = [
+        at
+        for at, column in enumerate(columns)
+        if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
+    ]
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    return [columns[at].path for at in of_bytes if any(group.column(at).has_dictionary_page for group in groups)]
+
+
+def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[pa.RecordBatch]:
+    """The batch, cut where its values are more than `BATCH_BYTES` once each row has its own."""
+    sizes = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in batch.columns:
+        sizes += _sizes(column)
+    if len(too_long := np.flatnonzero(sizes > max_row)):
+        row = done + int(too_long[0]) + 1
+        raise UnreadableFileError(
+            f"the file has a row of more than {in_bytes(max_row)}, which is its limit: row {row:,}"
+        )
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < batch.num_rows:
+        before = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, before + BATCH_BYTES, side="right")), start + 1)
+        yield batch.slice(start, stop - start)
+        start = stop
+
+
+def _sizes(column: pa.Array) -> Lines:
+    """Bytes of each row's value."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if isinstance(column, pa.DictionaryArray):
+        of_value = _sizes(column.dictionary)
+        return of_value[column.indices.fill_null(0).to_numpy(zero_copy_only=False)] if len(of_value) else _none(column)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return pc.call_function("binary_length", [column]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        offsets = column.offsets.to_numpy()
+        values = column.keys if types.is_map(kind) else column.values
+        inner = _sizes(values) + _sizes(column.items) if types.is_map(kind) else _sizes(values)
+        sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(inner)])
+        return sums[offsets[1:]] - sums[offsets[:-1]]
+    if types.is_struct(kind):
+        return sum((_sizes(field) for field in column.flatten()), _none(column))
+    return _none(column) + 8  # numbers and times; fixed sizes of more are bounded by their pages
+
+
+def _none(column: pa.Array) -> Lines:
+    return np.zeros(len(column), dtype=np.int64)
+
+
+def _plainly(column: pa.Array) -> pa.Array:
+    """The same values in a type that says nothing of how they are stored."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if isinstance(column, pa.DictionaryArray):
+        return column.dictionary_decode()
+    if types.is_list_view(column.type) or types.is_large_list_view(column.type):
+        return column.cast(pa.large_list(column.type.value_type))
+    return column
+
+
+class _Raw:
+    """A row as JSON text, for want of a text of its own."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __call__(self, position: int) -> str:
+        row = {name: _plain(self._batch.column(at)[position]) for at, name in enumerate(self._batch.schema.names)}
+        return json.dumps(row, ensure_ascii=False, default=str)
+
+
+def _plain(scalar: pa.Scalar) -> object:
+    if types.is_temporal(scalar.type) and scalar.is_valid:
+        return scalar.cast(pa.string()).as_py()  # Arrow holds years that Python's datetime does not
+    return scalar.as_py()

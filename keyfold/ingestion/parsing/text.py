@@ -1,0 +1,118 @@
+"""Opens text files, decompresses them, and cuts them into chunks of whole lines; proves them readable on the way.
+
+A file may turn out broken at its end: whoever takes its chunks keeps nothing of a file that raises.
+"""
+
+import codecs
+from collections.abc import Iterator
+from gzip import GzipFile
+from typing import IO
+
+from keyfold.ingestion.formats import open_text
+from keyfold.storage.place import Place
+
+CHUNK = 16 << 20
+"""Bytes of text that are parsed at once."""
+
+CHUNK_LINES = 1 << 19
+"""Lines that are parsed at once: each costs memory of its own, however short it is."""
+
+_MIB = 1 << 20
+
+
+class UnreadableFileError(Exception):
+    """A file that goes to quarantine as a whole; the message is the reason."""
+
+
+def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytes]:
+    """The chunks of a text file, decompressed where its name ends in .gz; see `chunks`.
+
+    Raises:
+        OSError, EOFError, zlib.error: it cannot be read or decompressed.
+    """
+    with open_text(path) as source:
+        yield from chunks(source, max_line=max_line, max_bytes=max_bytes)
+
+
+def chunks(
+    source: IO[bytes] | GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
+) -> Iterator[bytes]:
+    """Cut at line ends, without the byte order mark: each chunk holds whole lines; only the last may lack its newline.
+
+    Args:
+        source: the text.
+        size: bytes that are read at once.
+        max_line: the longest line that is taken, in bytes.
+        max_bytes: the longest text that is taken, in bytes.
+
+    Raises:
+        UnreadableFileError: not UTF-8, binary, or longer than it may be; told before more than that is in memory.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    rest, done, is_begun = b"", 0, False
+    while block := source.read(size):
+        _check(decoder, block, done)
+        done += len(block)
+        if done > max_bytes:
+            raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)} of text, which is its limit")
+        data = rest + block if rest else block
+        if not is_begun:
+            # A read may give fewer bytes than the mark has.
+            if len(data) < len(codecs.BOM_UTF8):
+                rest = data
+                continue
+            data, is_begun = data.removeprefix(codecs.BOM_UTF8), True
+        _check_lines(data, max_line)
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            yield from _by_lines(data if cut == len(data) else data[:cut])
+        rest = data[cut:]
+    _decode(decoder, b"", done, final=True)
+    if rest:
+        _check_lines(rest, max_line)
+        yield rest
+
+
+def _check(decoder: codecs.IncrementalDecoder, block: bytes, done: int) -> None:
+    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not done:
+        raise UnreadableFileError("the file is not UTF-8 but UTF-16")
+    if b"\0" in block:
+        raise UnreadableFileError("the file holds NUL bytes: it is binary, or UTF-16")
+    # Plain ASCII is UTF-8, and is told in a fraction of the time; a character may yet go on from the block before.
+    if decoder.getstate()[0] or not block.isascii():
+        _decode(decoder, block, done)
+
+
+def _by_lines(data: bytes) -> Iterator[bytes]:
+    """Whole lines in parts of at most so many lines: halves, and halves of these."""
+    if data.count(b"\n") <= CHUNK_LINES:
+        yield data
+        return
+    cut = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
+    yield from _by_lines(data[:cut])
+    yield from _by_lines(data[cut:])
+
+
+def _check_lines(data: bytes, limit: int) -> None:
+    """Jump from line end to line end, each time as far as a line may reach: few steps, however many lines there are."""
+    start = 0
+    while len(data) - start > limit:
+        end = data.rfind(b"\n", start, start + limit + 1)
+        if end < 0:
+            raise UnreadableFileError(f"the file has a line of more than {in_bytes(limit)}, which is its limit")
+        start = end + 1
+
+
+def in_bytes(count: int) -> str:
+    """A size as reasons show it."""
+    return f"{count // _MIB:,} MiB" if count >= _MIB else f"{count:,} bytes"
+
+
+def _decode(decoder: codecs.IncrementalDecoder, block: bytes, done: int, *, final: bool = False) -> None:
+    held = len(decoder.getstate()[0])
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(
+            f"the file is not UTF-8: {error.reason} at byte {done - held + error.start}"
+        ) from None

@@ -1,0 +1,165 @@
+"""Finds quarantined lines by the values of a stream's columns, as its own parsers and its mapping read them.
+
+A line whose fields cannot be told cannot be searched: broken JSON or CSV, CSV whose header is not known, and messages of
+Kafka where a column is taken from what is beside their value. Whoever searches says so.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.ingestion.formats import file_type
+from keyfold.ingestion.parsing.casting import cast_columns
+from keyfold.ingestion.parsing.csv_lines import read_row
+from keyfold.ingestion.parsing.mapping import map_columns
+from keyfold.ingestion.sources.kafka.messages import message_columns
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.stream import Stream
+
+ABSENT, FOUND, UNKNOWN = 0, 1, 2
+
+_Fields = Mapping[str, Any]
+
+
+def search_lines(
+    stream: Stream,
+    wanted: Mapping[str, pl.Series],
+    texts: Mapping[str, Sequence[str]],
+    path_of: Callable[[str], str | None],
+) -> pl.Expr:
+    """Say of each row of a quarantine whether it is one of those wanted: FOUND, ABSENT, or UNKNOWN.
+
+    A value that is none of its column's type is compared as text.
+
+    Args:
+        stream: whose quarantine.
+        wanted: values by column; a row is found that has one of them in every column.
+        texts: the same as they were given.
+        path_of: what the name of a file says as a value; None where that is not known any more.
+    """
+    return pl.struct(pl.all()).map_batches(
+        lambda rows: _search(stream, wanted, texts, path_of, rows.struct.unnest()),
+        return_dtype=pl.Int8,
+        is_elementwise=True,
+    )
+
+
+def _search(
+    stream: Stream,
+    wanted: Mapping[str, pl.Series],
+    texts: Mapping[str, Sequence[str]],
+    path_of: Callable[[str], str | None],
+    rows: pl.DataFrame,
+) -> pl.Series:
+    wanted_names = {name for column in wanted for name in stream.source(column).names}
+    names = {field.name: pa.types.is_list(field.type) for field in stream.raw_schema if field.name in wanted_names}
+    takes_path = any(stream.source(column).path for column in wanted)
+    fields: list[_Fields | None] = [
+        _fields(raw, file or "", header, names)
+        for raw, file, header in zip(
+            rows["raw"], rows["file"], rows["header"] if "header" in rows.columns else [None] * rows.height, strict=True
+        )
+    ]
+    paths = [path_of(file or "") if takes_path else "" for file in rows["file"]]
+    is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
+    found = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
+    at_paths: dict[str | None, list[int]] = {}
+    for at, path in enumerate(paths):
+        if is_known[at]:
+            at_paths.setdefault(path, []).append(at)
+    for path, positions in at_paths.items():
+        those = [one for at in positions if (one := fields[at]) is not None]
+        matches = _matches(stream, wanted, texts, _as_table(those, names), path)
+        found[[at for at, match in zip(positions, matches, strict=True) if match]] = FOUND
+    return found
+
+
+def _matches(
+    stream: Stream, wanted: Mapping[str, pl.Series], texts: Mapping[str, Sequence[str]], raw: pa.Table, path: str | None
+) -> pl.Series:
+    schema = pa.schema([stream.schema.field(column) for column in wanted])
+    mapped = map_columns(stream, raw, path)
+    typed, _ = cast_columns(mapped, raw.num_rows, schema)
+    alike = []
+    for name, values in wanted.items():
+        # NULL where a value is not there, or is none of the column's type.
+        same = pl.Series(pl.from_arrow(typed.column(name))).is_in(values.implode()).fill_null(value=False)
+        alike.append(
+            same if values.dtype == pl.String else same | _is_text(mapped.get(name, []), texts[name], len(same))
+        )
+    return pl.select(pl.all_horizontal(alike)).to_series()
+
+
+def _is_text(candidates: Sequence[pa.ChunkedArray], texts: Sequence[str], rows: int) -> pl.Series:
+    """Whether the first value that is there is one of the texts."""
+    given = [one for column in candidates if (one := pl.Series(pl.from_arrow(column))).dtype == pl.String]
+    first = pl.select(pl.coalesce(pl.repeat(None, rows, dtype=pl.String), *given)).to_series()
+    return first.str.strip_chars().is_in([text.strip() for text in texts]).fill_null(value=False)
+
+
+def _as_table(fields: Sequence[_Fields], names: Mapping[str, bool]) -> pa.Table:
+    """The raw columns, as texts or lists of texts."""
+    columns: dict[str, pa.Array] = {}
+    for name, is_list in names.items():
+        values = [one.get(name) for one in fields]
+        if is_list:
+            values = [value if value is None or isinstance(value, list) else [value] for value in values]
+        columns[name] = pa.array(values, pa.list_(pa.string()) if is_list else pa.string())
+    # A table without columns has no rows, and a line without these columns is one.
+    return pa.table({**columns, "\0": pa.nulls(len(fields))})
+
+
+def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, bool]) -> _Fields | None:
+    """The fields of a line that are asked for; None where they cannot be told."""
+    if not raw:
+        return {}  # nothing of the file, or of the message, is kept
+    if file.startswith(PREFIX) and message_columns(sorted(names)):
+        return None
+    if not file.startswith(PREFIX) and file_type(PurePath(file)).format == "csv":
+        return _csv_fields(raw, header)
+    try:
+        found = json.loads(raw, object_pairs_hook=_object)
+        if not isinstance(found, dict):
+            return None
+        return {name: _text(found[name], is_list=is_list) for name, is_list in names.items() if name in found}
+    except (ValueError, RecursionError):
+        return None
+
+
+def _csv_fields(raw: str, header: str | None) -> _Fields | None:
+    names, values = read_row(header or ""), read_row(raw)
+    if names is None or values is None or len(names) != len(values):
+        return None
+    return {name.strip(): value or None for name, value in zip(names, values, strict=True)}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name twice: which value counts is not known")
+    return found
+
+
+def _text(value: Any, *, is_list: bool) -> str | list[str | None] | None:
+    """A value of JSON as text, a list as texts where the column has lists.
+
+    Raises:
+        ValueError: it holds others.
+    """
+    if value is None:
+        return None
+    if isinstance(value, list) and is_list:
+        return [None if one is None else _scalar(one) for one in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, dict | list):
+        raise ValueError("nested")  # noqa: TRY004 - as of what is no JSON: such a line cannot be searched
+    text = value if isinstance(value, str) else json.dumps(value)
+    # JSON can escape half a surrogate pair, which no UTF-8 can hold.
+    return text.encode("utf-8", "backslashreplace").decode()

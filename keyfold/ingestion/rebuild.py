@@ -1,0 +1,187 @@
+"""A stream's tables made anew from its landing files and topics, in one command; what was there is moved aside and never deleted.
+
+FOLDER/rebuild.json   a rebuild that has begun: where to it moves what was there, and which folders and topics it reads
+
+The record is written first and removed last, so that one that broke off is gone on with, by the same command.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.ingest_settings import REBUILD, RECORD
+from keyfold.ingestion.inspection import all_known_files, read_topics
+from keyfold.ingestion.records import IngestCounts
+from keyfold.ingestion.run import Landing, ingest_under_lock
+from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
+from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
+from keyfold.ingestion.sources.places import source_name, source_place
+from keyfold.ingestion.summary import IngestSummary
+from keyfold.journal.progress import Progress
+from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.files import move_file, move_tree, sync_folder
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+
+def rebuild(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Landing | None = None,
+    *,
+    settle: timedelta = timedelta(0),
+    on_batch: Callable[[Progress], None] | None = None,
+) -> IngestSummary:
+    """Move a stream's tables and the record of its ingest aside, and read all of its landing folders and topics again.
+
+    Of a topic that is all that Kafka still keeps; messages that go meanwhile are told in quarantine. Jobs that have read the old event table find another one, and want a full refresh.
+
+    Args:
+        spark: the session.
+        lakehouse: where the tables are.
+        stream: what the files hold.
+        landing: a landing folder, or a topic, more than those that were read before; where none is known, the
+            lakehouse's own folder.
+        settle: as of `ingest`.
+        on_batch: as of `ingest`.
+
+    Raises:
+        KeyfoldError: no landing folder is there, so that nothing is moved; or as `ingest`. Run it again: it goes on.
+    """
+    began = time.monotonic()
+    folder = lakehouse.ingest(stream.name)
+    with exclusive(folder, f"ingest of {stream.name}"):
+        record = folder / REBUILD
+        try:
+            if not record.exists():
+                write_json(record, _begun(lakehouse, stream, landing))
+            begun = read_json(record)
+            aside = lakehouse.home / begun["aside"]
+            # Written down before anything is read: a second attempt must not move the new tables aside.
+            if not begun["is_moved"]:
+                _move_aside(lakehouse, stream.name, aside)
+                begun["is_moved"] = True
+                write_json(record, begun)
+            summaries = [
+                ingest_under_lock(
+                    spark, lakehouse, stream, _landing(lakehouse, source, landing), settle=settle, on_batch=on_batch
+                )
+                for source in begun["sources"]
+            ]
+            # Last: until then every run of ingest is refused, which would else go on from half the files.
+            record.unlink()
+        except OSError as error:
+            raise KeyfoldError(
+                f"rebuilding {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+            ) from error
+    told = (*begun["warnings"], f"what was there before is in {aside}; delete it when it is not needed any more")
+    return _joined(summaries, told, time.monotonic() - began)
+
+
+def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
+    """What a rebuild will do; looks before anything is moved whether there is something to read."""
+    warnings: list[str] = []
+    known: dict[str, tuple[str, ...]] = {}
+    topics: dict[str, ReadTopic] = {}
+    try:
+        known = all_known_files(lakehouse, stream.name)
+        topics = read_topics(lakehouse, stream.name)
+    except KeyfoldError as error:
+        warnings.append(f"which landing folders were read before cannot be told ({error}); give others with --from")
+    if isinstance(landing, KafkaTopic):
+        topics = topics | {landing.source: topics.get(landing.source, ReadTopic(id="", next={}))}
+    elif landing is not None:
+        known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
+    if not known and not topics:
+        known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
+    sources = [source for source in known if source_place(lakehouse, source).is_dir()]
+    if not sources and not topics:
+        raise KeyfoldError(
+            f"{stream.name} cannot be rebuilt: none of its landing folders is there "
+            f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); put one back, or name it with --from"
+        )
+    for source, paths in known.items():
+        landing_folder = source_place(lakehouse, source)
+        gone = [path for path in paths if not (landing_folder / path).exists()]
+        if gone:
+            warnings.append(
+                f"{len(gone):,} of {len(paths):,} files that were read from {landing_folder} are not there any "
+                f"more, and what they held is in no new table ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
+            )
+    for source, read in topics.items():
+        warnings += _gone_from(source, read, topic_state(_topic(source, landing)))
+    aside = f"aside/{stream.name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    return {"aside": aside, "sources": [*sources, *topics], "is_moved": False, "warnings": warnings}
+
+
+def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
+    """What was read of a topic, and perhaps cannot be read again."""
+    if read.id and read.id != state.id:
+        return [
+            f"{source} is not the topic that was read, but another of its name: what that one held is in no new table"
+        ]
+    return [
+        f"{source}: Kafka keeps partition {number} from offset {first} on; what was read from before it is in no new table"
+        for number, first in state.first.items()
+        if first > 0 and read.next.get(number, 0) > 0
+    ]
+
+
+def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landing:
+    return _topic(source, given) if source.startswith(PREFIX) else source_place(lakehouse, source)
+
+
+def _topic(source: str, given: Landing | None) -> KafkaTopic:
+    """A topic, all of it: what a person gave to a run that only reads on does not count here."""
+    settings = given.settings if isinstance(given, KafkaTopic) else KafkaSettings.from_environment()
+    return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
+
+
+def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
+    folder = lakehouse.ingest(stream)
+    (aside / "ingest").mkdir(parents=True, exist_ok=True)
+    for name, path in (("events", lakehouse.events(stream)), ("quarantine", lakehouse.quarantine(stream))):
+        if path.exists():
+            move_tree(path, aside / name, "_delta_log")
+            reached("rebuild: one table moved")
+    # The lock, or the lease, must stay where it is held. The birth record goes last: without it a new ingest would begin, and take
+    # the journal of the old one for its own.
+    parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
+    for part in parts:
+        if part.name == REBUILD or part.name.startswith("."):
+            continue
+        to = aside / "ingest" / part.name
+        move_file(part, to) if part.is_file() else move_tree(part, to, "")
+    for changed in (
+        folder,
+        aside,
+        aside / "ingest",
+        lakehouse.events(stream).parent,
+        lakehouse.quarantine(stream).parent,
+    ):
+        if changed.is_dir():
+            sync_folder(changed)
+    reached("rebuild: moved")
+
+
+def _joined(summaries: list[IngestSummary], warnings: tuple[str, ...], seconds: float) -> IngestSummary:
+    """One summary of what came from several landing folders."""
+    counts = IngestCounts()
+    for one in summaries:
+        counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates, one.untimed)
+    return replace(
+        summaries[-1],
+        **vars(counts),
+        waiting=sum(one.waiting for one in summaries),
+        changed={path: what for one in summaries for path, what in one.changed.items()},
+        batches=sum(one.batches for one in summaries),
+        seconds=seconds,
+        warnings=(*(warning for one in summaries for warning in one.warnings), *warnings),
+    )

@@ -1,0 +1,145 @@
+"""The index of ids that were ingested: sorted, memory-mapped segments, of which a batch reads those that its times meet.
+
+A segment is one file of three rows of numbers: first and second hash, event time. It never changes; which ones are live
+says the journal. Small ones are merged with their neighbours in time, so that their number grows with the logarithm of
+the events (and by one every few million), and old times need not be looked at.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from keyfold.ingestion.arrays import open_array, write_array
+from keyfold.ingestion.duplicates import Ids, Mask, copies_of
+from keyfold.ingestion.event_ids import event_ids
+from keyfold.lakehouse.files import files_below
+from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import data_file_paths
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+_FEWEST = 1 << 10
+_MERGED_AT_ONCE = 8
+_LARGEST = 8 << 20
+_BYTES_A_ROW = 24
+_HEADER = 128
+
+
+class Segment(BaseModel):
+    """A file of the index.
+
+    Attributes:
+        name: of the file.
+        rows: how many ids it holds.
+        first, last: the span of their event times in microseconds since 1970.
+        checksum: of the file; empty of one that an older Keyfold wrote.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    rows: int
+    first: int
+    last: int
+    checksum: str = ""
+
+
+def write_segment(folder: Place, ids: Ids) -> Segment:
+    """Write ids, at least one and in `sorted_order`, as a new segment, durably.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    path = folder / f"{uuid.uuid4().hex}.npy"
+    checksum = write_array(path, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
+    return Segment(
+        name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()), checksum=checksum
+    )
+
+
+def open_segment(folder: Place, segment: Segment) -> Ids:
+    """A segment's ids; they stay on disk until they are looked at.
+
+    Raises:
+        DamagedArrayError: it does not hold what was written to it.
+    """
+    # Mapped: however large the index, a batch touches the pages that its searches meet.
+    rows = open_array(folder / segment.name, segment.checksum)
+    return Ids(rows[0], rows[1], rows[2].view(np.int64))
+
+
+def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
+    """Which rows are copies of events that were ingested before; see `copies_of`."""
+    found = np.zeros(len(ids), np.bool_)
+    if not len(ids):
+        return found
+    first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
+    met = [segment for segment in segments if segment.first <= last and segment.last >= first]
+    if met:
+        # In order, so that each search goes on from where the one before it ended.
+        order = np.argsort(ids.first)
+        in_order = ids.take(order)
+        for segment in met:
+            found[order] |= copies_of(in_order, open_segment(folder, segment), window)
+    return found
+
+
+def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Merge where there are many of a size; gives back those that are live then."""
+    live = sorted(segments, key=lambda segment: segment.first)
+    while (many := _many_of_a_size(live)) is not None:
+        merged = _merge(folder, many)
+        live = sorted([*(one for one in live if one not in many), merged], key=lambda segment: segment.first)
+    return tuple(live)
+
+
+def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
+    """The names of those that are not there, or not whole."""
+    # By their sizes alone: numbers of fixed width, written in one go and synced before their name was recorded.
+    sizes = {file.path.name: file.bytes for file in files_below(folder)}
+    return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
+
+
+def rebuild_segments(folder: Place, stream: Stream, events: Place) -> tuple[Segment, ...]:
+    """Make the index anew from the event table, file by file."""
+    columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
+    live: list[Segment] = []
+    for path in data_file_paths(events):
+        # A file at a time, since a table may be larger than memory; merged on the way, to bound their number.
+        ids = event_ids(stream, read_parquet(path, columns=columns))
+        if len(ids):
+            live = [*merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])]
+    return tuple(live)
+
+
+def sweep_segments(folder: Place, live: Collection[str]) -> None:
+    """Remove the files of failed attempts and those that were merged."""
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.suffix == ".npy" and path.name not in live:
+                path.unlink(missing_ok=True)
+
+
+def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
+    opened = [open_segment(folder, segment) for segment in segments]
+    ids = Ids(*(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time")))
+    return write_segment(folder, ids.take(ids.sorted_order()))
+
+
+def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
+    sizes: dict[int, list[Segment]] = {}
+    for segment in live:
+        # Larger ones stay as they are: merging them again and again would cost more than it saves in look-ups.
+        if segment.rows < _LARGEST // 2:
+            sizes.setdefault(max(segment.rows // _FEWEST, 1).bit_length() // 3, []).append(segment)
+    for _, alike in sorted(sizes.items()):
+        if len(alike) >= _MERGED_AT_ONCE:
+            chosen, rows = list(alike[:2]), sum(segment.rows for segment in alike[:2])
+            for segment in alike[2:_MERGED_AT_ONCE]:
+                if (rows := rows + segment.rows) > _LARGEST:
+                    break
+                chosen.append(segment)
+            return chosen
+    return None

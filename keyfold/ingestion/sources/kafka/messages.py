@@ -1,0 +1,255 @@
+"""Reads ranges of offsets, in a worker: committed messages alone, each once, in the order of their offsets.
+
+A consumer is assigned to a range and belongs to no group: nothing is committed to Kafka, since how far a topic is read
+stands in the journal.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from keyfold.ingestion.sources.kafka.offsets import OffsetRange, lost_error
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+
+SILENCE = 60.0
+"""Seconds without a message, or the end, of a range that was planned: then the run breaks off."""
+
+CHUNK_MESSAGES = 50_000
+CHUNK_BYTES = 16 << 20
+"""What is parsed at once; as much as of a file."""
+
+_FIRST = 500
+_LOOK = 0.05
+"""Seconds; a call for messages gives what there is after so long."""
+
+_MILLIS = pa.timestamp("ms", tz="UTC")
+_HEADER = "kafka_header."
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Some messages of a partition.
+
+    Attributes:
+        partition: which.
+        offsets: of each.
+        values: of each; None where it has none (a tombstone).
+        appended: when the broker took each, microseconds since 1970; None where it keeps the producer's own time instead.
+        columns: what a stream asks for beside the value, by raw column.
+        faults: by position, what of that could not be read.
+    """
+
+    partition: int
+    offsets: Numbers
+    values: Sequence[bytes | None]
+    appended: Numbers | None
+    columns: pa.Table
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+
+def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
+    """Which of a stream's raw columns are a message's own, and not of its value.
+
+    `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (the message's own time, whoever set it), `kafka_key`
+    and `kafka_header.NAME` (text, UTF-8; of several headers of a name the last), `kafka_headers` (all, as a JSON list of
+    pairs).
+    """
+    known = {"kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers"}
+    return tuple(name for name in dict.fromkeys(raw_columns) if name in known or name.startswith(_HEADER))
+
+
+class TopicReader:
+    """A consumer of one topic; a context manager.
+
+    Args:
+        settings: how to reach it.
+        topic: which.
+        columns: what is wanted beside values, of `message_columns`.
+        record_gaps: whether messages that are gone are told; else they are an error.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, columns: Sequence[str], *, record_gaps: bool) -> None:
+        self._settings, self._topic, self._columns, self._record_gaps = settings, topic, columns, record_gaps
+        self._trouble = ""
+        try:
+            self._consumer = Consumer(
+                # The group is only a name that the client insists on.
+                {"group.id": "keyfold", "fetch.wait.max.ms": 100, "queued.min.messages": 200_000}
+                | settings.client(
+                    **{
+                        "enable.auto.commit": False,
+                        "enable.partition.eof": True,
+                        "isolation.level": "read_committed",
+                        # Never to another offset in silence.
+                        "auto.offset.reset": "error",
+                    },
+                    error_cb=self._remember,
+                )
+            )
+        except KafkaException as error:
+            raise OSError(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def read(self, wanted: OffsetRange) -> Iterator[Messages | OffsetRange]:
+        """Read a range: chunks of messages, and ranges that are lost, in order.
+
+        Raises:
+            OSError: the broker does not answer, or refuses us.
+            KeyfoldError: messages are gone, and gaps are not recorded.
+        """
+        if wanted.is_lost:
+            yield wanted
+            return
+        position, ask = wanted.start, _FIRST
+        taken: list[Message] = []
+        taken_bytes, heard = 0, time.monotonic()
+        self._assign(wanted.partition, position)
+        while position < wanted.end:
+            found = self._consumer.consume(min(ask, wanted.end - position), timeout=_LOOK)
+            # By `map`, here and below: a call in Python for each message would cost as much as parsing it.
+            is_clean = not any(map(Message.error, found))
+            faults = [] if is_clean else [message for message in found if message.error() is not None]
+            good = found if is_clean else [message for message in found if message.error() is None]
+            if good:
+                last = good[-1].offset() or 0
+                # Holes: the messages between may lie beyond the end.
+                if last >= wanted.end:
+                    good = [message for message in good if (message.offset() or 0) < wanted.end]
+                position = min(last + 1, wanted.end)
+                taken += good
+                taken_bytes += sum(map(len, good))
+                ask = max(1, min(CHUNK_MESSAGES, CHUNK_BYTES * len(taken) // (taken_bytes + 1)))
+            lost = None
+            for message in faults:
+                position, lost = self._judge(message, wanted, position)
+            if good or faults:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SILENCE:
+                raise OSError(self._silent(wanted, position))
+            if len(taken) >= CHUNK_MESSAGES or taken_bytes >= CHUNK_BYTES or lost or position >= wanted.end:
+                if taken:
+                    yield self._messages(wanted.partition, taken)
+                taken, taken_bytes = [], 0
+            if lost:
+                yield lost
+                self._assign(wanted.partition, position)
+        if taken:
+            yield self._messages(wanted.partition, taken)
+
+    def _judge(self, message: Message, wanted: OffsetRange, position: int) -> tuple[int, OffsetRange | None]:
+        """What an error means: how far the range is read by it, and what is lost."""
+        error = message.error()
+        assert error is not None  # noqa: S101 - it is why we are asked
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Markers and aborted messages at the end are no messages: the end of the partition tells that they are past.
+            reached = message.offset()
+            return (min(max(position, reached), wanted.end) if reached is not None else position), None
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            first, end = self._bounds(wanted.partition)
+            if position >= first:
+                raise OSError(
+                    f"topic {self._topic}: partition {wanted.partition} ends at offset {end}, and was planned to be read to "
+                    f"{wanted.end}: its end was cut off"
+                )
+            lost = OffsetRange(partition=wanted.partition, start=position, end=min(first, wanted.end), is_lost=True)
+            if not self._record_gaps:
+                raise lost_error(self._topic, lost)
+            return lost.end, lost
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self._remember(error)
+            return position, None
+        raise OSError(f"topic {self._topic}: {self._settings.told(error.str())}")
+
+    def _assign(self, partition: int, offset: int) -> None:
+        self._consumer.assign([TopicPartition(self._topic, partition, offset)])
+
+    def _bounds(self, partition: int) -> tuple[int, int]:
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=SILENCE)
+        except KafkaException as error:
+            raise OSError(f"topic {self._topic}: {self._settings.told(error.args[0].str())}") from None
+
+    def _remember(self, error: KafkaError) -> None:
+        self._trouble = self._settings.told(error.str())
+
+    def _silent(self, wanted: OffsetRange, position: int) -> str:
+        why = f" ({self._trouble})" if self._trouble else ""
+        return (
+            f"topic {self._topic}: Kafka at {self._settings.bootstrap} gave nothing for {SILENCE:g} s{why}, at offset "
+            f"{position} of partition {wanted.partition}, which was planned to be read to {wanted.end}"
+        )
+
+    def _messages(self, partition: int, taken: Sequence[Message]) -> Messages:
+        offsets = np.fromiter(map(Message.offset, taken), np.int64, len(taken))
+        is_append = taken[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
+        times = [message.timestamp() for message in taken] if is_append or "kafka_timestamp" in self._columns else []
+        is_append = is_append and all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
+        faults: dict[int, str] = {}
+        columns: dict[str, Any] = {}
+        for name in self._columns:
+            if name == "kafka_topic":
+                columns[name] = pa.repeat(pa.scalar(self._topic), len(taken))
+            elif name == "kafka_partition":
+                columns[name] = pa.repeat(pa.scalar(partition, pa.int64()), len(taken))
+            elif name == "kafka_offset":
+                columns[name] = pa.array(offsets)
+            elif name == "kafka_timestamp":
+                columns[name] = pa.array([None if at < 0 else at for _, at in times], _MILLIS)
+            elif name == "kafka_key":
+                columns[name] = _texts(name, [message.key() for message in taken], faults)
+            elif name == "kafka_headers":
+                columns[name] = _texts(name, [_all_headers(message) for message in taken], faults)
+            else:
+                wanted = name.removeprefix(_HEADER)
+                columns[name] = _texts(name, [_header(message, wanted) for message in taken], faults)
+        return Messages(
+            partition,
+            offsets,
+            list(map(Message.value, taken)),
+            np.array([at for _, at in times], np.int64) * 1000 if is_append else None,
+            pa.table(columns),
+            faults,
+        )
+
+
+def _header(message: Message, name: str) -> bytes | str | None:
+    return next((value for key, value in reversed(message.headers() or []) if key == name), None)
+
+
+def _all_headers(message: Message) -> bytes | None:
+    headers = message.headers()
+    if not headers:
+        return None
+    pairs = [
+        [name, value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value]
+        for name, value in headers
+    ]
+    return json.dumps(pairs, ensure_ascii=False).encode()
+
+
+def _texts(name: str, values: Sequence[bytes | str | None], faults: dict[int, str]) -> pa.Array:
+    texts: list[str | None] = []
+    for position, value in enumerate(values):
+        try:
+            texts.append(value.decode() if isinstance(value, bytes) else value)
+        except UnicodeDecodeError as error:
+            texts.append(None)
+            faults.setdefault(position, f"{name} is not UTF-8: {error.reason} at byte {error.start}")
+    return pa.array(texts, pa.string())

@@ -1,0 +1,188 @@
+"""A topic, as a run is told of it, and what the broker says of it."""
+
+import atexit
+import os
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.sources.kafka.offsets import TopicState
+from keyfold.ingestion.sources.kafka.settings import (
+    BOOTSTRAP_VARIABLE,
+    CONF_VARIABLE,
+    PREFIX,
+    KafkaSettings,
+    check_topic,
+)
+from keyfold.times import from_iso, micros
+
+TIMEOUT = 15.0
+"""Seconds until a broker must have answered."""
+
+Start = Literal["earliest", "latest"] | datetime
+OnGap = Literal["error", "record"]
+
+
+@dataclass(frozen=True)
+class KafkaTopic:
+    """A topic as a source of ingest.
+
+    Attributes:
+        name: the topic's.
+        start: where to begin when nothing of it was read yet: `earliest`, `latest`, or the first message of a time on.
+            Partitions that appear later are read from their beginning, whatever this says.
+        on_gap: what messages are that were deleted before they were read: an `error`, or a row in quarantine (`record`).
+        anew: take a topic that was deleted and made anew, or whose end was cut off, as another one: from its beginning.
+        settings: how to reach it; by default the environment's.
+    """
+
+    name: str
+    start: Start = "earliest"
+    on_gap: OnGap = "error"
+    anew: bool = False
+    settings: KafkaSettings = field(default_factory=KafkaSettings.from_environment)
+
+    def __post_init__(self) -> None:
+        check_topic(self.name)
+
+    @property
+    def source(self) -> str:
+        """What names it in plans and in quarantine."""
+        return PREFIX + self.name
+
+
+def read_start(text: str) -> Start:
+    """Where to begin, as a person writes it: `earliest`, `latest`, or an ISO 8601 time.
+
+    Raises:
+        KeyfoldError: it is none of these.
+    """
+    words: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
+    try:
+        return words.get(text) or from_iso(text)
+    except ValueError:
+        raise KeyfoldError(f"start is {text!r}: give earliest, latest, or a time as in 2026-01-31T12:00:00Z") from None
+
+
+def topic_state(topic: KafkaTopic) -> TopicState:
+    """What a topic holds now, as a reader of committed messages sees it.
+
+    Raises:
+        KeyfoldError: the broker does not answer, refuses us, or has no such topic.
+    """
+    cluster = _cluster(topic.settings)
+    identity, partitions = cluster.describe(topic.name)
+    there = [TopicPartition(topic.name, number) for number in partitions]
+    first = cluster.offsets(topic.name, there, OffsetSpec.earliest())
+    # The last stable offset: what lies behind it may yet be aborted.
+    end = cluster.offsets(topic.name, there, OffsetSpec.latest())
+    if isinstance(topic.start, datetime):
+        # Not by a float, which may be one off. A time before 1970 is negative, and would be a code: -1 is the newest.
+        at_time = OffsetSpec.for_timestamp(max(micros(topic.start) // 1000, 0))
+        found = cluster.offsets(topic.name, there, at_time)
+        begin = {number: offset if offset >= 0 else end[number] for number, offset in found.items()}
+    else:
+        begin = first if topic.start == "earliest" else end
+    return TopicState(topic.name, identity, first, end, begin)
+
+
+def topic_id(topic: KafkaTopic) -> str:
+    """The broker's own id of a topic; empty where there is none of its name.
+
+    Raises:
+        KeyfoldError: the broker does not answer, or refuses us.
+    """
+    try:
+        return _cluster(topic.settings).describe(topic.name)[0]
+    except _NoSuchTopicError:
+        return ""
+
+
+class UnreachableError(KeyfoldError):
+    """No broker answers, or none that could say."""
+
+
+class _NoSuchTopicError(KeyfoldError):
+    pass
+
+
+_FINAL = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError._INVALID_ARG,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+"""What no waiting mends. Brokers that start, stop or change places are told by any of a dozen others."""
+
+
+class _Cluster:
+    """A client that asks brokers what they have."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings, self._trouble, self._is_refused = settings, "", False
+        try:
+            self._admin = AdminClient(settings.client(error_cb=self._remember))
+        except KafkaException as error:
+            raise KeyfoldError(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
+
+    def describe(self, topic: str) -> tuple[str, list[int]]:
+        """A topic's id and its partitions."""
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)
+        found = self._answer(topic, asked[topic])
+        return str(found.topic_id), sorted(partition.id for partition in found.partitions)
+
+    def offsets(self, topic: str, there: list[TopicPartition], spec: Any) -> dict[int, int]:
+        """An offset of each partition."""
+        wanted: Any = dict.fromkeys(there, spec)
+        asked = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
+        return {partition.partition: self._answer(topic, answer).offset for partition, answer in asked.items()}
+
+    def _answer(self, topic: str, future: "Future[Any]") -> Any:
+        try:
+            return future.result()
+        except KafkaException as error:
+            fault: KafkaError = error.args[0]
+        where = f"Kafka at {self._settings.bootstrap}"
+        if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
+        why = "; ".join(filter(None, (self._settings.told(fault.str()), self._trouble)))
+        # A login that is refused looks like a broker that does not answer, but for what the client says of it.
+        kind = KeyfoldError if fault.code() in _FINAL or self._is_refused else UnreachableError
+        raise kind(
+            f"topic {topic}: {where} does not tell what it holds: {why}. See that it runs, and that {BOOTSTRAP_VARIABLE} "
+            f"and {CONF_VARIABLE} fit it"
+        )
+
+    def _remember(self, error: KafkaError) -> None:
+        self._trouble = self._settings.told(error.str())
+        self._is_refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
+
+
+_clusters: dict[tuple[int, str, frozenset[tuple[str, str]]], _Cluster] = {}
+# While Python is whole: a thread of the client that calls into one that ends takes the process down.
+atexit.register(_clusters.clear)
+
+
+def _cluster(settings: KafkaSettings) -> _Cluster:
+    """A client that is connected already, where there is one: continuous ingest asks several times a second."""
+    # By process: a client's threads do not survive a fork.
+    key = (os.getpid(), settings.bootstrap, frozenset(settings.conf.items()))
+    if key not in _clusters:
+        _clusters.clear()
+        _clusters[key] = _Cluster(settings)
+    return _clusters[key]

@@ -1,0 +1,101 @@
+"""A split: some of a batch's inputs, for one worker; what it is given and what it gives back.
+
+What it gives back are names and counts. Nothing that it wrote counts before the batch's done record names it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from keyfold.ingestion.records import AdmittedFile, IngestCounts
+from keyfold.ingestion.segments import Segment
+from keyfold.ingestion.sources.kafka.offsets import OffsetRange
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+
+@dataclass(frozen=True)
+class TopicAccess:
+    """How a worker reads a plan's topic. Passwords are not among it: the worker's own environment has them.
+
+    Attributes:
+        name: the topic's.
+        bootstrap: addresses of brokers.
+        settings: names of the further settings that the driver has.
+        record_gaps: whether messages that are gone are recorded; else they are an error.
+        is_gone: whether the topic that was planned is there no more, with all its messages.
+        arrived_after: see `TopicShare`.
+    """
+
+    name: str
+    bootstrap: str
+    settings: tuple[str, ...]
+    record_gaps: bool
+    is_gone: bool = False
+    arrived_after: datetime | None = None
+
+    def where(self, partition: int) -> str:
+        """What stands for a partition where a file's path would."""
+        return f"{PREFIX}{self.name}/{partition}"
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a worker is given.
+
+    Attributes:
+        stream: what the files hold.
+        batch: its number.
+        arrived: when the files were admitted (UTC).
+        landing: the landing folder, if it reads files.
+        topic: how the topic is reached, if it reads one.
+        events, quarantine: the tables' folders.
+        ids: the folder of the index of ids.
+        segments: those of the index that are live.
+        files: with their place in the batch.
+        ranges: the same of a topic.
+    """
+
+    stream: Stream
+    batch: int
+    arrived: datetime
+    landing: Place
+    topic: TopicAccess | None
+    events: Place
+    quarantine: Place
+    ids: Place
+    segments: tuple[Segment, ...]
+    files: tuple[tuple[int, AdmittedFile], ...]
+    ranges: tuple[tuple[int, OffsetRange], ...]
+
+
+@dataclass(frozen=True)
+class WrittenEvents:
+    """A data file of events.
+
+    Attributes:
+        file: the file.
+        segment: the ids of its rows; None where the stream has no event id.
+        places: the name of a file, in the segment's order, of each row's place in the batch and in the data file.
+    """
+
+    file: WrittenFile
+    segment: Segment | None = None
+    places: str = ""
+
+
+@dataclass
+class SplitResult:
+    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
+
+    `refused` is why it must not go on, for people; `damaged` is which part of the index of ids is damaged.
+    """
+
+    counts: IngestCounts = field(default_factory=IngestCounts)
+    events: list[WrittenEvents] = field(default_factory=list)
+    rejects: list[WrittenFile] = field(default_factory=list)
+    deferred: list[str] = field(default_factory=list)
+    fault: str = ""
+    refused: str = ""
+    damaged: str = ""

@@ -1,0 +1,159 @@
+"""Writes a split's rows as data files: accepted ones in order of time, rejected ones to quarantine."""
+
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from keyfold.ingestion.arrays import write_array
+from keyfold.ingestion.duplicates import Ids, Numbers, same_time_copies
+from keyfold.ingestion.event_ids import event_ids
+from keyfold.ingestion.ingest_settings import QUARANTINE
+from keyfold.ingestion.parsing import Reject, ValidatedRows
+from keyfold.ingestion.records import IngestCounts
+from keyfold.ingestion.segments import copies_of_history, write_segment
+from keyfold.ingestion.sources.kafka.offsets import OffsetRange
+from keyfold.ingestion.split import Split, TopicAccess, WrittenEvents
+from keyfold.lakehouse.data_files import WrittenFile, write_data_file
+from keyfold.stream import INGESTED_AT
+from keyfold.times import micros
+
+ROWS_A_FILE = 1_000_000
+BYTES_A_FILE = 256 << 20
+"""A split holds no more than about this in memory before it writes."""
+
+_LINES = 1 << 40
+"""More than an input has rows: a row's place in its batch is its input's place times this, and its line."""
+
+
+class SplitWriter:
+    """Rows on their way into data files."""
+
+    def __init__(self, split: Split) -> None:
+        self.counts = IngestCounts()
+        self.events: list[WrittenEvents] = []
+        self.rejected: list[WrittenFile] = []
+        self._split = split
+        self._frames: list[pl.DataFrame] = []
+        self._places: list[Numbers] = []
+        self._rejects: list[tuple[str, str | None, Reject | str]] = []
+        self._rows = self._bytes = 0
+
+    @property
+    def is_large(self) -> bool:
+        return self._rows >= ROWS_A_FILE or self._bytes >= BYTES_A_FILE
+
+    def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
+        """Take a chunk of an input, whose lines count from `first_line` on."""
+        rejected = len(rows.rejects)
+        self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
+        if rows.accepted.height:
+            self._frames.append(rows.accepted)
+            # Offsets may be of any size, and how many an input has is not.
+            self._places.append(place * _LINES + (rows.lines - first_line))
+        self._rejects += [(file, rows.header or None, reject) for reject in rows.rejects]
+        self._rows += rows.read
+        self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
+
+    def reject_file(self, file: str, reason: str) -> None:
+        """Reject a file as a whole."""
+        self._rejects.append((file, None, reason))
+        self.counts += IngestCounts(rows_read=1, quarantined=1)
+
+    def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
+        """Record messages that are gone."""
+        if lost.start == lost.end:
+            return
+        reason = (
+            f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): what they held "
+            "is in no table"
+        )
+        self._rejects.append((access.where(lost.partition), None, Reject("", lost.start, reason)))
+        self._rows += 1
+        self.counts += IngestCounts(rows_read=1, quarantined=1)
+
+    def add(self, other: "SplitWriter") -> None:
+        """Take all that another holds."""
+        self.counts += other.counts
+        self.events += other.events
+        self.rejected += other.rejected
+        self._frames += other._frames
+        self._places += other._places
+        self._rejects += other._rejects
+        self._rows += other._rows
+        self._bytes += other._bytes
+
+    def write(self) -> None:
+        """Write what is in memory."""
+        if self._rejects:
+            self.rejected.append(_write_rejects(self._split, self._rejects))
+        if self._frames:
+            frame, places = pl.concat(self._frames), np.concatenate(self._places)
+            self._frames, self._places = [], []
+            duplicates, written = _write_events(self._split, frame, places)
+            self.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
+            self.events += written
+        self._frames, self._places, self._rejects = [], [], []
+        self._rows = self._bytes = 0
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for one in self.events:
+            (self._split.events / one.file.path).unlink(missing_ok=True)
+            if one.segment is not None:
+                (self._split.ids / one.segment.name).unlink(missing_ok=True)
+                (self._split.ids / one.places).unlink(missing_ok=True)
+        for file in self.rejected:
+            (self._split.quarantine / file.path).unlink(missing_ok=True)
+
+
+def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
+    """Write accepted rows but for those that are copies already; gives back how many those are."""
+    stream = split.stream
+    ids = event_ids(stream, frame) if stream.event_id else None
+    copies = 0
+    if ids is not None:
+        found = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
+        # Of others it is not known yet what stands: an earlier split may hold a copy that rules out the nearer one.
+        found |= same_time_copies(ids, places)
+        if copies := int(found.sum()):
+            frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
+    parts = [(frame, places, ids)]
+    if stream.missing_time == "arrival":
+        # Apart: beside a history they would make one file that spans years, and jobs read by spans of time.
+        stands_in = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
+        parts = [
+            (frame.filter(one), places[one], None if ids is None else ids.take(one)) for one in (~stands_in, stands_in)
+        ]
+    return copies, [_write_part(split, *part) for part in parts if part[0].height]
+
+
+def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
+    """Write rows as one data file, in order of time."""
+    stream = split.stream
+    times = frame[stream.event_time]
+    if not times.is_sorted():
+        order = times.arg_sort().to_numpy().astype(np.int64)
+        frame, places = frame[order], places[order]
+        ids = ids.take(order) if ids is not None else None
+    file = write_data_file(frame, split.events, stream.event_schema)
+    if ids is None:
+        return WrittenEvents(file)
+    order = ids.sorted_order()
+    segment = write_segment(split.ids, ids.take(order))
+    name = f"{uuid.uuid4().hex}.places.npy"
+    write_array(split.ids / name, np.stack([places[order], order]))
+    return WrittenEvents(file, segment, name)
+
+
+def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
+    rows = [
+        (None, file, None, reject, None)
+        if isinstance(reject, str)
+        else (reject.raw, file, reject.line, reject.reason, header)
+        for file, header, reject in rejects
+    ]
+    schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String, "header": pl.String}
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
+    return write_data_file(frame, split.quarantine, QUARANTINE)

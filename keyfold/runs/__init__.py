@@ -1,0 +1,10 @@
+"""Runs as people and schedulers start them: the engine's run, then what goes with it.
+
+A run of a job sends its new rows to the topics of its tables. A continuous run also maintains the tables that it writes,
+and can serve its health and metrics. The command line, the Dagster assets and `import keyfold` all call these functions.
+"""
+
+from keyfold.runs.ingests import ingest_continuously
+from keyfold.runs.jobs import JobRun, run, run_continuously
+
+__all__ = ["JobRun", "ingest_continuously", "run", "run_continuously"]

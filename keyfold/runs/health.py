@@ -1,0 +1,171 @@
+"""What a continuous process tells on loopback: `/health` for whoever restarts it, `/metrics` in Prometheus' text form.
+
+Both are read from the journal when they are asked for: nothing is counted beside it, and a restart loses no count.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest_journal
+from keyfold.journal.records import Done, Plan
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.loopback import LoopbackHandler, LoopbackServer
+
+STALLED = 300.0
+"""Seconds that a batch may be planned and not done until `/health` says 503."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to tell.
+
+    Attributes:
+        labels: of every metric: which job, or stream.
+        last: the newest batch that is done, None before the first.
+        pending_since: when the oldest batch was planned that is not done; None of none.
+        counters, gauges: values by metric, each with labels of its own and what it means.
+    """
+
+    labels: dict[str, str]
+    last: Done | None = None
+    pending_since: datetime | None = None
+    counters: dict[str, list[tuple[dict[str, str], float]]] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+
+
+MEANING = {
+    "keyfold_batches_total": "Batches that are done.",
+    "keyfold_events_total": "Events that reached the job's step.",
+    "keyfold_rows_total": "Rows written, by table.",
+    "keyfold_read_rows_total": "Rows read, by what became of them.",
+    "keyfold_open_events": "Events that open state stands for.",
+    "keyfold_watermark_timestamp_seconds": "Event time that has passed.",
+    "keyfold_last_batch_timestamp_seconds": "When the last batch was done.",
+    "keyfold_last_batch_seconds": "How long its work took.",
+    "keyfold_silent_seconds": "Processing time since the last batch that brought events.",
+    "keyfold_pending_seconds": "For how long a batch has been planned and not done; 0 of none.",
+}
+
+
+def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
+    """What the journal of a job's live generation says."""
+    labels = {"job": job}
+    generation = live_generation(lakehouse, job)
+    done = generation.journal.last_done() if generation else None
+    if generation is None or done is None:
+        return Facts(labels)
+    rows = [({"table": name}, float(count)) for name, count in done.total_rows.items()]
+    gauges = {
+        "keyfold_open_events": float(done.open_events),
+        # The first watermark is the year 1, which is no time to plot.
+        "keyfold_watermark_timestamp_seconds": max(done.watermark.timestamp(), 0.0),
+    }
+    if done.arrived_at is not None:
+        gauges["keyfold_silent_seconds"] = (datetime.now(UTC) - done.arrived_at).total_seconds()
+    counters = {"keyfold_events_total": [({}, float(done.total_events))], "keyfold_rows_total": rows}
+    return Facts(labels, done, _planned_at(generation.journal.pending()), counters, gauges)
+
+
+def facts_of_ingest(lakehouse: Lakehouse, stream: str) -> Facts:
+    """What the journal of a stream's ingest says."""
+    labels, journal = {"stream": stream}, ingest_journal(lakehouse, stream)
+    done = journal.last_done()
+    if done is None:
+        return Facts(labels)
+    counts = done.totals
+    kinds = {"accepted": counts.accepted, "quarantined": counts.quarantined, "duplicate": counts.duplicates}
+    counters = {"keyfold_read_rows_total": [({"result": kind}, float(count)) for kind, count in kinds.items()]}
+    gauges = {"keyfold_silent_seconds": (datetime.now(UTC) - done.finished_at).total_seconds()}
+    return Facts(labels, done, _planned_at(journal.pending()), counters, gauges)
+
+
+@contextmanager
+def told_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[None]:
+    """Serve `/health` and `/metrics` meanwhile on 127.0.0.1; without a port nothing is served.
+
+    Raises:
+        KeyfoldError: the port is taken.
+    """
+    if port is None:
+        yield
+        return
+    try:
+        server = _Server(port, facts)
+    except OSError as error:
+        raise KeyfoldError(f"port {port} on 127.0.0.1 is not to be had ({error.strerror}); choose another") from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def health(facts: Facts) -> tuple[int, dict[str, Any]]:
+    """Status and what it says: 503 once a batch is planned and not done for `STALLED`."""
+    pending = _pending_seconds(facts)
+    is_stalled = pending > STALLED
+    told = {
+        "status": "stalled" if is_stalled else "ok",
+        **facts.labels,
+        "last_batch": facts.last.batch if facts.last else None,
+        "last_batch_at": facts.last.finished_at.isoformat() if facts.last else None,
+        "pending_seconds": round(pending, 1),
+    }
+    return 503 if is_stalled else 200, told
+
+
+def metrics(facts: Facts) -> str:
+    """The facts in Prometheus' text form."""
+    counters, gauges = dict(facts.counters), dict(facts.gauges)
+    counters["keyfold_batches_total"] = [({}, float(facts.last.batch + 1 if facts.last else 0))]
+    gauges["keyfold_pending_seconds"] = _pending_seconds(facts)
+    if facts.last is not None:
+        gauges["keyfold_last_batch_timestamp_seconds"] = facts.last.finished_at.timestamp()
+        gauges["keyfold_last_batch_seconds"] = facts.last.seconds
+    lines: list[str] = []
+    for kind, samples in (("counter", counters), ("gauge", {name: [({}, one)] for name, one in gauges.items()})):
+        for name, values in samples.items():
+            lines += [f"# HELP {name} {MEANING[name]}", f"# TYPE {name} {kind}"]
+            for more, value in values:
+                told = ",".join(f"{label}={json.dumps(text)}" for label, text in {**facts.labels, **more}.items())
+                lines.append(f"{name}{{{told}}} {value:.17g}")
+    return "\n".join(lines) + "\n"
+
+
+def _pending_seconds(facts: Facts) -> float:
+    return 0.0 if facts.pending_since is None else (datetime.now(UTC) - facts.pending_since).total_seconds()
+
+
+def _planned_at(pending: "list[Any]") -> datetime | None:
+    plans: list[Plan] = pending
+    return plans[0].planned_at if plans else None
+
+
+class _Server(LoopbackServer):
+    def __init__(self, port: int, facts: Callable[[], Facts]) -> None:
+        super().__init__(port, _Handler)
+        self.facts = facts
+
+
+class _Handler(LoopbackHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def answer(self) -> None:
+        try:
+            if self.path == "/metrics":
+                self.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics(self.server.facts()))
+            elif self.path == "/health":
+                status, told = health(self.server.facts())
+                self.send(status, "application/json", json.dumps(told) + "\n")
+            else:
+                self.send(404, "text/plain", "there is /health and /metrics\n")
+        except (KeyfoldError, OSError) as error:
+            self.send(500, "text/plain", f"{error}\n")

@@ -1,0 +1,126 @@
+"""A run of a job, and what goes with it: rows go on to topics, and a continuous run maintains its tables."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from keyfold.journal.clock import LOOK_EVERY
+from keyfold.journal.progress import Progress
+from keyfold.keyed import runner
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.records import Counts
+from keyfold.keyed.run_mode import Incremental, Replay, RunMode
+from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.lakehouse import Lakehouse
+from keyfold.runs.health import facts_of_job, told_on_loopback
+from keyfold.runs.table_care import TableCare, tables_of_job
+from keyfold.sinks.kafka import Published, Publisher
+
+_WHAT_IS_NEW = Incremental()
+
+
+@dataclass(frozen=True)
+class JobRun(RunSummary):
+    """What one run of a job did, and what it sent to topics.
+
+    Attributes:
+        published: what was sent, a table each.
+    """
+
+    published: tuple[Published, ...] = ()
+
+
+def run(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    mode: RunMode = _WHAT_IS_NEW,
+    *,
+    options: RunOptions | None = None,
+) -> JobRun:
+    """Run a job over what is new, and send its new rows to the topics of its tables (`KEYFOLD_KAFKA_SINKS`).
+
+    The rows of a replay go to its branch alone, and to no topic. That Kafka cannot be reached is a warning: the tables
+    have the rows, and the next run sends them.
+
+    Args:
+        spark: the session.
+        lakehouse: where the event table and the job's own tables are.
+        job: what runs.
+        mode: `Incremental`, `FullRefresh` or `Replay`.
+        options: how the run goes about its work.
+
+    Raises:
+        KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, the
+            journal and the tables do not agree, or the step raised. The next run resumes where a failed one broke off.
+
+    Example:
+        >>> import keyfold
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> lakehouse = keyfold.Lakehouse("~/lakehouse")
+        >>> job = keyfold.configured_job(lakehouse, RIDE_SUMMARIES)
+        >>> with keyfold.build_session() as spark:  # doctest: +SKIP
+        ...     keyfold.run(spark, lakehouse, job).counts.events
+        1200
+    """
+    summary = runner.run_job(spark, lakehouse, job, mode, options=options)
+    if isinstance(mode, Replay):
+        return JobRun(**vars(summary))
+    return _published(summary, Publisher(lakehouse, job))
+
+
+def run_continuously(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    *,
+    every: timedelta = LOOK_EVERY,
+    stop: threading.Event | None = None,
+    options: RunOptions | None = None,
+    metrics_port: int | None = None,
+    on_warning: Callable[[str], None] | None = None,
+) -> JobRun:
+    """Run a job over events as they come, until `stop` is set; the batch that is under way is finished first.
+
+    After each batch its rows go to their topics, and now and then the small files of the job's tables are joined.
+
+    Args:
+        spark, lakehouse, job, options: as of `run`.
+        every: from one look at the event table to the next.
+        stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
+        metrics_port: serves `/health` and `/metrics` on this port of 127.0.0.1; None serves nothing.
+        on_warning: called when maintenance of a table failed; the run goes on.
+
+    Raises:
+        KeyfoldError: as `run`; or the port is taken, or Spark's Java process has ended.
+
+    Example:
+        >>> import signal, threading, keyfold
+        >>> stop = threading.Event()
+        >>> _ = signal.signal(signal.SIGTERM, lambda *_: stop.set())  # doctest: +SKIP
+        >>> keyfold.run_continuously(spark, lakehouse, job, stop=stop, metrics_port=9100)  # doctest: +SKIP
+    """
+    options = options or RunOptions()
+    publisher = Publisher(lakehouse, job)
+    care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), on_warning=on_warning)
+
+    def on_batch(progress: Progress, counts: Counts) -> None:
+        if options.on_batch is not None:
+            options.on_batch(progress, counts)
+        publisher.publish()
+        care.after_batch()
+
+    with care, told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
+        summary = runner.run_continuously(
+            spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
+        )
+    return _published(summary, publisher)
+
+
+def _published(summary: RunSummary, publisher: Publisher) -> JobRun:
+    publisher.publish(at_last=True)
+    whole = JobRun(**vars(summary), published=publisher.sent)
+    return replace(whole, warnings=(*summary.warnings, *publisher.warnings))

@@ -1,0 +1,177 @@
+"""When events arrived, and what that stands in for: a time that a message does not have."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.parsing import parse_file
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
+from spark_jobs.streams import SALES, STREAMS
+from tests.examples import examples
+
+ARRIVED = datetime(2026, 3, 1, 8, 30, 15, 123456, tzinfo=UTC)
+SOLD = datetime(2026, 2, 28, 12, tzinfo=UTC)
+MAC = '{"item":"Mac","quantity":5,"model":["Macbook air"]}'
+"""As its producers send them."""
+
+TIMELESS = Stream(
+    name="beeps",
+    schema=pa.schema([pa.field("device", pa.string(), nullable=False), pa.field("level", pa.int64())]),
+    event_time=INGESTED_AT,
+)
+
+
+def read(stream: Stream, path: Path, *lines: str, arrived: datetime = ARRIVED):
+    path.write_text("".join(f"{line}\n" for line in lines))
+    (rows,) = parse_file(stream, path, arrived)
+    return rows
+
+
+def reasons(rows) -> list[str]:
+    return [reject.reason for reject in rows.rejects]
+
+
+def test_every_row_says_when_its_file_was_admitted_to_the_microsecond(tmp_path):
+    rows = read(SALES, tmp_path / "a.json", f'{MAC[:-1]},"time":"2026-02-28T12:00:00Z"}}', MAC)
+    assert rows.accepted[INGESTED_AT].to_list() == [ARRIVED, ARRIVED]
+
+
+def test_messages_as_their_producers_send_them_are_sales_of_the_moment_of_their_arrival(tmp_path):
+    rows = read(SALES, tmp_path / "a.json", MAC, '{"item":"Mac","quantity":7,"model":["Macbook pro"]}')
+    assert rows.accepted.select("item", "quantity", "models", "time").rows() == [
+        ("Mac", 5, ["Macbook air"], ARRIVED),
+        ("Mac", 7, ["Macbook pro"], ARRIVED),
+    ]
+    assert not rows.rejects
+
+
+@pytest.mark.parametrize("time", ["null", '"2026-02-28T12:00:00Z"'])
+def test_a_time_of_its_own_is_kept_and_null_is_none(tmp_path, time):
+    rows = read(SALES, tmp_path / "a.json", f'{{"item":"Mac","quantity":5,"time":{time}}}')
+    assert rows.accepted["time"].to_list() == [ARRIVED if time == "null" else SOLD]
+
+
+@pytest.mark.parametrize("time", ['"half past nine"', '""', "5", "true", '"2026-02-30T12:00:00Z"', '["2026"]', "{}"])
+def test_a_time_that_is_there_and_cannot_be_read_is_never_stood_in_for(tmp_path, time):
+    rows = read(SALES, tmp_path / "a.json", MAC, f'{{"item":"Mac","quantity":5,"time":{time}}}')
+    assert rows.accepted.height == 1
+    (reason,) = reasons(rows)
+    assert reason.startswith("time is not an ISO 8601 time") or "not valid" in reason
+
+
+def test_a_csv_field_that_is_empty_is_no_time_and_a_word_is_a_wrong_one(tmp_path):
+    rows = read(SALES, tmp_path / "a.csv", "StockCode,Quantity,InvoiceDate", "1,2,", "1,2,soon", f"1,2,{SOLD}")
+    assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
+    assert reasons(rows) == ["time is not an ISO 8601 time: soon"]
+
+
+def test_a_csv_file_without_a_column_of_times_is_sales_of_its_arrival(tmp_path):
+    rows = read(SALES, tmp_path / "a.csv", "item,quantity", "Mac,5")
+    assert rows.accepted["time"].to_list() == [ARRIVED]
+
+
+def test_parquet_may_lack_times_too(tmp_path):
+    table = pa.table(
+        {"item": ["Mac", "Mac"], "quantity": [1, 2], "time": pa.array([None, SOLD], pa.timestamp("us", "UTC"))}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    (rows,) = parse_file(SALES, tmp_path / "a.parquet", ARRIVED)
+    assert rows.accepted["time"].to_list() == [ARRIVED, SOLD]
+
+
+def test_what_else_is_missing_is_still_missing(tmp_path):
+    rows = read(SALES, tmp_path / "a.json", '{"quantity":5}', '{"item":"Mac"}')
+    assert [reason.partition(":")[0] for reason in reasons(rows)] == ["item is missing", "quantity is missing"]
+
+
+def test_a_stream_that_does_not_say_so_wants_the_time(tmp_path):
+    strict = replace(SALES, missing_time="quarantine")
+    assert reasons(read(strict, tmp_path / "a.json", MAC)) == [
+        "time is missing: no value in time or InvoiceDate or timestamp"
+    ]
+
+
+def test_messages_that_have_no_time_at_all_are_of_their_arrival_whatever_raw_column_has_its_name(tmp_path):
+    rows = read(TIMELESS, tmp_path / "a.json", '{"device":"a","level":1,"ingested_at":"1999-01-01T00:00:00Z"}')
+    assert rows.accepted.rows(named=True) == [{"device": "a", "level": 1, INGESTED_AT: ARRIVED}]
+    (drift,) = find_drift(TIMELESS, [tmp_path / "a.json"])
+    assert (drift.unknown, drift.lacking) == ((INGESTED_AT,), ())
+
+
+def test_the_raw_column_of_that_name_can_be_had_under_another(tmp_path):
+    schema = TIMELESS.schema.append(pa.field("received_at", TIMESTAMP))
+    stream = replace(TIMELESS, schema=schema, sources={"received_at": Source((INGESTED_AT,))})
+    rows = read(stream, tmp_path / "a.json", '{"device":"a","ingested_at":"1999-01-01T00:00:00Z"}')
+    assert rows.accepted["received_at"].to_list() == [datetime(1999, 1, 1, tzinfo=UTC)]
+
+
+def test_the_arrival_is_never_too_far_ahead(tmp_path):
+    at_once = replace(SALES, future_bound=timedelta(0))
+    ahead = json.dumps({"item": "Mac", "quantity": 1, "time": (ARRIVED + timedelta(microseconds=1)).isoformat()})
+    rows = read(at_once, tmp_path / "a.json", MAC, ahead)
+    assert rows.accepted["time"].to_list() == [ARRIVED]
+    assert "past its arrival" in reasons(rows)[0]
+    assert not read(replace(TIMELESS, future_bound=timedelta(0)), tmp_path / "b.json", '{"device":"a"}').rejects
+
+
+def test_a_file_without_times_is_no_drift_where_the_arrival_stands_in(tmp_path):
+    (tmp_path / "a.json").write_text(f"{MAC}\n")
+    (drift,) = find_drift(SALES, [tmp_path / "a.json"])
+    assert drift.lacking == ()
+    (drift,) = find_drift(replace(SALES, missing_time="quarantine"), [tmp_path / "a.json"])
+    assert drift.lacking == ("time",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"event_id": ("item", "time")}, "two messages without a time that arrive together would pass for one"),
+        ({"event_time": INGESTED_AT}, "which no message lacks"),
+    ],
+)
+def test_a_stream_that_says_what_cannot_be_is_refused(changes, match):
+    with pytest.raises(KeyfoldError, match=match):
+        replace(SALES, **changes)
+
+
+def test_no_shipped_stream_but_sales_stands_in_for_a_time():
+    assert [name for name, stream in STREAMS.items() if stream.goes_by_arrival] == ["sales"]
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.just("absent"),
+    st.datetimes(datetime(1970, 1, 1), datetime(2026, 3, 2), timezones=st.just(UTC)).map(datetime.isoformat),  # noqa: DTZ001
+    st.sampled_from(["", "soon", "2026-13-01T00:00:00Z", 7, 1.5, True, [], {}]),
+)
+
+
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(VALUES, min_size=1, max_size=40))
+def test_each_message_is_of_its_own_time_else_of_its_arrival_and_only_a_wrong_time_is_rejected(tmp_path, values):
+    lines = [
+        json.dumps({"item": "Mac", "quantity": place} | ({} if value == "absent" else {"time": value}))
+        for place, value in enumerate(values)
+    ]
+    rows = read(SALES, tmp_path / "a.json", *lines)
+    found = dict(rows.accepted.select("quantity", "time").rows())
+    for place, value in enumerate(values):
+        if value in (None, "absent"):
+            assert found[place] == ARRIVED
+        elif isinstance(value, str) and value[:2] in ("19", "20") and "-13-" not in value:
+            bound = ARRIVED + SALES.future_bound
+            time = datetime.fromisoformat(value)
+            assert found.get(place) == (time if time <= bound else None)
+        else:
+            assert place not in found
+    assert len(found) + len(rows.rejects) == len(values)
+    assert rows.untimed == sum(value in (None, "absent") for value in values)

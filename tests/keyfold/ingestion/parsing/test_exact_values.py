@@ -1,0 +1,129 @@
+"""Values keep what they are in every format: whole numbers to the last digit, times and lists however they are stored."""
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.stream import TIMESTAMP, Source, Stream
+from tests.examples import examples
+from tests.keyfold.ingestion.parsing.reading import file_rows
+
+ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
+MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
+STREAM = Stream(
+    name="values",
+    schema=pa.schema(
+        [
+            ("id", pa.int64()),
+            ("amount", pa.float64()),
+            ("text", pa.string()),
+            ("texts", pa.list_(pa.string())),
+            ("at", TIMESTAMP),
+        ]
+    ),
+    event_time="at",
+    missing_time="arrival",
+    sources={"id": Source(("id", "number"))},
+)
+
+
+def read(path: Path, column: str) -> list:
+    return [row["reason"] or row[column] for row in file_rows(STREAM, path, ARRIVED)]
+
+
+def read_parquet(path: Path, column: str, values: pa.Array, **options) -> list:
+    pq.write_table(pa.table({column: values}), path, **options)
+    return read(path, column)
+
+
+@examples(60)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
+def test_distinct_ids_stay_distinct_in_every_format_and_spelling(tmp_path_factory, ids):
+    folder = tmp_path_factory.mktemp("ids")
+    for spelling in ("{}", "{}.0", "{}.00e0"):
+        (folder / "a.csv").write_text("id,text\n" + "".join(f"{spelling.format(one)},x\n" for one in ids))
+        (folder / "a.json").write_text("".join(f'{{"id": {spelling.format(one)}}}\n' for one in ids))
+        assert read(folder / "a.csv", "id") == read(folder / "a.json", "id") == ids
+    numbers = [Decimal(one) for one in ids]
+    for kind in (pa.decimal128(38, 0), pa.decimal128(38, 3), pa.decimal256(60, 2)):
+        assert read_parquet(folder / "a.parquet", "id", pa.array(numbers, kind)) == ids
+
+
+def test_a_float_that_stands_for_several_whole_numbers_is_quarantined_also_beside_another_source(tmp_path):
+    pq.write_table(pa.table({"id": pa.array([None, 5]), "number": [2.0**61, 7.0]}), tmp_path / "a.parquet")
+    reason = "id is a float too large to stand for one whole number alone: 2.305843009213694e+18"
+    assert read(tmp_path / "a.parquet", "id") == [reason, 5]
+
+
+def test_a_count_from_1970_in_far_years_is_exact_or_quarantined(tmp_path):
+    stream = Stream("far", pa.schema([("at", TIMESTAMP)]), "at", sources={"at": Source(("at",), time="us")})
+    moment, micros = datetime(1600, 1, 1, 0, 0, 0, 1, UTC), -11_676_095_999_999_999
+    (tmp_path / "a.csv").write_text(f"at\n{micros}\n")
+    (tmp_path / "a.json").write_text(json.dumps({"at": micros}))
+    pq.write_table(pa.table({"at": [micros]}), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        assert [row["at"] for row in file_rows(stream, tmp_path / name, ARRIVED)] == [moment]
+    # JSON lines are read as floats, since a count may have a fraction.
+    (row,) = file_rows(stream, tmp_path / "a.json", ARRIVED)
+    assert row["reason"].startswith("at is not an ISO 8601 time")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([MOMENT], TIMESTAMP).dictionary_encode(),
+        pa.array(["2020-01-01T00:00:00Z"]).dictionary_encode(),
+        pa.array(["2020-01-01T01:00:00+01:00"], pa.large_string()),
+        pa.array([date(2020, 1, 1)]),
+        pa.array([date(2020, 1, 1)]).dictionary_encode(),
+        pa.array([date(2020, 1, 1)], pa.date64()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_parquet_times_are_read_however_they_are_stored(tmp_path, values):
+    assert read_parquet(tmp_path / "a.parquet", "at", values) == [MOMENT]
+
+
+def test_times_of_old_spark_keep_their_year(tmp_path):
+    values = pa.array([datetime(1020, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - as Spark writes it
+    found = read_parquet(tmp_path / "a.parquet", "at", values, use_deprecated_int96_timestamps=True)
+    assert found == [datetime(1020, 1, 1, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.string(), 2),
+        pa.large_list(pa.large_string()),
+        pa.list_(pa.dictionary(pa.int32(), pa.string())),
+        pa.list_view(pa.string()),
+        pa.list_(pa.string_view()),
+    ],
+    ids=str,
+)
+def test_parquet_lists_are_read_however_they_are_stored(tmp_path, kind):
+    values = pa.array([["a", None], None], kind)
+    assert read_parquet(tmp_path / "a.parquet", "texts", values) == [["a", None], None]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("text", pa.array([date(2020, 1, 1)]), "text is not text: 2020-01-01"),
+        ("text", pa.array([Decimal(7)], pa.decimal256(60, 0)), "text is not text: 7"),
+        ("at", pa.array([Decimal(7)], pa.decimal256(60, 0)), "at is not an ISO 8601 time: 7"),
+        ("texts", pa.array([[Decimal(7)]], pa.list_(pa.decimal256(60, 0))), "texts is not a text or a list of texts: "),
+        ("id", pa.array([Decimal("1.5")]), "id is not an integer of 64 bits: 1.5"),
+        ("id", pa.array([2**64 - 1], pa.uint64()), "id is not an integer of 64 bits: 18446744073709551615"),
+    ],
+)
+def test_parquet_values_of_other_types_are_quarantined_with_what_they_are(tmp_path, column, values, reason):
+    (found,) = read_parquet(tmp_path / "a.parquet", column, values)
+    assert found.startswith(reason)

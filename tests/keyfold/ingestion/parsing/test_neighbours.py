@@ -1,0 +1,173 @@
+"""What becomes of a row depends on that row alone: not on the rows beside it, and not on where a text is cut."""
+
+import io
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.ingestion.parsing import parse_messages
+from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.parsing.json_lines import read_json
+from keyfold.ingestion.parsing.rows import validate_rows
+from keyfold.ingestion.parsing.text import chunks
+from keyfold.stream import TIMESTAMP, Source, Stream
+from tests.examples import examples
+from tests.keyfold.ingestion.parsing.reading import as_rows
+
+ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
+STREAM = Stream(
+    name="any",
+    schema=pa.schema(
+        [
+            ("whole", pa.int64()),
+            ("real", pa.float64()),
+            ("text", pa.string()),
+            ("texts", pa.list_(pa.string())),
+            ("time", TIMESTAMP),
+            ("micros", TIMESTAMP),
+        ]
+    ),
+    event_time="time",
+    missing_time="arrival",
+    sources={"micros": Source(("micros",), time="us")},
+    missing=("NA",),
+)
+DEEP = "[" * 990 + "]" * 990
+JSON_VALUE = st.sampled_from(
+    [
+        "1",
+        "-0",
+        "1.0",
+        "1e2",
+        "1e999",
+        "9007199254740993.0",
+        "9223372036854775808",
+        "1" * 400,
+        "1" * 5000,
+        "NaN",
+        "Inf",
+        "-Infinity",
+        "null",
+        "true",
+        '"a"',
+        '"NA"',
+        '" NA "',
+        '"NA\\u001c"',
+        '"5"',
+        '"\\ud800"',
+        '"\\u0000"',
+        '"a\rb"',
+        '["a", null]',
+        "[null]",
+        "[]",
+        '["a", 1]',
+        "{}",
+        DEEP,
+        '"2025-12-01"',
+        '"2025-12-01T00Z"',
+        '"é"',
+        "01",
+        "tru",
+        '"2025-12-01 10:00:00.1234567Z"',
+        '"0000-01-01T00:00:00Z"',
+        '"2025-12-01T23:59:60Z"',
+        "1682093829500000.5",
+    ]
+)
+JSON_FIELD = st.builds(
+    lambda name, sign, value: f'"{name}"{sign}{value}',
+    st.sampled_from([*STREAM.schema.names, "other"]),
+    st.sampled_from([":", ": ", ":\r"]),
+    JSON_VALUE,
+)
+JSON_LINE = st.one_of(
+    st.lists(JSON_FIELD, max_size=3).map(lambda fields: "{" + ",".join(fields) + "}"),
+    st.sampled_from(["", " ", "{}\r", "{}{}", "{", "null", " {}", '{"other": {}']),
+)
+CSV_FIELD = st.sampled_from(
+    ["1", "", "9007199254740993.0", "1e2", "x\ry", "\r", '"a,b"', '"x\ry"', '5" pipe', '"a"b', " "]
+)
+
+
+def json_rows(lines: list[str], size: int) -> list[dict]:
+    text = io.BytesIO("\n".join(lines).encode())
+    return rows_of(read_json(STREAM.raw_schema, chunks(text, size), STREAM.missing))
+
+
+def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
+    text = io.BytesIO("".join(f"{line}{end}" for line in [header, *lines]).encode())
+    return rows_of(read_csv(STREAM.raw_schema, chunks(text, size)))
+
+
+def rows_of(parts) -> list[dict]:
+    found = [row for rows in parts for row in as_rows(STREAM, validate_rows(STREAM, rows, ARRIVED))]
+    return sorted(
+        ({name: repr(value) if name != "line" else value for name, value in row.items()} for row in found), key=line_of
+    )
+
+
+def line_of(row: dict) -> int:
+    return row["line"]
+
+
+@examples(200)
+@given(st.lists(JSON_LINE, min_size=1, max_size=10), st.integers(1, 200))
+def test_a_json_line_is_read_alike_among_others_alone_in_small_chunks_and_as_a_message(lines, size):
+    together = json_rows(lines, 1 << 20)
+    alone = [row | {"line": at} for at, line in enumerate(lines, 1) for row in json_rows([line], 1 << 20)]
+    assert together == alone
+    assert together == json_rows(lines, size)
+    messages = [line for line in lines if line.strip()]
+    numbers = np.array([at for at, line in enumerate(lines, 1) if line.strip()], dtype=np.int64)
+    found = as_rows(STREAM, parse_messages(STREAM, [line.encode() for line in messages], numbers, ARRIVED))
+    reasons = [(row["line"], repr(row["reason"])) for row in sorted(found, key=line_of)]
+    assert reasons == [(row["line"], row["reason"]) for row in together]
+
+
+@examples(200)
+@given(
+    st.lists(st.lists(CSV_FIELD, max_size=3).map(",".join), max_size=8),
+    st.sampled_from(["whole", "whole,text"]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 60),
+)
+def test_a_csv_line_is_read_alike_among_others_alone_and_in_small_chunks(lines, header, end, size):
+    together = csv_rows(header, lines, end, 1 << 20)
+    alone = [row | {"line": at} for at, line in enumerate(lines, 2) for row in csv_rows(header, [line], end, 1 << 20)]
+    assert together == alone
+    assert together == csv_rows(header, lines, end, size)
+
+
+@examples(100)
+@given(
+    st.lists(st.sampled_from(["a", '"b\r\nc"', '"open', "\r", '"x\n']), max_size=12),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 9),
+)
+def test_csv_rows_of_several_lines_and_their_header_do_not_depend_on_chunks(lines, end, size):
+    header = '\n"other\n",text'
+    lines = [f"{field},{field}" for field in lines]
+    assert csv_rows(header, lines, end, size) == csv_rows(header, lines, end, 1 << 20)
+
+
+def test_a_list_may_hold_elements_that_are_null():
+    for lines in (['{"texts": ["a", null]}'], ['{"texts": ["a", null]}', '{"texts": "one"}', '{"texts": [1]}']):
+        first = json_rows(lines, 1 << 20)[0]
+        assert (first["texts"], first["reason"]) == ("['a', None]", "None")
+
+
+def test_a_lone_carriage_return_ends_no_line_of_csv():
+    # As many lines for Arrow's reader, which takes the CR for an end, as there are.
+    (row,) = csv_rows("text,whole", ["a,1\rb,2", ""], "\n", 1 << 20)
+    assert (row["line"], row["reason"]) == (2, repr("not valid CSV: a carriage return stands alone outside quotes"))
+
+
+@pytest.mark.parametrize("size", [1 << 20, 64])
+def test_an_open_quote_costs_its_line_alone_however_long_the_lines_are(monkeypatch, size):
+    monkeypatch.setattr("keyfold.ingestion.parsing.csv_lines.MAX_ROW_CHARACTERS", 100)
+    rows = csv_rows("text,whole", ['"open,1', *["x" * 50 + ",1"] * 4, 'close",2'], "\n", size)
+    assert [row["line"] for row in rows if row["reason"] != "None"] == [2]

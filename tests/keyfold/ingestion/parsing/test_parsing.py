@@ -1,0 +1,494 @@
+"""The parser alone, without Spark: plain Python says what each file should give."""
+
+import gzip
+import io
+import json
+import tracemalloc
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.parsing.json_lines import read_json
+from keyfold.ingestion.parsing.rows import Rows, validate_rows
+from keyfold.ingestion.parsing.text import UnreadableFileError, chunks
+from spark_jobs.streams import RIDE_POINTS
+from tests.examples import examples
+from tests.keyfold.ingestion.parsing.reading import as_rows, file_rows
+
+ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = RIDE_POINTS.schema.names
+HEADER = ",".join(COLUMNS)
+POINT = {
+    "ride_id": "r1",
+    "point_idx": 3,
+    "latitude": 40.7,
+    "longitude": -74.0,
+    "timestamp": "2016-06-21T17:00:06.25-04:00",
+    "meter_reading": 2.5,
+    "meter_increment": None,
+    "ride_status": "pickup",
+    "passenger_count": 2,
+}
+TYPED = POINT | {"timestamp": datetime(2016, 6, 21, 21, 0, 6, 250_000, tzinfo=UTC)}
+CSV_ROW = "r1,3,40.7,-74.0,2016-06-21T17:00:06.25-04:00,2.5,,pickup,2"
+
+
+def parse(path: Path, content: bytes | str | None = None) -> list[dict[str, Any]]:
+    """All rows of a file, by line."""
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file_rows(RIDE_POINTS, path, ARRIVED)
+
+
+def events(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in COLUMNS} for row in rows if row["reason"] is None]
+
+
+def rejects(rows: list[dict[str, Any]]) -> list[tuple[int | None, str | None, str]]:
+    return [(row["line"], row["raw"], row["reason"]) for row in rows if row["reason"] is not None]
+
+
+def csv_text(points: list[dict[str, Any]]) -> str:
+    rows = [",".join("" if point[name] is None else str(point[name]) for name in COLUMNS) for point in points]
+    return "\n".join([HEADER, *rows]) + "\n"
+
+
+def table(points: list[dict[str, Any]]) -> pa.Table:
+    times = [{**point, "timestamp": datetime.fromisoformat(point["timestamp"])} for point in points]
+    return pa.Table.from_pylist(times, schema=RIDE_POINTS.schema)
+
+
+def ndjson(points: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(point) + "\n" for point in points)
+
+
+# every format
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.ndjson", "a.jsonl", "a.json", "A.JSON", "a.ndjson.gz", "a.json.GZ", "a.csv", "a.csv.gz", "a.parquet"],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
+    points = [POINT | {"point_idx": index} for index in range(5)]
+    path = tmp_path / name
+    kind = name.lower()
+    content = csv_text(points).encode() if ".csv" in kind else ndjson(points).encode()
+    if kind.endswith(".parquet"):
+        pq.write_table(table(points), path)
+    else:
+        path.write_bytes(gzip.compress(content) if kind.endswith(".gz") else content)
+    rows = parse(path)
+    assert events(rows) == [TYPED | {"point_idx": index} for index in range(5)]
+    assert [row["line"] for row in rows] == [index + 1 + (".csv" in kind) for index in range(5)]
+
+
+def test_real_rides_are_read_whole(real_data: Path):
+    for path in sorted((real_data / "rides").glob("*.gz"))[:4]:
+        with gzip.open(path, "rt") as file:
+            expected = [json.loads(line) for line in file]
+        for row in expected:
+            row["timestamp"] = datetime.fromisoformat(row["timestamp"]).astimezone(UTC)
+        assert events(parse(path)) == expected
+
+
+def test_times_keep_their_four_and_five_digits(real_data: Path):
+    path = real_data / "workshop" / "one_ride.ndjson"
+    expected = [datetime.fromisoformat(json.loads(line)["timestamp"]) for line in path.read_text().splitlines()]
+    found = [row["timestamp"] for row in events(parse(path))]
+    assert found == expected
+    assert all(before < after for before, after in pairwise(found))
+
+
+# rows that go to quarantine
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"ride_id": None}, "ride_id is missing"),
+        ({"timestamp": None}, "timestamp is missing"),
+        ({"ride_id": " "}, "ride_id is empty"),
+        ({"point_idx": -1}, "point_idx is negative"),
+        ({"latitude": 90.1}, "latitude is outside -90 to 90"),
+        ({"longitude": -181}, "longitude is outside -180 to 180"),
+        ({"ride_status": "parked"}, "ride_status is none of pickup, enroute, dropoff"),
+        ({"timestamp": "soon"}, "timestamp is not an ISO 8601 time: soon"),
+        ({"timestamp": "2016-02-30T00:00:00Z"}, "timestamp is not an ISO 8601 time: 2016-02-30T00:00:00Z"),
+        ({"timestamp": "2016-06-21"}, "timestamp is not an ISO 8601 time: 2016-06-21"),
+        ({"timestamp": "1466542806"}, "timestamp is not an ISO 8601 time: 1466542806"),
+        ({"timestamp": "0000-01-01T00:00:00Z"}, "timestamp is not an ISO 8601 time: 0000-01-01T00:00:00Z"),
+        ({"point_idx": 2.5}, "point_idx is not an integer of 32 bits: 2.5"),
+        ({"point_idx": 3_000_000_000}, "point_idx is not an integer of 32 bits: 3000000000"),
+        ({"latitude": "north"}, "latitude is not a finite number: north"),
+        ({"passenger_count": "two"}, "passenger_count is not an integer of 32 bits: two"),
+        (
+            {"timestamp": "2026-01-02T00:00:01Z"},
+            "timestamp lies more than 1 day past its arrival: 2026-01-02T00:00:01.000000Z",
+        ),
+    ],
+)
+def test_a_bad_row_is_rejected_with_its_line_its_text_and_the_reason(
+    tmp_path: Path, change: dict[str, Any], reason: str
+):
+    points = [POINT, POINT | change, POINT]
+    rows = parse(tmp_path / "a.ndjson", ndjson(points))
+    assert rejects(rows) == [(2, json.dumps(points[1]), reason)]
+    assert events(rows) == [TYPED, TYPED]
+    rows = parse(tmp_path / "a.csv", csv_text(points))
+    assert rejects(rows) == [(3, csv_text(points).splitlines()[2], reason)]
+    assert events(rows) == [TYPED, TYPED]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"ride_id": "r1"', "not valid JSON"),
+        ("null", "not a JSON object: null"),
+        ("[1]", "not a JSON object: [1]"),
+        ("rubbish", "not valid JSON"),
+        ("{} {}", "not valid JSON: Extra data"),
+        (json.dumps(POINT) + json.dumps(POINT), "not valid JSON: Extra data"),
+        (json.dumps(POINT | {"ride_id": 5}), "ride_id is not text: 5"),
+        (json.dumps(POINT | {"point_idx": "3"}), "point_idx is not an integer of 32 bits: 3"),
+        (json.dumps(POINT | {"point_idx": True}), "point_idx is not an integer of 32 bits: true"),
+        (json.dumps(POINT | {"latitude": [40]}), "latitude is not a finite number: [40]"),
+        (json.dumps(POINT | {"latitude": float("nan")}), "latitude is missing"),
+        (json.dumps(POINT | {"meter_reading": float("inf")}), "meter_reading is not a finite number: inf"),
+        (json.dumps(POINT).replace("2.5", "1e999"), "meter_reading is not a finite number: inf"),
+        (json.dumps(POINT | {"timestamp": 1466542806}), "timestamp is not an ISO 8601 time: 1466542806"),
+        (json.dumps(POINT | {"ride_id": "\ud800"}), "ride_id is not text: "),
+        ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", ""),
+    ],
+)
+def test_a_line_that_is_not_the_right_json_is_rejected_alone(tmp_path: Path, line: str, reason: str):
+    good = json.dumps(POINT)
+    rows = parse(tmp_path / "a.json", f"{good}\n{line}\n{good}\n")
+    assert [(at, raw) for at, raw, _ in rejects(rows)] == [(2, line)]
+    assert rejects(rows)[0][2].startswith(reason)
+    assert events(rows) == [TYPED, TYPED]
+
+
+def test_the_last_line_may_be_cut_off(tmp_path: Path):
+    good = json.dumps(POINT)
+    rows = parse(tmp_path / "a.json", f"{good}\n{good[:40]}")
+    assert [line for line, *_ in rejects(rows)] == [2]
+    assert events(rows) == [TYPED]
+
+
+def test_an_event_up_to_a_day_past_its_files_arrival_is_accepted(tmp_path: Path):
+    rows = parse(tmp_path / "a.json", json.dumps(POINT | {"timestamp": "2026-01-02T00:00:00Z"}))
+    assert [row["timestamp"] for row in events(rows)] == [ARRIVED + timedelta(days=1)]
+
+
+# rows that do not
+
+
+def test_unknown_fields_blank_lines_and_line_ends_do_not_matter(tmp_path: Path):
+    extra = json.dumps(POINT | {"driver": {"name": "x", "ids": [1, 2]}})
+    content = f"\ufeff\n{extra}\r\n \t \n\r\n  {json.dumps(POINT)}  "
+    rows = parse(tmp_path / "a.json", content)
+    assert events(rows) == [TYPED, TYPED]
+    assert [row["line"] for row in rows] == [2, 5]
+    content = f"\ufeff\r\nextra,{HEADER},more\r\n\r\n,{CSV_ROW},1\r\n   \r\n2,{CSV_ROW},"
+    rows = parse(tmp_path / "a.csv", content)
+    assert events(rows) == [TYPED, TYPED]
+    assert [row["line"] for row in rows] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2016-06-21T17:00:06Z", 0),
+        ("2016-06-21t17:00:06z", 0),
+        ("2016-06-21 17:00:06", 0),
+        ("2016-06-21T17:00:06.1", 100_000),
+        ("2016-06-21T17:00:06,12345Z", 123_450),
+        ("2016-06-21T17:00:06.123456789Z", 123_456),
+        ("2016-06-21T22:30:06.9999999+05:30", 999_999),
+        ("2016-06-21T16:00:06-0100", 0),
+        ("2016-06-21T16:00:06-01", 0),
+    ],
+)
+def test_times_of_any_iso_form_become_utc(tmp_path: Path, text: str, micros: int):
+    expected = datetime(2016, 6, 21, 17, 0, 6, micros, tzinfo=UTC)
+    alone = parse(tmp_path / "a.json", json.dumps(POINT | {"timestamp": text}))
+    mixed = parse(tmp_path / "b.json", ndjson([POINT, POINT | {"timestamp": text}, POINT | {"timestamp": "x"}]))
+    assert events(alone)[0]["timestamp"] == expected
+    assert events(mixed)[1]["timestamp"] == expected
+
+
+def test_a_whole_number_with_a_point_is_an_integer_in_every_format(tmp_path: Path):
+    assert events(parse(tmp_path / "a.json", json.dumps(POINT | {"passenger_count": 2.0}))) == [TYPED]
+    assert events(parse(tmp_path / "a.csv", f"{HEADER}\n{CSV_ROW}.0\n")) == [TYPED]
+    floats = table([POINT]).set_column(8, "passenger_count", pa.array([2.0]))
+    pq.write_table(floats, tmp_path / "a.parquet")
+    assert events(parse(tmp_path / "a.parquet")) == [TYPED]
+
+
+# CSV
+
+
+def test_csv_fields_may_hold_commas_quotes_and_line_breaks(tmp_path: Path):
+    rest = CSV_ROW.removeprefix("r1")
+    content = f'{HEADER}\n"a,b"{rest}\n"say ""hi"""{rest}\n"two\n\nlines"{rest}\n5" pipe{rest}\n{CSV_ROW}\n'
+    rows = parse(tmp_path / "a.csv", content)
+    assert [(row["line"], row["ride_id"]) for row in rows] == [
+        (2, "a,b"),
+        (3, 'say "hi"'),
+        (4, "two\n\nlines"),
+        (7, '5" pipe'),
+        (8, "r1"),
+    ]
+    assert not rejects(rows)
+
+
+def test_a_csv_row_with_the_wrong_number_of_fields_is_rejected_alone(tmp_path: Path):
+    content = f'{HEADER}\n{CSV_ROW}\nr1,3\n{CSV_ROW},9\n"r,1",2\n{CSV_ROW}\n'
+    rows = parse(tmp_path / "a.csv", content)
+    assert rejects(rows) == [
+        (3, "r1,3", "the row has 2 fields, the header 9"),
+        (4, f"{CSV_ROW},9", "the row has 10 fields, the header 9"),
+        (5, '"r,1",2', "the row has 2 fields, the header 9"),
+    ]
+    assert [row["line"] for row in rows if row["reason"] is None] == [2, 6]
+
+
+def test_a_csv_quote_that_never_closes_costs_one_row(tmp_path: Path):
+    rows = parse(tmp_path / "a.csv", f'{HEADER}\n{CSV_ROW}\n"{CSV_ROW}\n' + f"{CSV_ROW}\n" * 2000)
+    assert [(line, raw) for line, raw, _ in rejects(rows)] == [(3, f'"{CSV_ROW}')]
+    assert len(events(rows)) == 2001
+
+
+def test_csv_columns_may_come_in_any_order_and_optional_ones_be_absent(tmp_path: Path):
+    rows = parse(
+        tmp_path / "a.csv",
+        "timestamp,ride_status,ride_id,point_idx,longitude,latitude\n2016-06-21T21:00:06.25Z,pickup,r1,3,-74,40.7\n",
+    )
+    absent = {"meter_reading": None, "meter_increment": None, "passenger_count": None}
+    assert events(rows) == [TYPED | absent]
+
+
+def test_csv_without_a_required_column_rejects_each_row(tmp_path: Path):
+    rows = parse(tmp_path / "a.csv", "a,b\n1,2\n3,4\n")
+    assert rejects(rows) == [(2, "1,2", "ride_id is missing"), (3, "3,4", "ride_id is missing")]
+
+
+# Parquet
+
+
+def test_parquet_columns_of_other_types_are_cast_where_nothing_is_lost(tmp_path: Path):
+    given = table([POINT, POINT])
+    wide = given.set_column(1, "point_idx", pa.array([3, 2**40], pa.int64()))
+    wide = wide.set_column(4, "timestamp", wide["timestamp"].cast(pa.timestamp("ns", "America/New_York")))
+    wide = wide.set_column(5, "meter_reading", pa.array([2.5, float("nan")]))
+    wide = wide.set_column(0, "ride_id", wide["ride_id"].dictionary_encode())
+    pq.write_table(wide, tmp_path / "a.parquet")
+    rows = parse(tmp_path / "a.parquet")
+    assert events(rows) == [TYPED]
+    ((line, raw, reason),) = rejects(rows)
+    assert (line, reason) == (2, f"point_idx is not an integer of 32 bits: {2**40}")
+    assert json.loads(raw or "")["ride_id"] == "r1"
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("timestamp", pa.array([1466542806]), "timestamp is not an ISO 8601 time: 1466542806"),
+        ("timestamp", pa.array([2**62], pa.timestamp("us")), "timestamp is not an ISO 8601 time"),
+        ("timestamp", pa.array([2**62], pa.timestamp("ms", "UTC")), "timestamp is not an ISO 8601 time"),
+        ("ride_id", pa.array([17]), "ride_id is not text: 17"),
+        ("ride_id", pa.array([b"x"]), "ride_id is not text: "),
+        ("latitude", pa.array([[1.0]]), "latitude is not a finite number: [1.0]"),
+        ("latitude", pa.array([float("nan")]), "latitude is missing"),
+    ],
+)
+def test_parquet_values_of_a_wrong_type_are_rejected(tmp_path: Path, column: str, values: pa.Array, reason: str):
+    given = table([POINT])
+    pq.write_table(given.set_column(COLUMNS.index(column), column, values), tmp_path / "a.parquet")
+    ((line, raw, found),) = rejects(parse(tmp_path / "a.parquet"))
+    assert line == 1
+    assert found.startswith(reason)
+    assert json.loads(raw or "")["point_idx"] == 3
+
+
+# files that cannot be read
+
+
+def unreadable(tmp_path: Path) -> dict[str, bytes]:
+    good = ndjson([POINT] * 1000).encode()
+    packed = gzip.compress(good)
+    pq.write_table(table([POINT] * 50), tmp_path / "whole.parquet")
+    parquet = (tmp_path / "whole.parquet").read_bytes()
+    damaged = bytearray(packed)
+    damaged[len(packed) // 2] ^= 0xFF
+    return {
+        "cut.json.gz": packed[:-20],
+        "cut_in_trailer.json.gz": packed[:-2],
+        "damaged.json.gz": bytes(damaged),
+        "trailing.json.gz": packed + b"rubbish",
+        "not_gzip.json.gz": good,
+        "really_gzip.json": packed,
+        "latin1.json": good + "{'ride_id': 'é'}\n".encode("latin-1"),
+        "cut_letter.json": good + "é".encode()[:1],
+        "utf16.json": good.decode().encode("utf-16"),
+        "utf16le.json": good.decode().encode("utf-16-le"),
+        "zeros.json": bytes(5000),
+        "binary.csv": bytes(range(256)) * 40,
+        "cut.parquet": parquet[: len(parquet) // 2],
+        "text.parquet": good,
+        "notes.txt": b"hello",
+        "no_ending": good,
+        "x.parquet.gz": gzip.compress(parquet),
+        "twice.csv": b"ride_id,ride_id\n1,2\n",
+    }
+
+
+def test_an_unreadable_file_is_rejected_whole_as_one_row_without_a_line(tmp_path: Path):
+    for name, content in unreadable(tmp_path).items():
+        rows = parse(tmp_path / name, content)
+        assert [(row["line"], row["raw"]) for row in rows] == [(None, None)], name
+        assert rows[0]["reason"], name
+    assert "No such file" in parse(tmp_path / "gone.json")[0]["reason"]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "a.parquet", "a.json.gz", "a.csv.gz"])
+def test_an_empty_file_has_no_rows(tmp_path: Path, name: str):
+    assert parse(tmp_path / name, b"") == []
+    if not name.endswith("parquet"):
+        blank = b"\n\n" + (HEADER.encode() if ".csv" in name else b"")
+        assert parse(tmp_path / name, gzip.compress(blank) if name.endswith("gz") else blank) == []
+
+
+# whatever the mixture, whatever the cut
+
+
+GOOD = st.builds(
+    lambda index, digits, ride: (
+        POINT | {"ride_id": ride, "point_idx": index, "timestamp": f"2016-06-21T17:00:06.{digits}-04:00"}
+    ),
+    st.integers(0, 2**31 - 1),
+    st.from_regex(r"[0-9]{1,9}", fullmatch=True),
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1).filter(str.strip),
+)
+JSON_LINE = st.one_of(
+    GOOD.map(lambda point: ("good", json.dumps(point, ensure_ascii=False))),
+    st.sampled_from([("blank", ""), ("blank", "  \t"), ("blank", "\r")]),
+    st.sampled_from(
+        [("bad", "{}"), ("bad", "null"), ("bad", "{"), ("bad", '{"ride_id": 5}'), ("bad", "} {"), ("bad", "{}{}")]
+    ),
+    GOOD.map(lambda point: ("bad", json.dumps(point | {"timestamp": "?"}))),
+    GOOD.map(lambda point: ("bad", json.dumps(point | {"latitude": 91}))),
+)
+
+
+def validated(rows: Rows) -> list[dict[str, Any]]:
+    return as_rows(RIDE_POINTS, validate_rows(RIDE_POINTS, rows, ARRIVED))
+
+
+def expected_event(text: str) -> dict[str, Any]:
+    point = json.loads(text)
+    whole, digits = point["timestamp"].removesuffix("-04:00").split(".")
+    time = datetime.fromisoformat(f"{whole}.{digits[:6].ljust(6, '0')}-04:00")
+    return point | {"timestamp": time.astimezone(UTC)}
+
+
+@examples(150)
+@given(st.lists(JSON_LINE, max_size=120), st.integers(1, 5000), st.booleans())
+def test_every_json_line_is_an_event_or_a_reject_or_blank_however_the_text_is_cut(
+    lines: list[tuple[str, str]], size: int, ended: bool
+):
+    text = "\n".join(line for _, line in lines) + ("\n" if ended else "")
+    found = [
+        row
+        for rows in read_json(RIDE_POINTS.schema, chunks(io.BytesIO(text.encode()), size))
+        for row in validated(rows)
+    ]
+    found.sort(key=lambda row: row["line"])
+    good = [(at + 1, expected_event(line)) for at, (kind, line) in enumerate(lines) if kind == "good"]
+    bad = [(at + 1, line) for at, (kind, line) in enumerate(lines) if kind == "bad"]
+    accepted = [row for row in found if row["reason"] is None]
+    assert [(row["line"], {name: row[name] for name in COLUMNS}) for row in accepted] == good
+    assert [(row["line"], row["raw"]) for row in found if row["reason"] is not None] == bad
+
+
+CSV_FIELD = st.sampled_from(["a", "", '"a,b"', '"q ""x"" q"', '"two\nlines"', '"\n\n"', '5" pipe', "é", " 7 "])
+
+
+@examples(150)
+@given(st.lists(st.lists(CSV_FIELD, min_size=2, max_size=2), max_size=60), st.integers(1, 400))
+def test_csv_rows_are_those_that_pythons_csv_reads_however_the_text_is_cut(fields: list[list[str]], size: int):
+    schema = pa.schema([("a", pa.string()), ("b", pa.string())])
+    text = "a,b\n" + "".join(",".join(row) + "\n" for row in fields)
+    parts = list(read_csv(schema, chunks(io.BytesIO(text.encode()), size)))
+    assert not [reject for rows in parts for reject in rows.rejects]
+    found = sorted(
+        (int(line), row["a"], row["b"], rows.raw(at))
+        for rows in parts
+        for at, (line, row) in enumerate(zip(rows.lines, rows.columns.to_pylist(), strict=True))
+    )
+    expected, line = [], 2
+    for row in fields:
+        raw = ",".join(row)
+        plain = [one[1:-1].replace('""', '"') if one.startswith('"') else one for one in row]
+        expected.append((line, plain[0] or None, plain[1] or None, raw))
+        line += raw.count("\n") + 1
+    assert found == expected
+
+
+# bounds
+
+
+def bomb(path: Path, line: int, lines: int = 1) -> Path:
+    """A gzip file of a thousandth of what it holds."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(lines):
+            for _ in range(line >> 20):
+                file.write(b"a" * (1 << 20))
+            file.write(b"\n")
+    return path
+
+
+def test_a_line_of_200_mib_is_found_too_long_before_it_is_in_memory(tmp_path: Path):
+    path = bomb(tmp_path / "bomb.ndjson.gz", 200 << 20)
+    assert path.stat().st_size < 1 << 20
+    tracemalloc.start()
+    (row,) = parse(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert row["reason"] == "the file has a line of more than 16 MiB, which is its limit"
+    assert peak < 100 << 20
+
+
+def test_a_file_that_holds_more_text_than_it_may_is_found_so_before_it_is_read(tmp_path: Path):
+    small = replace(RIDE_POINTS, max_file_bytes=3 << 20)
+    (row,) = file_rows(small, bomb(tmp_path / "bomb.ndjson.gz", 1 << 20, 5), ARRIVED)
+    assert row["reason"] == "the file holds more than 3 MiB of text, which is its limit"
+    pq.write_table(table([POINT] * 20_000), tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
+    (row,) = file_rows(replace(RIDE_POINTS, max_file_bytes=1 << 20), tmp_path / "a.parquet", ARRIVED)
+    assert row["reason"] == "the file holds more than 1 MiB, which is its limit"
+
+
+@examples(200)
+@given(st.lists(st.integers(0, 12), max_size=30), st.integers(1, 20), st.integers(1, 12), st.booleans())
+def test_text_is_cut_at_line_ends_and_no_line_is_longer_than_it_may_be(
+    lengths: list[int], size: int, limit: int, ended: bool
+):
+    lines = [b"x" * length for length in lengths]
+    text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
+    if max(lengths, default=0) > limit:
+        with pytest.raises(UnreadableFileError, match="a line of more than"):
+            list(chunks(io.BytesIO(text), size, max_line=limit))
+    else:
+        found = list(chunks(io.BytesIO(text), size, max_line=limit))
+        assert b"".join(found) == text
+        assert all(chunk.endswith(b"\n") for chunk in found[:-1])

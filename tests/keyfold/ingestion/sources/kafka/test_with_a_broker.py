@@ -1,0 +1,366 @@
+"""Ingest from a real broker: every message once, whatever it goes through. What was produced is the oracle."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import batch, ingest, ingest_continuously, ingest_journal, ingest_totals, is_unfinished, rebuild
+from keyfold.ingestion.sources.kafka import messages
+from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES
+from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.stream import INGESTED_AT, Source
+from tests.kafka_broker import Broker
+from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
+from tests.keyfold.ingestion.test_run import EVENTS, Crash, check_counts, event, land, rows
+
+SPARK: Any = no_spark(2)
+
+
+def produce(broker: Broker, topic: str, values: Sequence[Any], partition: int = 0, **more: Any) -> None:
+    producer = broker.producer()
+    for value in values:
+        producer.produce(topic, json.dumps(value) if isinstance(value, dict) else value, partition=partition, **more)
+    assert producer.flush(30) == 0
+
+
+def reading(broker: Broker, topic: str, **options: Any) -> KafkaTopic:
+    return KafkaTopic(topic, settings=KafkaSettings(broker.bootstrap), **options)
+
+
+def numbers(lakehouse: Lakehouse) -> list[int]:
+    return sorted(row[1] for row in rows(lakehouse.events("clicks")))
+
+
+def quarantine(lakehouse: Lakehouse) -> list[dict[str, Any]]:
+    table = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table().to_pylist()
+    return sorted(table, key=lambda row: (row["file"], row["line"]))
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def lose(broker: Broker, topic: str, before: int) -> None:
+    """What retention does, at once."""
+    partition = TopicPartition(topic, 0, before)
+    broker.admin.delete_records([partition])[partition].result()
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_path: Path, point: str):
+    topic, lakehouse = broker.topic(partitions=2), Lakehouse(tmp_path)
+    source = reading(broker, topic)
+    produce(broker, topic, [event("u", seq) for seq in range(0, 40, 2)], 0)
+    produce(broker, topic, [*(event("u", seq) for seq in range(1, 40, 2)), "rubbish", event("u", 3)], 1)
+    small = 15 * MESSAGE_BYTES
+    with changed(fail_points, act=crash_at(point, 2 if point == "commit: one table" else 1)), pytest.raises(Crash):
+        ingest(SPARK, lakehouse, EVENTS, source, max_bytes_per_batch=small)
+    # What comes meanwhile is not part of the plan that is played again.
+    produce(broker, topic, [event("u", 100)], 0)
+    planned = [plan.topic for plan in ingest_journal(lakehouse, "clicks").pending()]
+    unfinished = is_unfinished(lakehouse, "clicks")
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source, max_bytes_per_batch=small))
+    assert unfinished or not planned
+    assert numbers(lakehouse) == [*range(40), 100]
+    assert [(row["raw"], row["file"], row["line"]) for row in quarantine(lakehouse)] == [
+        ("rubbish", f"kafka://{topic}/1", 20)
+    ]
+    totals = ingest_totals(lakehouse, EVENTS)
+    assert (totals.rows_read, totals.duplicates, totals.files) == (43, 1, 0)
+    again = ingest(SPARK, lakehouse, EVENTS, source)
+    assert (again.rows_read, again.batches) == (0, 0)
+
+
+def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_over(
+    broker: Broker, lakehouse: Lakehouse
+):
+    topic = broker.topic()
+    source = reading(broker, topic)
+    producer = broker.producer(**{"transactional.id": f"writer-{topic}"})
+    producer.init_transactions(30)
+    for number, is_kept in enumerate((True, False, True, False)):
+        producer.begin_transaction()
+        for seq in range(number * 10, number * 10 + 5):
+            producer.produce(topic, json.dumps(event("u", seq)))
+        producer.flush()
+        producer.commit_transaction(30) if is_kept else producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce(topic, json.dumps(event("u", 99)))
+    producer.flush()
+    # Brokers write a transaction's mark a moment after they have answered: up to the open one all must be there.
+    wait_for(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 24)
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
+    assert numbers(lakehouse) == [*range(5), *range(20, 25)]
+    # One offset a batch: most hold nothing but a mark, or what was aborted.
+    other = Lakehouse(lakehouse.home / "other")
+    ingest(SPARK, other, EVENTS, source, max_bytes_per_batch=MESSAGE_BYTES)
+    assert numbers(other) == numbers(lakehouse)
+    assert len(ingest_journal(other, "clicks").recent()) == 24
+    producer.commit_transaction(30)
+    wait_for(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 26)
+    ingest(SPARK, lakehouse, EVENTS, source)
+    assert numbers(lakehouse)[-1] == 99
+
+
+def test_holes_that_compaction_leaves_are_passed_over(broker: Broker, lakehouse: Lakehouse):
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    topic = broker.topic(config=settings)
+    for seq in range(6):
+        produce(broker, topic, [event("u", seq)], key="same")
+        time.sleep(0.12)
+    until = time.monotonic() + 30
+    found: list[int] = []
+    while len(found) != 2:
+        assert time.monotonic() < until, f"nothing was compacted: {found}"
+        home = Lakehouse(lakehouse.home / str(time.monotonic_ns()))
+        ingest(SPARK, home, EVENTS, reading(broker, topic))
+        found = numbers(home)
+    # The last one is of the segment that is written to, which is not compacted.
+    assert found == [4, 5]
+
+
+def test_partitions_that_appear_are_read_from_their_beginning(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", 1)])
+    source = reading(broker, topic, start="latest")
+    assert ingest(SPARK, lakehouse, EVENTS, source).batches == 1
+    broker.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    produce(broker, topic, [event("u", 2)])
+    wait_for(lambda: len(broker.admin.list_topics(topic, timeout=5).topics[topic].partitions) == 2)
+    produce(broker, topic, [event("u", 3)], 1)
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, source))
+    assert numbers(lakehouse) == [2, 3]
+
+
+def test_a_first_run_begins_at_a_time(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    for seq in range(6):
+        at = int((noon + timedelta(minutes=seq)).timestamp() * 1000)
+        produce(broker, topic, [event("u", seq)], timestamp=at)
+    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, start=noon + timedelta(minutes=4)))
+    assert numbers(lakehouse) == [4, 5]
+
+
+def test_messages_that_retention_took_are_an_error_or_a_row_in_quarantine(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", seq) for seq in range(4)])
+    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    produce(broker, topic, [event("u", seq) for seq in range(4, 10)])
+    lose(broker, topic, 7)
+    with pytest.raises(KeyfoldError, match=r"offsets 4 to 6 of partition 0 were deleted .*--on-gap record"):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, on_gap="record")))
+    assert numbers(lakehouse) == [0, 1, 2, 3, 7, 8, 9]
+    [gap] = quarantine(lakehouse)
+    assert (gap["file"], gap["line"]) == (f"kafka://{topic}/0", 4)
+    assert gap["reason"].startswith("offsets 4 to 6 were deleted by Kafka before they were read")
+
+
+def test_messages_that_go_between_plan_and_reading_are_found_out(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", seq) for seq in range(10)])
+    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    lose(broker, topic, 6)
+    with pytest.raises(KeyfoldError, match=r"offsets 0 to 5 of partition 0 were deleted"):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, on_gap="record")))
+    assert numbers(lakehouse) == [6, 7, 8, 9]
+    assert [row["line"] for row in quarantine(lakehouse)] == [0]
+
+
+def test_a_topic_made_anew_is_refused_until_it_is_said_to_be_another(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", seq) for seq in range(3)])
+    ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    produce(broker, topic, [event("u", 50)])
+    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    broker.delete_topic(topic)
+    broker.topic(name=topic)
+    produce(broker, topic, [event("v", seq) for seq in range(10, 15)])
+    with pytest.raises(KeyfoldError, match=r"is not the one that was read, though it has its name"):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    for _ in range(2):
+        check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic, anew=True)))
+        assert numbers(lakehouse) == [0, 1, 2, 10, 11, 12, 13, 14]
+    # What was planned of the old one and never read is told.
+    assert [(row["file"], row["line"]) for row in quarantine(lakehouse)] == [(f"kafka://{topic}/0", 3)]
+
+
+def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic(config={"message.timestamp.type": "LogAppendTime"})
+    stream = replace(
+        EVENTS,
+        sources={"user": Source(("kafka_key",)), "note": Source(("kafka_header.trace",)), "at": Source(("at",))},
+    )
+    before = datetime.now(UTC)
+    produce(broker, topic, [event("lies", 1), "rubbish"], key="ann", headers=[("trace", b"old"), ("trace", b"new")])
+    produce(broker, topic, [event("lies", 2)], key=b"\xff", headers={"other": b"x"})
+    time.sleep(0.3)
+    ingest(SPARK, lakehouse, stream, reading(broker, topic))
+    [row] = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
+    assert (row["user"], row["seq"], row["note"]) == ("ann", 1, "new")
+    plan = ingest_journal(lakehouse, "clicks").plan(0)
+    assert plan is not None
+    # A broker counts milliseconds.
+    assert before - timedelta(milliseconds=1) <= row[INGESTED_AT] < plan.planned_at - timedelta(milliseconds=200)
+    assert [one["reason"].partition(":")[0] for one in quarantine(lakehouse)] == [
+        "not valid JSON",
+        "kafka_key is not UTF-8",
+    ]
+    # What was appended before the plan before: it did not arrive before what that plan has read.
+    produce(broker, topic, [event("lies", 3)], key="ann")
+    journal = ingest_journal(lakehouse, "clicks")
+    with changed(fail_points, act=crash_at("plan: before", 1)), pytest.raises(Crash):
+        ingest(SPARK, lakehouse, stream, reading(broker, topic))
+    land(lakehouse.landing("clicks") / "a.json", [event("file", 4)])
+    ingest(SPARK, lakehouse, stream)
+    ingest(SPARK, lakehouse, stream, reading(broker, topic))
+    last = journal.last_done()
+    assert last is not None
+    before_last = journal.plan(last.batch - 1)
+    assert before_last is not None
+    found = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
+    assert next(one[INGESTED_AT] for one in found if one["seq"] == 3) == before_last.planned_at
+
+
+def test_a_topic_and_a_folder_give_the_same_events_and_rejects(broker: Broker, tmp_path: Path):
+    topic = broker.topic(partitions=1)
+    good = [event(f"u{seq % 7}", seq, seq / 50) for seq in range(300)]
+    lines = [*(json.dumps(one) for one in [*good, *good[:50]]), "rubbish", '{"user": 1}', '{"seq": 4}']
+    produce(broker, topic, lines)
+    by_topic, by_file = Lakehouse(tmp_path / "topic"), Lakehouse(tmp_path / "file")
+    land(by_file.landing("clicks") / "a.json", [], *lines)
+    with changed(batch, _SPLIT_BYTES=50 * MESSAGE_BYTES):
+        topic_run = ingest(SPARK, by_topic, EVENTS, reading(broker, topic))
+    file_run = ingest(SPARK, by_file, EVENTS)
+    for lakehouse, run in ((by_topic, topic_run), (by_file, file_run)):
+        check_counts(lakehouse, run)
+    names = ["user", "seq", "at", "note"]
+    tables = [DeltaTable(str(one.events("clicks"))).to_pyarrow_table().select(names) for one in (by_topic, by_file)]
+    assert sorted(map(repr, tables[0].to_pylist())) == sorted(map(repr, tables[1].to_pylist()))
+    told = [[(row["raw"], row["reason"]) for row in quarantine(one)] for one in (by_topic, by_file)]
+    assert told[0] == told[1]
+    # Lines count from 1, offsets from 0.
+    assert [row["line"] + 1 for row in quarantine(by_topic)] == [row["line"] for row in quarantine(by_file)]
+
+
+def test_spark_s_workers_read_their_shares(spark: SparkSession, broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic(partitions=3)
+    for partition in range(3):
+        produce(broker, topic, [event("u", seq * 3 + partition) for seq in range(200)], partition)
+    with changed(batch, _HERE_BYTES=-1, _SPLIT_BYTES=1):
+        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS, reading(broker, topic)))
+    assert numbers(lakehouse) == [*range(600)]
+    assert len(DeltaTable(str(lakehouse.events("clicks"))).file_uris()) == 2
+
+
+def test_a_rebuild_reads_topics_and_folders_again(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", seq) for seq in range(5)])
+    land(lakehouse.landing("clicks") / "a.json", [event("u", 20)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", broker.bootstrap)
+        ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
+        ingest(SPARK, lakehouse, EVENTS)
+        lose(broker, topic, 2)
+        summary = rebuild(SPARK, lakehouse, EVENTS)
+    assert numbers(lakehouse) == [2, 3, 4, 20]
+    assert any("Kafka keeps partition 0 from offset 2 on" in one for one in summary.warnings)
+
+
+def test_continuous_ingest_reads_what_comes(broker: Broker, lakehouse: Lakehouse):
+    topic, stop = broker.topic(), threading.Event()
+    running = threading.Thread(
+        target=ingest_continuously,
+        args=(SPARK, lakehouse, EVENTS, reading(broker, topic)),
+        kwargs={"stop": stop, "every": timedelta(milliseconds=20)},
+    )
+    running.start()
+    try:
+        for seq in range(4):
+            produce(broker, topic, [event("u", seq)])
+            until = time.monotonic() + 30
+            while ingest_totals(lakehouse, EVENTS).accepted <= seq:
+                assert time.monotonic() < until, "it does not come"
+                time.sleep(0.02)
+    finally:
+        stop.set()
+        running.join(30)
+    assert numbers(lakehouse) == [*range(4)]
+
+
+def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles_nothing(
+    broker: Broker, lakehouse: Lakehouse, monkeypatch
+):
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.topic.TIMEOUT", 1.0)
+    monkeypatch.setattr("keyfold.ingestion.sources.kafka.outages.PAUSE", 0.1)
+    # Without an id, so that none would be dropped as a copy.
+    topic, stream, stop, told = broker.topic(), replace(EVENTS, event_id=()), threading.Event(), []
+    running = threading.Thread(
+        target=ingest_continuously,
+        args=(SPARK, lakehouse, stream, reading(broker, topic)),
+        kwargs={"stop": stop, "every": timedelta(milliseconds=20), "on_outage": told.append},
+    )
+    running.start()
+    try:
+        produce(broker, topic, [event("u", seq) for seq in range(3)])
+        wait_for(lambda: ingest_totals(lakehouse, stream).accepted == 3)
+        broker.stop()
+        wait_for(lambda: bool(told))
+        broker.start()
+        produce(broker, topic, [event("u", seq) for seq in range(3, 6)])
+        wait_for(lambda: ingest_totals(lakehouse, stream).accepted == 6)
+    finally:
+        if broker.process.poll() is not None:
+            broker.start()
+        stop.set()
+        running.join(60)
+    assert numbers(lakehouse) == [*range(6)]
+    assert "does not tell what it holds" in told[0]
+    assert "It is waited for" in told[0]
+    assert told[1].startswith("Kafka is back after")
+
+
+def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(broker: Broker, lakehouse: Lakehouse):
+    topic = broker.topic()
+    produce(broker, topic, [event("u", seq) for seq in range(5)])
+    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, topic))
+    away = KafkaSettings("127.0.0.1:1")
+    access = batch.TopicAccess(topic, away.bootstrap, (), record_gaps=False)
+    with changed(messages, SILENCE=0.5), messages.TopicReader(away, topic, (), record_gaps=False) as reader:
+        plan = ingest_journal(lakehouse, "clicks").plan(0)
+        assert plan is not None
+        assert plan.topic is not None
+        with pytest.raises(
+            OSError, match=r"gave nothing for 0\.5 s .*Connection refused.*, at offset 0 of partition 0"
+        ):
+            list(reader.read(plan.topic.ranges[0]))
+    assert access.where(0) == f"kafka://{topic}/0"
+    check_counts(lakehouse, ingest(SPARK, lakehouse, EVENTS, reading(broker, topic)))
+    assert numbers(lakehouse) == [*range(5)]
+
+
+def test_a_topic_that_is_not_there_is_named(broker: Broker, lakehouse: Lakehouse):
+    with pytest.raises(KeyfoldError, match="there is no topic nowhere in Kafka at"):
+        ingest(SPARK, lakehouse, EVENTS, reading(broker, "nowhere"))

@@ -1,0 +1,322 @@
+"""Admission: a run of ingest reads files that are new and whole, and no others; what has changed since is told."""
+
+import gzip
+import json
+import os
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest, known_files, split_reader
+from keyfold.ingestion.admission import Admission, select_files
+from keyfold.ingestion.known import KnownFile
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import Place
+from spark_jobs.streams import METRICS, SALES
+from tests.folders import move_folder
+
+NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
+
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
+
+
+def put(path: AnyPlace, text: str = "{}\n") -> AnyPlace:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    (tmp_path / "landing").mkdir()
+    return tmp_path / "landing"
+
+
+def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
+    return select_files(
+        landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
+    )
+
+
+def paths(admission: Admission) -> list[str]:
+    return [file.path for file in admission.files]
+
+
+def read(admission: Admission) -> dict[str, KnownFile]:
+    """What is known once the admitted files are read."""
+    return {
+        file.path: KnownFile(file.size, file.modified_at, file.changed_at, file.fingerprint) for file in admission.files
+    }
+
+
+def test_without_a_settling_time_every_file_is_admitted_in_order_of_its_path(landing):
+    put(landing / "deep" / "b.json")
+    put(landing / "a.json")
+    first = look(landing)
+    assert (paths(first), first.waiting) == (["a.json", "deep/b.json"], 0)
+    assert paths(look(landing, read(first))) == []
+
+
+def test_files_just_copied_are_given_the_time_to_settle_and_those_that_were_read_are_not(landing):
+    put(landing / "a.json")
+    began = time.monotonic()
+    first = look(landing, settle=SHORT)
+    assert 0.1 < time.monotonic() - began < 2
+    assert paths(first) == ["a.json"]
+    began = time.monotonic()
+    look(landing, read(first), settle=timedelta(seconds=5))
+    assert time.monotonic() - began < 0.2
+
+
+def test_a_file_that_is_written_all_the_while_waits_and_holds_no_other_up(landing, monkeypatch):
+    put(landing / "a.json")
+    slow = put(landing / "slow.json")
+    sleep = time.sleep
+
+    def meanwhile(seconds: float) -> None:
+        sleep(seconds)
+        # Other threads of this process sleep too, Spark's among them.
+        if threading.current_thread() is threading.main_thread():
+            with slow.open("a") as file:
+                file.write("{}\n")
+
+    monkeypatch.setattr(time, "sleep", meanwhile)
+    first = look(landing, settle=SHORT)
+    assert (paths(first), first.waiting) == (["a.json"], 1)
+    monkeypatch.undo()
+    assert paths(look(landing, read(first), settle=SHORT)) == ["slow.json"]
+
+
+def test_a_file_that_does_not_change_while_it_is_waited_for_is_whole_though_the_server_s_clock_is_ahead(
+    landing, monkeypatch
+):
+    put(landing / "a.json")
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 3_600_000_000_000)
+    began = time.monotonic()
+    assert paths(look(landing, settle=SHORT)) == ["a.json"]
+    assert time.monotonic() - began < 2
+
+
+def test_with_done_markers_a_file_is_admitted_with_its_marker_and_stays_known_when_that_is_cleared_away(landing):
+    put(landing / "a.json")
+    put(landing / "b.json")
+    marker = put(landing / "a.json.done")
+    first = look(landing, settle=SHORT, done_marker=True)
+    assert (paths(first), first.waiting) == (["a.json"], 1)
+    marker.unlink()
+    again = look(landing, read(first), settle=SHORT, done_marker=True)
+    assert (paths(again), again.changed) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("12345\n67\n", "grew from 6 to 9 bytes"),
+        ("12\n", "shrank from 6 to 3 bytes"),
+        ("54321\n", "was rewritten (6 bytes as before)"),
+    ],
+)
+def test_a_file_that_has_changed_since_it_was_read_is_told_with_what_changed(landing, content, what):
+    put(landing / "a.json", "12345\n")
+    known = read(look(landing))
+    put(landing / "a.json", content)
+    admission = look(landing, known)
+    assert (paths(admission), admission.changed) == ([], {"a.json": what})
+    again = look(landing, known, reread_changed=True)
+    assert (paths(again), again.changed) == (["a.json"], {"a.json": what})
+    assert look(landing, read(again)).changed == {}
+
+
+def test_a_file_that_was_only_touched_is_no_other_file(landing):
+    put(landing / "a.json", "12345\n")
+    known = read(look(landing))
+    os.utime(landing / "a.json", (1, 1))
+    admission = look(landing, known)
+    assert (paths(admission), admission.changed, list(admission.touched)) == ([], {}, ["a.json"])
+
+
+def test_a_link_out_of_the_folder_is_told_once_and_a_file_in_its_place_is_new(landing):
+    outside = put(landing.parent / "secret")
+    (landing / "a.json").symlink_to(outside)
+    first = look(landing)
+    (file,) = first.files
+    assert file.refused
+    known = {"a.json": KnownFile(file.size, file.modified_at, file.changed_at, "refused")}
+    assert paths(look(landing, known)) == []
+    (landing / "a.json").unlink()
+    put(landing / "a.json")
+    assert [one.refused for one in look(landing, known).files] == [None]
+
+
+def test_a_landing_folder_that_cannot_be_read_says_so(tmp_path):
+    with pytest.raises(KeyfoldError, match="cannot be read: Not a directory"):
+        look(put(tmp_path / "file"))
+
+
+# in whole runs
+
+
+def metric(number: int) -> str:
+    return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
+
+
+def sale(number: int) -> str:
+    return json.dumps({"item": "watch", "quantity": number, "time": "2026-01-01T00:00:00Z"}) + "\n"
+
+
+def values(lakehouse: Lakehouse) -> list[tuple[str, float]]:
+    rows = DeltaTable(str(lakehouse.events("metrics"))).to_pyarrow_table().to_pylist()
+    return sorted((row["key"], row["value"]) for row in rows)
+
+
+def quarantine(lakehouse: Lakehouse, stream: str = "metrics") -> list[dict]:
+    return DeltaTable(str(lakehouse.quarantine(stream))).to_pyarrow_table().to_pylist()
+
+
+def test_half_a_file_is_never_read(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    stream = replace(METRICS, done_marker=True)
+    put(landing / "day 1" / "cpu%.json", metric(1) + metric(2))
+    put(landing / "day 1" / "_SUCCESS")
+    half = put(landing / "day 2" / "cpu%.json", metric(3)[:10])
+    first = ingest(spark, lakehouse, stream, landing)
+    assert (first.files, first.accepted, first.waiting) == (1, 2, 1)
+    half.write_text(metric(3) + metric(4))
+    put(landing / "day 2" / "cpu%.json.done")
+    second = ingest(spark, lakehouse, stream, landing)
+    assert (second.files, second.accepted, second.quarantined, second.waiting) == (1, 2, 0, 0)
+    assert values(lakehouse) == [("day 1/cpu%", 1), ("day 1/cpu%", 2), ("day 2/cpu%", 3), ("day 2/cpu%", 4)]
+    put(landing / "day 3" / "bad.json", "no json\n")
+    put(landing / "day 3" / "_SUCCESS")
+    ingest(spark, lakehouse, stream, landing)
+    (reject,) = quarantine(lakehouse)
+    assert reject["file"] == str(landing / "day 3" / "bad.json"), "told by its own path"
+
+
+def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_asked_for(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    put(landing / "cpu.json", metric(1))
+    ingest(spark, lakehouse, METRICS, landing)
+    put(landing / "cpu.json", metric(1) + metric(2))
+    for _ in range(2):
+        told = ingest(spark, lakehouse, METRICS, landing)
+        assert (told.files, told.accepted) == (0, 0)
+        assert told.describe() == [
+            "cpu.json grew from 50 to 100 bytes after it was read; it was not read again; --reread-changed "
+            "(in Dagster: reread_changed) does so for streams with an event id"
+        ]
+    again = ingest(spark, lakehouse, METRICS, landing, reread_changed=True)
+    assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
+    assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
+    assert ingest(spark, lakehouse, METRICS, landing).describe() == []
+
+
+def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    with pytest.raises(KeyfoldError, match="no event id, so rows that are read again would count twice"):
+        ingest(spark, lakehouse, SALES, landing, reread_changed=True)
+    assert not lakehouse.home.exists()
+
+
+def test_a_home_that_moves_reads_nothing_twice(spark: SparkSession, lakehouse: Lakehouse, tmp_path: Path):
+    before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
+    put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
+    outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
+    ingest(spark, before, SALES)
+    ingest(spark, before, SALES, outside)
+    move_folder(before.home, after.home)
+    put(after.landing("sales") / "c.json", sale(6))
+    assert ingest(spark, after, SALES).accepted == 1
+    assert ingest(spark, after, SALES, outside).files == 0
+    assert DeltaTable(str(after.events("sales"))).count() == 7
+
+
+@pytest.mark.parametrize("year", [1970, 2099, 2200])
+def test_a_file_s_own_time_says_nothing_of_its_arrival(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path, year: int
+):
+    path = put(landing / "cpu.json", metric(1) + metric(2).replace("2026", "2090"))
+    at = datetime(year, 1, 2, tzinfo=UTC).timestamp()
+    os.utime(path, (at, at))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.accepted, summary.quarantined) == (1, 1)
+    assert "past its arrival" in quarantine(lakehouse)[0]["reason"]
+    put(landing / "later.json", metric(3))
+    assert ingest(spark, lakehouse, METRICS, landing).accepted == 1
+
+
+def test_a_file_whose_name_is_not_utf_8_is_quarantined_and_the_others_go_on(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    put(landing / "cpu.json", metric(1))
+    put(landing / os.fsdecode(b"cp\xff.json"), metric(2))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
+    (reject,) = quarantine(lakehouse)
+    assert (Path(reject["file"]).name, reject["reason"]) == (
+        r"cp\xff.json",
+        "its name is not UTF-8; rename it, and it is read",
+    )
+    assert ingest(spark, lakehouse, METRICS, landing).files == 0
+
+
+def test_links_out_of_the_landing_folder_are_quarantined_and_nothing_of_them_is_read(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    put(landing.parent / "elsewhere" / "secret.json", metric(7))
+    (landing / "file.json").symlink_to(landing.parent / "elsewhere" / "secret.json")
+    (landing / "folder").symlink_to(landing.parent / "elsewhere")
+    os.mkfifo(landing / "pipe.json")
+    put(landing / "cpu.json", metric(1))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.files, summary.accepted, summary.quarantined) == (3, 1, 2)
+    found = {Path(row["file"]).name: row["reason"] for row in quarantine(lakehouse)}
+    assert found.keys() == {"file.json", "folder"}
+    assert all(reason.startswith("the link leads out of the landing folder") for reason in found.values())
+    assert ingest(spark, lakehouse, METRICS, landing).files == 0
+
+
+def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put(landing / "a.json", metric(1))
+    growing = put(landing / "b.json", metric(2))
+    real = split_reader.parse_file
+
+    def parse(stream, path, *rest):
+        yield from real(stream, path, *rest)
+        if path == growing:
+            with growing.open("a") as file:
+                file.write(metric(3))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(split_reader, "parse_file", parse)
+        first = ingest(spark, lakehouse, METRICS, landing)
+    assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
+    assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]
+    second = ingest(spark, lakehouse, METRICS, landing)
+    assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
+    assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]
+
+
+def test_a_bomb_of_200_mib_in_200_kb_costs_its_own_file_alone(spark: SparkSession, lakehouse: Lakehouse, landing: Path):
+    with gzip.open(landing / "bomb.ndjson.gz", "wb") as file:
+        for _ in range(200):
+            file.write(b"a" * (1 << 20))
+    assert (landing / "bomb.ndjson.gz").stat().st_size < 300_000
+    put(landing / "cpu.json", metric(1))
+    summary = ingest(spark, lakehouse, METRICS, landing)
+    assert (summary.files, summary.accepted, summary.quarantined) == (2, 1, 1)
+    (reject,) = quarantine(lakehouse)
+    assert (reject["reason"], reject["raw"]) == ("the file has a line of more than 16 MiB, which is its limit", None)

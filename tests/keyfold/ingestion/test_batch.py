@@ -1,0 +1,228 @@
+"""Batches and splits: however files are split, and wherever a run breaks off, the tables hold what plain Python says."""
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
+from keyfold.journal import Journal
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse.fail_points import POINTS
+from keyfold.lakehouse.reading import data_file_paths
+from keyfold.storage.place import Place
+from tests.examples import examples
+from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
+
+CRASHES = [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
+WINDOW_HOURS = EVENTS.duplicate_window / timedelta(hours=1)
+
+LINE = st.one_of(
+    st.tuples(st.sampled_from(["u", "v"]), st.sampled_from([1, 2, None]), st.sampled_from([0, 1, 20, 25, 30, 49, -24])),
+    st.none(),
+)
+"""An event's user, number and hours; None is a line that is no event."""
+
+
+@contextmanager
+def changed(owner: Any, **values: Any) -> Iterator[None]:
+    before = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def no_spark(parallelism: int) -> Any:
+    """What small batches need of Spark: how much would run at a time."""
+    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=parallelism))
+
+
+def kept(files: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """The events that stand, told one after the other in order of files and lines."""
+    found: list[tuple[Any, ...]] = []
+    for line in (line for lines in files for line in lines if line is not None):
+        user, number, hours = line
+        if not any(
+            (user, number) == other[:2] and abs(hours - other[2]) <= WINDOW_HOURS for other in found
+        ):  # fmt: skip
+            found.append(line)
+    return sorted(found, key=repr)
+
+
+def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
+    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
+    return sorted(((row["user"], row["seq"], int((row["at"] - START) / timedelta(hours=1))) for row in rows), key=repr)
+
+
+@examples(60)
+@given(
+    st.lists(st.lists(LINE, max_size=6), min_size=1, max_size=6),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from([1, 500, 1 << 20]),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=3),
+)
+def test_any_split_and_any_crash_leaves_the_events_that_stand(
+    files: list[list[Any]],
+    runs: int,
+    parallelism: int,
+    max_bytes: int,
+    rows_a_file: int,
+    crashes: list[tuple[str, int]],
+):
+    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
+        lakehouse, left = Lakehouse(Path(folder) / "home"), list(crashes)
+        landing = lakehouse.landing("clicks")
+        spark = no_spark(parallelism)
+        a_run = -(-len(files) // runs)
+        for number, lines in enumerate(files):
+            good = [event(*line) for line in lines if line is not None]
+            land(landing / f"{number}.json", good, *["rubbish"] * (len(lines) - len(good)))
+            if (number + 1) % a_run == 0 or number == len(files) - 1:
+                while left:
+                    with changed(fail_points, act=crash_at(*left.pop())):
+                        try:
+                            ingest(spark, lakehouse, EVENTS, max_bytes_per_batch=max_bytes)
+                        except Crash:
+                            continue
+                        break
+                ingest(spark, lakehouse, EVENTS, max_bytes_per_batch=max_bytes)
+        check_counts(lakehouse, ingest(spark, lakehouse, EVENTS))
+        totals = ingest_totals(lakehouse, EVENTS)
+        assert stored(lakehouse) == kept(files)
+        assert totals.rows_read == sum(map(len, files))
+        assert totals.quarantined == sum(line is None for lines in files for line in lines)
+        assert totals.files == len(files)
+        for table in (lakehouse.events("clicks"), lakehouse.ingest("clicks") / "ids"):
+            assert not list(table.glob("*.places.npy"))
+
+
+def crash_at(point: str, count: int) -> Any:
+    seen = 0
+
+    def act(reached: str) -> None:
+        nonlocal seen
+        seen += reached == point
+        if seen == count and reached == point:
+            raise Crash
+
+    return act
+
+
+def several(landing: Place) -> None:
+    for number in range(6):
+        events = [event(f"u{seq % 4}", seq, seq / 10) for seq in range(number * 50, number * 50 + 80)]
+        land(landing / f"{number}.json", events[::-1], "rubbish")
+
+
+def test_spark_s_workers_write_what_the_driver_would(spark: SparkSession, new_home, tmp_path: Path, monkeypatch):
+    several(tmp_path / "landing")
+    here, there = new_home("here"), new_home("there")
+    ingest(no_spark(1), here, EVENTS, tmp_path / "landing")
+    monkeypatch.setattr(batch, "_HERE_BYTES", -1)
+    monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
+    summary = ingest(spark, there, EVENTS, tmp_path / "landing")
+    check_counts(there, summary)
+    assert stored(there) == stored(here)
+    assert asdict(ingest_totals(there, EVENTS)) == asdict(ingest_totals(here, EVENTS))
+    files = data_file_paths(there.events("clicks"))
+    assert len(files) == 2
+    for file in files:
+        times = pq.read_table(BytesIO(file.read_bytes()))["at"].to_pylist()
+        assert times == sorted(times)
+
+
+def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
+    lakehouse = Lakehouse(tmp_path / "home")
+    for name in ("a", "b", "c"):
+        land(lakehouse.landing("clicks") / f"{name}.json", [event("u", seq) for seq in range(50)])
+    summary = ingest(no_spark(3), lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates) == (50, 100)
+    assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("owner", [split_writer, batch, Journal])
+def test_a_full_disk_is_one_message_and_the_next_run_goes_on(tmp_path: Path, monkeypatch, owner):
+    lakehouse = Lakehouse(tmp_path / "home")
+    several(lakehouse.landing("clicks"))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if owner is Journal:
+            patch.setattr(Journal, "write_done", full)
+        else:
+            patch.setattr(owner, "write_segment" if owner is split_writer else "merge_segments", full)
+        with pytest.raises(KeyfoldError, match="No space left on device"):
+            ingest(no_spark(2), lakehouse, EVENTS)
+    summary = ingest(no_spark(2), lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.files) == (330, 6)
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_a_disk_that_is_full_at_any_point_leaves_nothing_that_stops_a_later_run(
+    tmp_path: Path, monkeypatch, point: str
+):
+    lakehouse = Lakehouse(tmp_path / "home")
+    several(lakehouse.landing("clicks"))
+
+    def full(reached: str) -> None:
+        if reached == point:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", full)
+        with pytest.raises(KeyfoldError, match="No space left on device; mend that and run it again"):
+            ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=10_000)
+    # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
+    assert is_unfinished(lakehouse, "clicks") == (point not in ("plan: before", "plan: one of several"))
+    summary = ingest(no_spark(2), lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.totals.accepted, summary.totals.files) == (330, 6)
+    assert not is_unfinished(lakehouse, "clicks")
+
+
+def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
+    lakehouse = Lakehouse(tmp_path / "home")
+    several(lakehouse.landing("clicks"))
+    told = []
+    ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=1, on_batch=told.append)
+    assert [(one.batch, one.batches) for one in told] == [(number, 6) for number in range(1, 7)]
+    total = sum(path.stat().st_size for path in lakehouse.landing("clicks").iterdir())
+    assert (told[-1].done, told[-1].total, told[-1].share, told[-1].seconds_left) == (total, total, 1.0, 0.0)
+    assert [one.done for one in told] == sorted(one.done for one in told)
+
+
+def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Path):
+    lakehouse = Lakehouse(tmp_path / "home")
+    land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 1)], "rubbish")
+    ingest(no_spark(1), lakehouse, EVENTS)
+    (past,) = ingest_journal(lakehouse, "clicks").history(5)
+    assert past.read == "1 file, 0.0 MB of landing/clicks"
+    assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicates"
+    record = lakehouse.ingest("clicks") / "journal" / "000000000.plan.json"
+    assert str(lakehouse.home) not in json.dumps(json.loads(record.read_text()))

@@ -1,0 +1,163 @@
+"""What a run of ingest finds must be of one story; where it is not, it says so and how to go on, and that works."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest, ingest_totals, rebuild
+from keyfold.lakehouse import Lakehouse
+from keyfold.stream import TIMESTAMP
+from tests.folders import copy_folder, remove_folder
+from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land
+
+Break = Callable[[Lakehouse], None]
+
+
+@pytest.fixture
+def lakehouse(lakehouse: Lakehouse) -> Lakehouse:
+    land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 2)])
+    return lakehouse
+
+
+def check_refused(spark: SparkSession, lakehouse: Lakehouse, match: str) -> None:
+    """It is refused, again and again, and the remedy works."""
+    land(lakehouse.landing("clicks") / "c.json", [event("u", 4), event("u", 1)])
+    for _ in range(2):
+        with pytest.raises(KeyfoldError, match=match) as refused:
+            ingest(spark, lakehouse, EVENTS)
+        assert "start over: `keyfold ingest clicks" in str(refused.value)
+    summary = rebuild(spark, lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    files = list(lakehouse.landing("clicks").iterdir())
+    assert (summary.files, summary.duplicates) == (len(files), 1)
+
+
+def test_a_journal_that_is_older_than_its_tables_is_refused(spark, lakehouse):
+    backup = lakehouse.home.with_name("backup")
+    ingest(spark, lakehouse, EVENTS)
+    copy_folder(lakehouse.ingest("clicks"), backup)
+    land(lakehouse.landing("clicks") / "b.json", [event("u", 3)])
+    ingest(spark, lakehouse, EVENTS)
+    remove_folder(lakehouse.ingest("clicks"))
+    copy_folder(backup, lakehouse.ingest("clicks"))
+    check_refused(spark, lakehouse, "the journal is older than the table")
+
+
+def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse):
+    backup = lakehouse.home.with_name("backup")
+    ingest(spark, lakehouse, EVENTS)
+    for number in (3, 5):
+        land(lakehouse.landing("clicks") / f"b{number}.json", [event("u", number)])
+        if number == 3:
+            copy_folder(lakehouse.events("clicks"), backup)
+        ingest(spark, lakehouse, EVENTS)
+    remove_folder(lakehouse.events("clicks"))
+    copy_folder(backup, lakehouse.events("clicks"))
+    check_refused(spark, lakehouse, "the table is older than the journal")
+
+
+def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
+    ingest(spark, lakehouse, EVENTS)
+    remove_folder(lakehouse.events("clicks"))
+    with pytest.raises(KeyfoldError, match="its table events is gone"):
+        ingest(spark, lakehouse, EVENTS)
+    DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
+    check_refused(spark, lakehouse, "is not the table it wrote to")
+
+
+def test_rows_that_no_journal_knows_are_refused(spark, lakehouse):
+    ingest(spark, lakehouse, EVENTS)
+    remove_folder(lakehouse.ingest("clicks"))
+    check_refused(spark, lakehouse, "which files they came from is not known")
+
+
+def test_an_ingest_of_an_older_keyfold_is_refused_once_and_read_anew_once_it_is_rebuilt(spark, lakehouse):
+    old = lakehouse.ingest("clicks") / "0a1b2c3d4e5f"
+    (old / "checkpoint").mkdir(parents=True)
+    (old / "source.json").write_text("{}")
+    check_refused(spark, lakehouse, "was made by an older Keyfold")
+
+
+def test_an_event_table_that_does_not_say_when_events_arrived_is_refused_once_and_read_anew(spark, lakehouse):
+    # As an older Keyfold made it: the table is there before ingest begins, without the column.
+    DeltaTable.create(str(lakehouse.events("clicks")), EVENTS.schema)
+    check_refused(spark, lakehouse, r"do not say when they arrived \(column ingested_at\)")
+    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table()
+    assert rows["ingested_at"].null_count == 0
+
+
+def test_a_record_of_a_later_version_is_refused(spark, lakehouse):
+    ingest(spark, lakehouse, EVENTS)
+    record = lakehouse.ingest("clicks") / "ingest.json"
+    record.write_text(record.read_text().replace('"format": 1', '"format": 2'))
+    check_refused(spark, lakehouse, "of another version of Keyfold")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"event_id": ("user",)}, "began with event_id .* and now has"),
+        ({"event_id": ()}, "began with event_id"),
+        ({"schema": EVENTS.schema.remove(3)}, "note is in the table alone"),
+        ({"schema": EVENTS.schema.set(3, pa.field("note", pa.int64()))}, "note is .* in the table"),
+        (
+            {"schema": EVENTS.schema.append(pa.field("more", pa.string(), nullable=False))},
+            "more is new and must be there",
+        ),
+        (
+            {"schema": EVENTS.schema.append(pa.field("seen", TIMESTAMP)), "event_time": "seen"},
+            "began with event_time at and now has seen",
+        ),
+    ],
+)
+def test_a_stream_that_does_not_fit_what_it_wrote_before_is_refused(spark, lakehouse, change, match):
+    ingest(spark, lakehouse, EVENTS)
+    with pytest.raises(KeyfoldError, match=match):
+        ingest(spark, lakehouse, replace(EVENTS, **change))
+    assert ingest(spark, lakehouse, EVENTS).files == 0, "set back, it goes on"
+
+
+def test_a_new_column_that_may_be_null_is_added_to_the_table(spark, lakehouse):
+    ingest(spark, lakehouse, EVENTS)
+    wider = replace(EVENTS, schema=EVENTS.schema.insert(1, pa.field("more", pa.float64())))
+    land(lakehouse.landing("clicks") / "b.json", [event("v", 1) | {"more": 2.5}, event("u", 1)])
+    summary = ingest(spark, lakehouse, wider)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates) == (1, 1)
+    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
+    assert sorted((row["user"], row["more"]) for row in rows if row["more"] is not None) == [("v", 2.5)]
+    assert spark.read.format("delta").load(str(lakehouse.events("clicks"))).where("more IS NULL").count() == 2
+
+
+@pytest.mark.parametrize("damage", ["gone", "zeroed"])
+def test_a_part_of_the_index_that_is_gone_or_zeroed_is_made_anew_and_told(spark, lakehouse, damage):
+    ingest(spark, lakehouse, EVENTS)
+    for segment in (lakehouse.ingest("clicks") / "ids").iterdir():
+        if damage == "gone":
+            segment.unlink()
+        else:
+            # At equal size, behind the header: its ids are known no more.
+            segment.write_bytes(segment.read_bytes()[:128] + bytes(segment.stat().st_size - 128))
+    land(lakehouse.landing("clicks") / "b.json", [event("u", 1), event("u", 3)])
+    summary = ingest(spark, lakehouse, EVENTS)
+    check_counts(lakehouse, summary)
+    assert (summary.accepted, summary.duplicates) == (1, 1)
+    assert "part of the index of ids" in summary.describe()[0]
+    land(lakehouse.landing("clicks") / "c.json", [event("u", 2)])
+    again = ingest(spark, lakehouse, EVENTS)
+    assert (again.duplicates, again.describe()) == (1, [])
+
+
+def test_damage_to_the_journal_is_one_message(spark, lakehouse):
+    ingest(spark, lakehouse, EVENTS)
+    (record,) = (lakehouse.ingest("clicks") / "journal").glob("*.done.json")
+    record.write_bytes(b"")
+    with pytest.raises(KeyfoldError, match="is damaged"):
+        ingest(spark, lakehouse, EVENTS)
+    with pytest.raises(KeyfoldError, match="is damaged"):
+        ingest_totals(lakehouse, EVENTS)

@@ -1,0 +1,272 @@
+"""Ingest from a bucket, and into a home in a bucket: the same promises as of folders, against plain Python."""
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import IngestCounts, ingest, ingest_totals, is_unfinished, known_files, rebuild
+from keyfold.ingestion import arrays as arrays_module
+from keyfold.ingestion.arrays import open_array, write_array
+from keyfold.ingestion.sources.files import list_files
+from keyfold.lakehouse import Lakehouse, exclusive, fail_points
+from keyfold.lakehouse.reading import scan_table
+from keyfold.storage import object_path
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.place import Place
+from keyfold.stream import TIMESTAMP, Stream
+from tests.faulty_store import Fault, Request, faulty_store
+from tests.object_store import ObjectStore
+
+DRIVER: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+"""As much of a session as ingest asks for where it reads files itself."""
+
+START = datetime(2016, 6, 21, 17, tzinfo=UTC)
+CLICKS = Stream(
+    name="clicks",
+    schema=pa.schema(
+        [
+            pa.field("user", pa.string(), nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("at", TIMESTAMP, nullable=False),
+        ]
+    ),
+    event_time="at",
+    event_id=("user", "seq"),
+    duplicate_window=timedelta(days=1),
+)
+
+
+def click(seq: int, hours: float = 0, user: str = "u") -> dict[str, Any]:
+    return {"user": user, "seq": seq, "at": (START + timedelta(hours=hours)).isoformat()}
+
+
+def text(*events: dict[str, Any]) -> bytes:
+    return "".join(f"{json.dumps(one)}\n" for one in events).encode()
+
+
+def parquet(*events: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    pl.DataFrame(events).with_columns(pl.col("at").str.to_datetime(time_zone="UTC")).write_parquet(file)
+    return file.getvalue()
+
+
+def seqs(lakehouse: Lakehouse) -> list[int]:
+    return scan_table(lakehouse.events("clicks")).collect()["seq"].sort().to_list()
+
+
+@pytest.fixture
+def there(bucket: str) -> Lakehouse:
+    """A lakehouse in a bucket."""
+    return Lakehouse(f"s3a://{bucket}/lake/home")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Iterator[Place]:
+    """A machine's temporary folder of its own."""
+    monkeypatch.setattr(arrays_module.tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_every_format_goes_from_a_bucket_to_tables_in_a_bucket_once(there, cache):
+    landing = there.landing("clicks")
+    (landing / "a.ndjson").write_bytes(text(click(1), click(2), click(1)) + b"no json\n")
+    (landing / "2016/b.json.gz").write_bytes(gzip.compress(text(click(3), click(2))))
+    (landing / "c.parquet").write_bytes(parquet(click(4), click(5)))
+    (landing / "d.csv").write_bytes(b"user,seq,at\nu,6,2016-06-21T18:00:00Z\n")
+    (landing / "e.xlsx").write_bytes(b"what is this?")
+    (landing / "_staging/f.ndjson").write_bytes(text(click(7)))
+    (landing / ".g.ndjson").write_bytes(text(click(8)))
+    summary = ingest(DRIVER, there, CLICKS, settle=timedelta(hours=1))
+    assert (summary.files, summary.accepted, summary.duplicates, summary.quarantined) == (5, 6, 2, 2)
+    assert seqs(there) == [1, 2, 3, 4, 5, 6]
+    reasons = scan_table(there.quarantine("clicks")).select("file", "line").collect().sort("file").rows()
+    assert reasons == [(f"{landing}/a.ndjson", 4), (f"{landing}/e.xlsx", None)]
+    again = ingest(DRIVER, there, CLICKS)
+    assert (again.files, again.batches, again.changed) == (0, 0, {})
+    (landing / "z.ndjson").write_bytes(text(click(3, 1), click(9)))
+    assert ingest(DRIVER, there, CLICKS).duplicates == 1
+    assert ingest_totals(there, CLICKS) == IngestCounts(6, 12, 7, 2, 3)
+    assert not is_unfinished(there, "clicks")
+
+
+def test_a_home_on_a_disk_takes_files_from_a_bucket_and_a_home_in_a_bucket_takes_them_from_a_disk(
+    bucket, lakehouse, there, tmp_path
+):
+    landing = ObjectPath(f"s3a://{bucket}/elsewhere")
+    (landing / "a.ndjson").write_bytes(text(click(1)))
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "b.ndjson").write_bytes(text(click(2)))
+    for house in (lakehouse, there):
+        for source in (landing, tmp_path / "landing", landing):
+            ingest(DRIVER, house, CLICKS, source)
+        assert seqs(house) == [1, 2]
+        assert list(known_files(house, "clicks", landing)) == ["a.ndjson"]
+        # The names of the sources lead back to them, wherever the home is.
+        rebuild(DRIVER, house, CLICKS)
+        assert seqs(house) == [1, 2]
+
+
+def test_an_object_is_whole_when_it_is_there_and_known_by_its_content(there):
+    landing = there.landing("clicks")
+    (landing / "a.ndjson").write_bytes(text(click(1)))
+    assert ingest(DRIVER, there, CLICKS, settle=timedelta(hours=1)).waiting == 0
+    # Of one length, within the second that a store's times are told to.
+    (landing / "a.ndjson").write_bytes(text(click(2)))
+    summary = ingest(DRIVER, there, CLICKS)
+    assert (summary.files, list(summary.changed)) == (0, ["a.ndjson"])
+    assert ingest(DRIVER, there, CLICKS, reread_changed=True).accepted == 1
+    assert seqs(there) == [1, 2]
+    (landing / "a.ndjson").write_bytes(text(click(2)))
+    assert ingest(DRIVER, there, CLICKS).changed == {}, "the same content again is no change"
+
+
+def test_an_object_waits_for_its_marker_where_the_stream_has_markers(there):
+    landing = there.landing("clicks")
+    for name in ("a.ndjson", "b.ndjson", "a.ndjson.done", "whole/c.ndjson", "whole/_SUCCESS"):
+        (landing / name).write_bytes(b"")
+    found = {file.path: file.is_whole(0) for file in list_files(landing, done_marker=True).files}
+    assert found == {"a.ndjson": True, "b.ndjson": False, "whole/c.ndjson": True}
+
+
+def test_a_folder_of_a_bucket_may_be_emptied_of_what_was_read_and_not_misspelt(there):
+    with pytest.raises(KeyfoldError, match=r"s3a://.*/lake/home/landing/clicks is not there"):
+        ingest(DRIVER, there, CLICKS)
+    file = there.landing("clicks") / "a.ndjson"
+    file.write_bytes(text(click(1)))
+    ingest(DRIVER, there, CLICKS)
+    file.unlink()
+    assert ingest(DRIVER, there, CLICKS).files == 0
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.LOST, *(pytest.param(one, marks=pytest.mark.chaos) for one in (Fault.BUSY, Fault.CUT))]
+)
+def test_a_store_that_fails_now_and_then_costs_no_row_and_doubles_none(
+    fault, there, object_store: ObjectStore, monkeypatch
+):
+    landing = there.landing("clicks")
+    with faulty_store(object_store.endpoint) as faulty:
+        for at in range(3):
+            (landing / f"{at}.ndjson").write_bytes(text(*(click(at * 10 + one) for one in range(12))))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        fresh_connections()
+
+        def choose(request: Request) -> Fault | None:
+            return fault if request.number % 9 == 4 else None
+
+        faulty.choose = choose
+        ingest(DRIVER, there, CLICKS, max_bytes_per_batch=1)
+        assert faulty.count(fault) > 5
+        faulty.choose = lambda _: None
+        assert seqs(there) == list(range(32))
+        assert ingest_totals(there, CLICKS) == IngestCounts(3, 36, 32, 0, 4)
+    fresh_connections()
+
+
+def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
+    there, object_store: ObjectStore, monkeypatch
+):
+    (there.landing("clicks") / "a.ndjson").write_bytes(text(click(1)))
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        fresh_connections()
+        # Not to be had, however often it is asked for: as a policy would have it that was changed.
+        faulty.choose = lambda request: Fault.DENIED if request.path.endswith("a.ndjson") else None
+        with pytest.raises(KeyfoldError, match=r"ingest of clicks broke off: .*a\.ndjson.*run it again"):
+            ingest(DRIVER, there, CLICKS)
+        faulty.choose = lambda _: None
+        assert ingest(DRIVER, there, CLICKS).accepted == 1
+        assert scan_table(there.quarantine("clicks")).collect().is_empty()
+    fresh_connections()
+
+
+@pytest.mark.parametrize("point", ["work: files written", "commit: before", "commit: one table"])
+def test_a_run_that_broke_off_is_gone_on_with(there, point, monkeypatch):
+    landing = there.landing("clicks")
+    (landing / "a.ndjson").write_bytes(text(click(1), click(2)) + b"no json\n")
+
+    def stop(here: str) -> None:
+        if here == point:
+            raise RuntimeError(point)
+
+    monkeypatch.setattr(fail_points, "act", stop)
+    with pytest.raises(RuntimeError, match=point):
+        ingest(DRIVER, there, CLICKS)
+    assert is_unfinished(there, "clicks")
+    monkeypatch.setattr(fail_points, "act", lambda _: None)
+    ingest(DRIVER, there, CLICKS)
+    assert (seqs(there), is_unfinished(there, "clicks")) == ([1, 2], False)
+    assert ingest_totals(there, CLICKS) == IngestCounts(1, 3, 2, 1, 0)
+
+
+def test_one_run_at_a_time_ingests_a_stream(there):
+    (there.landing("clicks") / "a.ndjson").write_bytes(text(click(1)))
+    with exclusive(there.ingest("clicks"), "a test"), pytest.raises(KeyfoldError, match="is already running"):
+        ingest(DRIVER, there, CLICKS)
+    ingest(DRIVER, there, CLICKS)
+
+
+def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(there, monkeypatch):
+    landing = there.landing("clicks")
+    (landing / "a.ndjson").write_bytes(text(click(1), click(2)))
+    ingest(DRIVER, there, CLICKS)
+    before = scan_table(there.events("clicks")).collect()
+    moved: list[str] = []
+
+    def stop(here: str) -> None:
+        if here == "rebuild: one table moved" and not moved:
+            moved.append(here)
+            raise RuntimeError(here)
+
+    monkeypatch.setattr(fail_points, "act", stop)
+    with pytest.raises(RuntimeError, match="one table moved"):
+        rebuild(DRIVER, there, CLICKS)
+    with pytest.raises(KeyfoldError, match="a rebuild of its tables broke off"):
+        ingest(DRIVER, there, CLICKS)
+    summary = rebuild(DRIVER, there, CLICKS)
+    assert (summary.accepted, seqs(there)) == (2, [1, 2])
+    (aside,) = (there.home / "aside").iterdir()
+    assert scan_table(aside / "events").collect().equals(before)
+    assert (aside / "ingest" / "ingest.json").is_file()
+
+
+def test_numbers_of_a_bucket_are_kept_on_disk_within_a_bound_and_read_when_their_copy_is_gone(
+    bucket, cache, monkeypatch
+):
+    folder = ObjectPath(f"s3a://{bucket}/ids")
+    arrays = {f"{at}.npy": np.arange(at, at + 1000, dtype=np.uint64) for at in range(5)}
+    for name, numbers in arrays.items():
+        write_array(folder / name, numbers)
+    monkeypatch.setenv("KEYFOLD_CACHE_BYTES", str(3 * 8200))
+    opened = {name: open_array(folder / name) for name in arrays}
+    copies = list(cache.glob("keyfold-cache-*/*"))
+    assert len(copies) == 3
+    assert {copy.stat().st_mode & 0o777 for copy in copies} == {0o600}
+    # Those that were removed since are still mapped, and are fetched again when they are opened again.
+    for name, numbers in arrays.items():
+        assert (opened[name] == numbers).all()
+        assert (open_array(folder / name) == numbers).all()
+
+
+def test_a_cache_that_others_may_write_to_is_refused(bucket, cache):
+    write_array(ObjectPath(f"s3a://{bucket}/a.npy"), np.arange(3))
+    open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
+    (folder,) = cache.glob("keyfold-cache-*")
+    folder.chmod(0o777)
+    with pytest.raises(KeyfoldError, match="is not this user's alone"):
+        open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
+
+
+def fresh_connections() -> None:
+    """Have the next request go where the environment says now."""
+    object_path._store.cache_clear()

@@ -1,0 +1,116 @@
+"""Ingest that goes on takes what lands, looks at little, and ends when told."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import continuous, ingest, ingest_continuously, ingest_totals
+from keyfold.lakehouse import Lakehouse
+from tests.keyfold.ingestion.test_run import EVENTS, event, land
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+"""As much of Spark as the ingest of small files asks for: it reads them itself."""
+
+NOW = timedelta(0)
+
+
+@pytest.fixture
+def landing(tmp_path):
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def lakehouse(tmp_path):
+    return Lakehouse(tmp_path / "home")
+
+
+@contextmanager
+def going_on(lakehouse, landing, **options):
+    """Ingest in the background, and its summary once it was told to stop."""
+    stop, ended = threading.Event(), {}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            ingest_continuously, SPARK, lakehouse, EVENTS, landing, stop=stop, **{"settle": NOW, **options}
+        )
+        try:
+            yield ended
+        finally:
+            stop.set()
+            ended["summary"] = running.result(60)
+
+
+def wait_for(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end, "it did not come to that within a minute"
+        time.sleep(0.01)
+
+
+def accepted(lakehouse):
+    return ingest_totals(lakehouse, EVENTS).accepted
+
+
+def test_files_are_read_as_they_land_in_subfolders_that_are_new_too(lakehouse, landing):
+    land(landing / "a.ndjson", [event(seq=1)])
+    with going_on(lakehouse, landing) as ended:
+        wait_for(lambda: accepted(lakehouse) == 1)
+        land(landing / "b.ndjson", [event(seq=2), event(seq=1)])
+        wait_for(lambda: accepted(lakehouse) == 2)
+        land(landing / "deep" / "er" / "c.ndjson", [event(seq=3)])
+        wait_for(lambda: accepted(lakehouse) == 3)
+    summary = ended["summary"]
+    assert (summary.files, summary.accepted, summary.duplicates) == (3, 3, 1)
+    assert summary.totals.accepted == 3
+    assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["seq"]) == [1, 2, 3]
+
+
+def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where_it_ended(lakehouse, landing):
+    land(landing / "a.ndjson", [event(seq=1)])
+    with going_on(lakehouse, landing):
+        wait_for(lambda: accepted(lakehouse) == 1)
+        with pytest.raises(KeyfoldError, match="already running"):
+            ingest(SPARK, lakehouse, EVENTS, landing, settle=NOW)
+    land(landing / "b.ndjson", [event(seq=2)])
+    assert ingest(SPARK, lakehouse, EVENTS, landing, settle=NOW).accepted == 1
+
+
+def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the_look_makes_one_more(landing):
+    look = continuous._FolderLook(landing)
+    os.utime(landing, ns=(0, time.time_ns() - 10**9))
+    look.remember()
+    assert not look.shows_news()
+    land(landing / "a.ndjson", [event()])
+    assert look.shows_news()
+    # What lands right after the look may leave the same time of change: once that is over, it shows news again.
+    look.remember()
+    wait_for(look.shows_news)
+    look.remember()
+    assert not look.shows_news()
+
+
+def test_what_is_not_whole_yet_is_looked_at_again_after_the_settling_time(lakehouse, landing, monkeypatch):
+    monkeypatch.setattr(continuous, "_FULL_LOOK", 3600.0)
+    with going_on(lakehouse, landing, settle=timedelta(seconds=1)):
+        land(landing / "a.ndjson", [event(seq=1)])
+        wait_for(lambda: accepted(lakehouse) == 1)
+
+
+def test_a_file_that_is_written_over_is_told_though_its_folder_looks_the_same(lakehouse, landing, monkeypatch):
+    monkeypatch.setattr(continuous, "_FULL_LOOK", 0.3)
+    path = land(landing / "a.ndjson", [event(seq=1)])
+    with going_on(lakehouse, landing) as ended:
+        wait_for(lambda: accepted(lakehouse) == 1)
+        land(path, [event(seq=1), event(seq=2)])
+        time.sleep(1)
+    assert "grew from" in ended["summary"].changed["a.ndjson"]

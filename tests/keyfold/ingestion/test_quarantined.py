@@ -1,0 +1,147 @@
+"""Quarantined lines are found by the fields that their stream's parser and mapping give, and not by their text."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold.ingestion.erased_names import erased_name, holds_any
+from keyfold.ingestion.parsing import parse_file, parse_messages
+from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, search_lines
+from keyfold.state.erasing_ingest import typed_values
+from keyfold.stream import TIMESTAMP, Source, Stream
+from tests.examples import examples
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PAYMENTS = Stream(
+    name="payments",
+    schema=pa.schema(
+        [
+            ("card", pa.int64()),
+            ("city", pa.string()),
+            ("tags", pa.list_(pa.string())),
+            ("time", TIMESTAMP),
+            ("site", pa.string()),
+        ]
+    ),
+    event_time="time",
+    sources={"city": Source(("city", "town")), "site": Source(path=True)},
+    missing=("-",),
+)
+WORDS = ["zürich", "zürich 2", "z", 'say "hi"', "a,b", "a\nb", "back\\slash", "日本", "11", "2211", "k11"]
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "card": st.sampled_from([11, 2211, 1]),
+            "city": st.sampled_from([*WORDS, "-"]),
+            "town": st.sampled_from(WORDS),
+            "payment": st.sampled_from(WORDS),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def quarantined(path, *, stream=PAYMENTS):
+    rows = [
+        (reject.raw, str(path), chunk.header or None, reject.line)
+        for chunk in parse_file(stream, path, NOW, path.parent)
+        for reject in chunk.rejects
+    ]
+    return pl.DataFrame(rows, ["raw", "file", "header", "line"], orient="row", infer_schema_length=None)
+
+
+def search(frame, stream=PAYMENTS, **texts):
+    values = typed_values(stream, {name: [text] for name, text in texts.items()})
+    return frame.select(
+        search_lines(stream, values.wanted, values.texts, lambda file: file.rpartition("/")[2])
+    ).to_series()
+
+
+def written(tmp_path, rows, form, escaped):
+    """A file none of whose rows has a time that is one."""
+    path = tmp_path / f"payments.{form}"
+    broken = [{**row, "time": "soon"} for row in rows]
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, list(broken[0]), quoting=csv.QUOTE_ALL if escaped else csv.QUOTE_MINIMAL, lineterminator="\n"
+        )
+        writer.writeheader()
+        writer.writerows(broken)
+        path.write_text(text.getvalue(), newline="")
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=escaped) + "\n" for row in broken))
+    else:
+        pl.DataFrame(broken).write_parquet(path)
+    return path
+
+
+@given(rows=ROWS, form=st.sampled_from(["csv", "jsonl", "parquet"]), escaped=st.booleans(), word=st.sampled_from(WORDS))
+@examples(80, [HealthCheck.function_scoped_fixture])
+def test_lines_are_found_by_their_fields_in_every_form(tmp_path, rows, form, escaped, word):
+    frame = quarantined(written(tmp_path, rows, form, escaped)).sort("line")
+    assert frame.height == len(rows)
+    cities = [row["town"] if row["city"] == "-" else row["city"] for row in rows]
+    assert search(frame, city=word).to_list() == [FOUND if city == word else ABSENT for city in cities]
+    assert search(frame, card="11").to_list() == [FOUND if row["card"] == 11 else ABSENT for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", "card,time\nx11,soon\n11,soon,11\n 11 ,soon\n", [ABSENT, UNKNOWN, FOUND]),
+        (
+            "a.jsonl",
+            '{"card": "11"}\n{"card": 11.0}\n{"card": [11]}\n{"card": 11\n[11]\n',
+            [FOUND, FOUND] + [UNKNOWN] * 3,
+        ),
+        ("a.jsonl", '{"card": 33, "card": 11}\n{"card": 33, "payment": "k11"}\n', [UNKNOWN, ABSENT]),
+    ],
+)
+def test_what_cannot_be_searched_is_said(tmp_path, name, text, expected):
+    (tmp_path / name).write_text(text)
+    assert search(quarantined(tmp_path / name), card="11").to_list() == expected
+
+
+def test_lines_of_an_older_keyfold_have_no_header_and_cannot_be_searched(tmp_path):
+    frame = quarantined(written(tmp_path, [{"card": 11, "city": "z"}], "csv", escaped=False))
+    assert search(frame.drop("header"), card="11").to_list() == [UNKNOWN]
+
+
+def test_a_list_is_found_whole_and_a_path_by_what_it_says(tmp_path):
+    path = tmp_path / "ulm.jsonl"
+    path.write_text('{"tags": ["a", 1]}\n{"tags": "a"}\n')
+    frame = quarantined(path)
+    whole_file = pl.concat(
+        [frame, pl.DataFrame({"raw": [None], "file": ["ulm.jsonl"], "header": [None], "line": [None]})],
+        how="vertical_relaxed",
+    )
+    assert search(whole_file, site="ulm.jsonl").to_list() == [FOUND] * 3
+
+
+def test_what_is_beside_a_message_cannot_be_searched_in_its_value():
+    stream = Stream(
+        "keyed",
+        pa.schema([("card", pa.int64()), ("time", TIMESTAMP)]),
+        "time",
+        sources={"card": Source(("kafka_key", "card"))},
+    )
+    found = parse_messages(stream, [b'{"card": 11}'], pl.Series([0]).to_numpy(), NOW)
+    frame = pl.DataFrame({"raw": [found.rejects[0].raw], "file": ["kafka://t/0"], "header": [None], "line": [0]})
+    assert search(frame, stream, card="11").to_list() == [UNKNOWN]
+
+
+def test_a_name_holds_a_value_as_a_word_of_its_own_and_gives_none_of_it_away():
+    holds = holds_any(["zürich", "11", "a.b"])
+    assert all(map(holds, ["zürich.csv", "z%C3%BCrich/1.csv", "zu\u0308rich_2.csv", "card-11.csv", "a.b"]))
+    assert not any(map(holds, ["zürichsee.csv", "2211.csv", "k11.csv", "2026-11-01.csv", "axb"]))
+    assert erased_name("eva.smith.csv.gz").endswith(".csv.gz")
+    assert "smith" not in erased_name("eva.smith.csv.gz") + erased_name("eva.smith")

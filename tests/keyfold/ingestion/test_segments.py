@@ -1,0 +1,97 @@
+"""The index of ids: a bounded number of files that know every event, and are made anew where they are gone."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from keyfold.ingestion import segments
+from keyfold.ingestion.arrays import DamagedArrayError
+from keyfold.ingestion.duplicates import Ids
+from keyfold.ingestion.segments import (
+    Segment,
+    copies_of_history,
+    merge_segments,
+    missing_segments,
+    open_segment,
+    rebuild_segments,
+    sweep_segments,
+    write_segment,
+)
+from spark_jobs.streams import METRICS
+
+HOUR = 3_600_000_000
+
+
+def made(random: np.random.Generator, rows: int, hour: int) -> Ids:
+    ids = Ids(
+        random.integers(0, 2**64, rows, np.uint64),
+        random.integers(0, 2**64, rows, np.uint64),
+        hour * HOUR + random.integers(0, HOUR, rows),
+    )
+    return ids.take(ids.sorted_order())
+
+
+def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: Path):
+    random = np.random.default_rng(3)
+    live: tuple[Segment, ...] = ()
+    every = [made(random, 50, hour) for hour in range(300)]
+    most = 0
+    for ids in every:
+        live = merge_segments(tmp_path, [*live, write_segment(tmp_path, ids)])
+        sweep_segments(tmp_path, {segment.name for segment in live})
+        most = max(most, len(live))
+        assert len(list(tmp_path.iterdir())) == len(live)
+    assert most <= 16
+    assert sum(segment.rows for segment in live) == 300 * 50
+    assert not missing_segments(tmp_path, live)
+    for ids in every[::17]:
+        assert copies_of_history(tmp_path, live, ids, 0).all()
+        away = Ids(ids.first, ids.second, ids.time + 10)
+        assert not copies_of_history(tmp_path, live, away, 9).any()
+        assert copies_of_history(tmp_path, live, away, 10).all()
+
+
+def test_large_segments_are_left_alone(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(segments, "_LARGEST", 4_000)
+    random = np.random.default_rng(4)
+    live = [write_segment(tmp_path, made(random, 2_000, hour)) for hour in range(20)]
+    assert sorted(merge_segments(tmp_path, live), key=lambda one: one.first) == live
+
+
+def test_only_segments_that_a_batch_s_times_meet_are_looked_at(tmp_path: Path, monkeypatch):
+    random = np.random.default_rng(5)
+    live = [write_segment(tmp_path, made(random, 100, hour)) for hour in range(5)]
+    opened = []
+    monkeypatch.setattr(segments, "open_segment", lambda folder, one: opened.append(one) or open_segment(folder, one))
+    copies_of_history(tmp_path, live, made(random, 10, 2), HOUR // 1_000)
+    assert opened
+    assert {one.name for one in opened} <= {live[1].name, live[2].name, live[3].name}
+
+
+def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: Path):
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    events = pl.DataFrame(
+        {
+            "key": [f"k{at % 7}" for at in range(1_000)],
+            "timestamp": pl.Series([start + timedelta(minutes=at) for at in range(1_000)]).dt.cast_time_unit("us"),
+            "value": [float(at) for at in range(1_000)],
+        }
+    )
+    for part in events.iter_slices(300):
+        part.write_delta(str(tmp_path / "events"), mode="append")
+    folder = tmp_path / "ids"
+    live = rebuild_segments(folder, METRICS, tmp_path / "events")
+    assert sum(segment.rows for segment in live) == 1_000
+    found = segments.event_ids(METRICS, events)
+    assert copies_of_history(folder, live, found, 0).all()
+    # Of equal size, and still taken for no copies by whoever believes it.
+    size = (folder / live[2].name).stat().st_size
+    (folder / live[2].name).write_bytes((folder / live[2].name).read_bytes()[:128] + bytes(size - 128))
+    with pytest.raises(DamagedArrayError, match=live[2].name):
+        copies_of_history(folder, live, found, 0)
+    (folder / live[0].name).write_bytes((folder / live[0].name).read_bytes()[:-1])
+    (folder / live[1].name).unlink()
+    assert missing_segments(folder, live) == [live[0].name, live[1].name]

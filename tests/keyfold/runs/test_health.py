@@ -1,0 +1,147 @@
+"""A continuous process tells on loopback what its journal says."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+from keyfold import loopback
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.runs import health
+from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, told_on_loopback
+from tests.keyfold.ingestion.test_continuous import accepted, going_on, wait_for
+from tests.keyfold.ingestion.test_run import EVENTS, event, land
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.job_histories import History, put
+
+__all__ = ["without_spark"]
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def ask(port, path):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def values(text):
+    """Metrics by name and labels, as Prometheus reads them."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    return found
+
+
+def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port, without_spark):
+    lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival", "emit": "all"}).job()
+    part = History("anomaly_predictions").parts()[0]
+    with told_on_loopback(port, lambda: facts_of_job(lakehouse, job.name)):
+        status, text = ask(port, "/health")
+        assert (status, json.loads(text)["last_batch"]) == (200, None)
+        assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
+        put(lakehouse, job.stream.name, part)
+        summary = run_job(SPARK, lakehouse, job)
+        found = values(ask(port, "/metrics")[1])
+        assert ask(port, "/nothing")[0] == 404
+    labels = 'job="anomaly_predictions"'
+    assert found[f"keyfold_events_total{{{labels}}}"] == part.height
+    assert found[f'keyfold_rows_total{{{labels},table="anomaly_predictions"}}'] == part.height
+    assert found[f'keyfold_rows_total{{{labels},table="late.anomaly_predictions"}}'] == 0
+    assert summary.watermark is not None
+    assert found[f"keyfold_watermark_timestamp_seconds{{{labels}}}"] == summary.watermark.timestamp()
+    assert found[f"keyfold_batches_total{{{labels}}}"] == 1
+    assert 0 <= found[f"keyfold_silent_seconds{{{labels}}}"] < 600
+
+
+def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
+    lakehouse, landing = Lakehouse(tmp_path / "home"), tmp_path / "landing"
+    land(landing / "a.ndjson", [event(seq=1), event(seq=1), event(seq=2)], "no json")
+    with going_on(lakehouse, landing), told_on_loopback(port, lambda: facts_of_ingest(lakehouse, EVENTS.name)):
+        wait_for(lambda: accepted(lakehouse) == 2)
+        found = values(ask(port, "/metrics")[1])
+    kinds = {"accepted": 2, "quarantined": 1, "duplicate": 1}
+    for kind, count in kinds.items():
+        assert found[f'keyfold_read_rows_total{{stream="clicks",result="{kind}"}}'] == count
+
+
+def test_a_batch_that_stays_planned_and_not_done_is_told_as_stalled():
+    now = datetime.now(UTC)
+    facts = Facts({"job": "rides"}, pending_since=now - timedelta(seconds=health.STALLED - 60))
+    assert health.health(facts)[0] == 200
+    status, told = health.health(replace(facts, pending_since=now - timedelta(seconds=health.STALLED + 1)))
+    assert (status, told["status"]) == (503, "stalled")
+    assert told["pending_seconds"] > health.STALLED
+
+
+def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        refused = pytest.raises(KeyfoldError, match=f"port {number} on 127.0.0.1 is not to be had")
+        with refused, told_on_loopback(number, lambda: Facts({})):
+            pass
+    with told_on_loopback(None, lambda: Facts({})):
+        pass
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "", None, "127.0.0.1\r\nHost: evil.example"],
+)
+def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, host, path):
+    line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
+    with (
+        told_on_loopback(port, lambda: Facts({"job": "rides"})),
+        socket.create_connection(("127.0.0.1", port)) as caller,
+    ):
+        caller.settimeout(30)
+        caller.sendall(f"GET {path} HTTP/1.1\r\n{line}\r\n".encode())
+        answer = b"".join(iter(lambda: caller.recv(2**16), b""))
+    assert answer.startswith(b"HTTP/1.0 403 ")
+    assert b"rides" not in answer
+
+
+@pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "LOCALHOST", "[::1]:{port}"])
+def test_loopback_has_several_names(port, host):
+    with told_on_loopback(port, lambda: Facts({})):
+        url, headers = f"http://127.0.0.1:{port}/health", {"Host": host.format(port=port)}
+        assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
+
+
+def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody(port, monkeypatch):
+    monkeypatch.setattr(loopback, "READ_SECONDS", 0.2)
+    with told_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
+        slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
+        wait_for(lambda: sum(map(is_cut_off, slow)) == len(slow))
+        wait_for(lambda: ask(port, "/health")[0] == 200)
+
+
+def is_cut_off(caller):
+    """Send one more byte of the trickle, and see whether the server has hung up."""
+    try:
+        caller.send(b"x")
+        return caller.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,84 @@
+"""Tables of a continuous run keep few files and short logs, and all rows."""
+
+import threading
+
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest, ingest_totals
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance import maintain
+from keyfold.runs import table_care as care
+from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
+from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
+from tests.keyfold.ingestion.test_run import EVENTS, event, land
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.job_histories import History, put
+
+__all__ = ["without_spark"]
+
+HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "model": "ewma"})
+
+
+def run(lakehouse, job, parts, every, **options):
+    with TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), every, **options) as careful:
+        for part in parts:
+            put(lakehouse, job.stream.name, part)
+            run_job(SPARK, lakehouse, job, options=RunOptions(on_batch=lambda *_: careful.after_batch()))
+
+
+def files(lakehouse):
+    return len(DeltaTable(str(lakehouse.table("anomaly_predictions"))).file_uris())
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_comes_again(tmp_path):
+    job, parts = HISTORY.job(), [small for part in HISTORY.parts() for small in part.iter_slices(12)]
+    plain, careful = Lakehouse(tmp_path / "plain"), Lakehouse(tmp_path / "careful")
+    run(plain, job, parts, every=len(parts) + 1)
+    run(careful, job, parts, every=5)
+    assert files(plain) >= len(parts)
+    # What goes on beside may be busy when it is time again.
+    assert files(careful) < files(plain) / 2
+    tables = [DeltaTable(str(home.table("anomaly_predictions"))).to_pyarrow_table() for home in (plain, careful)]
+    one, other = (sorted(map(str, table.to_pylist())) for table in tables)
+    assert one == other
+    assert len(one) == sum(part.height for part in parts)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_run_goes_on_where_files_cannot_be_joined_and_says_so(tmp_path, monkeypatch):
+    def maintain(*_, **__):
+        raise KeyfoldError("the disk is full")
+
+    monkeypatch.setattr(care, "maintain", maintain)
+    lakehouse, job = Lakehouse(tmp_path), HISTORY.job()
+    told: list[str] = []
+    run(lakehouse, job, HISTORY.parts(), every=2, on_warning=told.append)
+    assert "small files of latest_predictions were not joined: the disk is full" in told
+    assert "small files of anomaly_predictions were not joined: the disk is full" in told
+
+
+def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_for_none_of_it(tmp_path, monkeypatch):
+    lakehouse, landing, joining, joined = Lakehouse(tmp_path / "home"), tmp_path / "landing", threading.Event(), []
+
+    def slow(*given, **named):
+        assert joining.wait(60)
+        joined.append(maintain(*given, **named))
+
+    monkeypatch.setattr(care, "maintain", slow)
+    with TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=3) as careful:
+        for number in range(9):
+            land(landing / f"{number}.ndjson", [event(seq=number)])
+            ingest(SPARK_OF_INGEST, lakehouse, EVENTS, landing, on_batch=lambda _: careful.after_batch())
+        # Nothing was joined yet, and nine batches are through.
+        assert ingest_totals(lakehouse, EVENTS).accepted == 9
+        assert not joined
+        joining.set()
+    table = DeltaTable(str(lakehouse.events("clicks")))
+    assert joined[0].files_after < 9
+    assert sorted(row["seq"] for row in table.to_pyarrow_table().to_pylist()) == list(range(9))
+    # As long as replaced files are kept: else each checkpoint would name those of a week.
+    assert table.metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 3600 seconds"

@@ -1,0 +1,67 @@
+"""`import keyfold`: the public names, their documentation, and what importing them costs."""
+
+import ast
+import doctest
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import keyfold
+
+HEAVY = ("dagster", "deltalake", "great_expectations", "pandas", "polars", "pyarrow", "pydantic", "pyspark")
+ERRORS = [
+    value
+    for name in keyfold.__all__
+    if isinstance(value := getattr(keyfold, name), type) and issubclass(value, Exception)
+]
+
+
+def test_importing_keyfold_imports_no_large_library():
+    script = f"import sys, keyfold; print([name for name in {HEAVY} if name in sys.modules])"
+    assert run(script) == "[]"
+
+
+def test_a_name_stays_what_it_is_after_every_module_is_imported():
+    """`ingest` must not turn into a module of its name, as a package's attribute does when a submodule is imported."""
+    script = (
+        "import keyfold, keyfold.cli.app\n"
+        "found = {name: getattr(keyfold, name) for name in keyfold.__all__}\n"
+        "import types; print([name for name, value in found.items() if isinstance(value, types.ModuleType)])"
+    )
+    assert run(script) == "[]"
+
+
+@pytest.mark.parametrize("name", keyfold.__all__)
+def test_a_public_name_has_a_docstring_with_an_example(name):
+    value = getattr(keyfold, name)
+    assert inspect.getdoc(value)
+    assert doctest.DocTestFinder(recurse=False).find(value, name)[0].examples
+
+
+def test_type_checkers_see_the_names_that_are_imported_lazily():
+    tree = ast.parse(Path(keyfold.__file__).read_text(encoding="utf-8"))
+    imported = {
+        alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    lazy = {name: module for name, module in imported.items() if name in keyfold._MODULE_OF}
+    assert lazy == keyfold._MODULE_OF
+    assert set(keyfold.__all__) == set(lazy) | {error.__name__ for error in ERRORS}
+    assert keyfold.__all__ == sorted(keyfold.__all__)
+
+
+def test_every_error_is_a_keyfold_error_and_says_what_an_operator_does():
+    kinds = [error for error in ERRORS if error is not keyfold.KeyfoldError]
+    assert all(issubclass(error, keyfold.KeyfoldError) for error in kinds)
+    assert [error.__name__ for error in kinds if "What an operator does:" not in (error.__doc__ or "")] == []
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'kayed'"):
+        _ = keyfold.kayed  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def run(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
