@@ -5,7 +5,7 @@
 # make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
 # make examples             the tests that make their examples up, with all of them: make test tries a quarter
 # make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
-# make docs                 the pages' tables of columns, anew from the code
+# make docs                 the pages' tables anew from the code, then the pages as a site, in site/
 # make bench                the benchmarks behind the figures in docs/
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
@@ -77,6 +77,7 @@ cluster-tests: setup java-for-tests kafka-for-tests
 docs: setup
 	.venv/bin/python scripts/docs_columns.py
 	.venv/bin/python scripts/docs_commands.py
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
@@ -86,7 +87,7 @@ bench: setup
 	.venv/bin/python -m benchmarks.small_runs --runs 200
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
+	rm -rf .venv site .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset:

@@ -1,0 +1,29 @@
+"""The pages are built without a warning, and the built pages load nothing from another host."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]+", re.IGNORECASE)
+
+
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > len(list((ROOT / "docs").rglob("*.md")))  # and the one for addresses that are not there
+    assert [(page.name, LOADED.findall(page.read_text(encoding="utf-8"))) for page in pages if loads(page)] == []
+
+
+def loads(page):
+    return LOADED.search(page.read_text(encoding="utf-8"))
