@@ -2,7 +2,7 @@
 
 JOURNAL/checksums.json   size, time of change and checksum of each: records, logs of tables, Spark's checkpoint
 
-Written at the end of a run, and now and then by one that runs continuously. Data files have their checksum in their names,
+Written at the end of a run and of maintenance, and now and then by one that runs continuously. Data files have their checksum in their names,
 and segments of the index of ids in the commit record.
 
 Most files never change once they are written. Those that are replaced (`_ORDERS`) say themselves which version they are: a

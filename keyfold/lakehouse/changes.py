@@ -77,7 +77,7 @@ def snapshot(table: Place, time: str) -> Changes:
             is empty or missing.
     """
     delta = DeltaTable(str(table))
-    _check_plain(delta, table)
+    check_plain(delta, table)
     check_no_entry_is_empty(table, delta.version())
     actions = delta.get_add_actions(flatten=True)
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
@@ -161,7 +161,12 @@ def next_change(table: Place, position: Position) -> int:
     return newest + 1
 
 
-def _check_plain(delta: DeltaTable, table: Place) -> None:
+def check_plain(delta: DeltaTable, table: Place) -> None:
+    """See that a table's files hold just its rows.
+
+    Raises:
+        KeyfoldError: it is partitioned or has deletion vectors, which Keyfold's own never are.
+    """
     if delta.metadata().partition_columns:
         raise KeyfoldError(f"{table} is partitioned, which Keyfold does not read; write it again without partitions")
     features = delta.protocol().reader_features or []

@@ -24,6 +24,10 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 """For what is done beside runs: checkpoints of the log and its clean-up come with the tables' own commits."""
 
 
+_TRIES = 100
+"""Commits of others that may come between the look at a table and the replacement of its files."""
+
+
 def committed_batch(table: Place, application: str) -> int | None:
     """The newest batch of an application that a table has taken, None before the first."""
     return DeltaTable(str(table)).transaction_version(application)
@@ -56,13 +60,6 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
     Raises:
         KeyfoldError: the files do not have as many rows, or another process has replaced some of those; nothing is done.
     """
-    delta = DeltaTable(str(table))
-    # Delta's log has paths as URLs: a blank in a partition or a name is %20 there.
-    there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
-    if not there.issuperset(file.path for file in gone):
-        raise KeyfoldError(
-            f"{table}: another process has replaced some of its files meanwhile; let one at a time do so"
-        )
     before, after = sum(file.rows for file in gone), sum(file.rows for file in files)
     if before != after:
         raise KeyfoldError(
@@ -71,12 +68,32 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [add_action(file, is_new=False) for file in files]
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
-    properties = CommitProperties(custom_metadata={"keyfold": "files joined"})
-    check_held()
-    delta.create_write_transaction(
-        actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
-    )
-    _make_durable(delta, table)
+    # Without tries of Delta's library, which does not look whether another commit has removed the same files: their rows
+    # would be there twice.
+    properties = CommitProperties(custom_metadata={"keyfold": "files joined"}, max_commit_retries=0)
+    for _ in range(_TRIES):
+        delta = DeltaTable(str(table))
+        # Delta's log has paths as URLs: a blank in a partition or a name is %20 there.
+        there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
+        if not there.issuperset(file.path for file in gone):
+            raise KeyfoldError(
+                f"{table}: another process has replaced some of its files meanwhile; let one at a time do so"
+            )
+        read = delta.version()
+        check_held()
+        try:
+            delta.create_write_transaction(
+                actions,
+                mode="append",
+                schema=delta.schema(),
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+        except CommitFailedError:
+            continue  # an append, it may be
+        _make_durable(delta, table, read)
+        return
+    raise KeyfoldError(f"{table}: other processes commit to it all the time, so that its files were not joined")
 
 
 def commit_once(
@@ -105,6 +122,7 @@ def commit_once(
     properties = CommitProperties(
         app_transactions=[Transaction(application, batch)], max_commit_retries=0 if nobody_else else None
     )
+    read = delta.version()
     check_held()
     try:
         delta.create_write_transaction(
@@ -116,7 +134,7 @@ def commit_once(
                 f"{table}: another process has written to it at the same time, and batch {batch} was not committed "
                 f"({error}); run again"
             ) from None
-    _make_durable(delta, table)
+    _make_durable(delta, table, read)
 
 
 def has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
@@ -141,9 +159,16 @@ def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) 
     return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 
-def _make_durable(delta: DeltaTable, table: Place) -> None:
-    """A log entry that a power cut takes away would be one that the journal counts on."""
+def _make_durable(delta: DeltaTable, table: Place, read: int) -> None:
+    """A log entry that a power cut takes away would be one that the journal counts on; others may have come after it.
+
+    Args:
+        delta: the table that was committed to.
+        table: its folder.
+        read: its version before.
+    """
     delta.update_incremental()
     log = table / "_delta_log"
-    sync_file(log / f"{delta.version():020d}.json")
+    for version in range(read + 1, delta.version() + 1):
+        sync_file(log / f"{version:020d}.json")
     sync_folder(log)

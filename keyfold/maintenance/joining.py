@@ -1,10 +1,12 @@
 """Joins small files of a table; of an event table neighbours in time, so that its files follow one another in time.
 
 Jobs read in slices of event time: a file that spans many of them is read many times. Delta's own OPTIMIZE puts files
-together as they come, and the joined ones lie across each other as much as those before.
+together as they come, and the joined ones lie across each other as much as those before. Nor do the names of its files
+have a checksum: every joined file is written here, as batches write theirs.
 """
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -12,10 +14,11 @@ from deltalake import DeltaTable
 
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.slices import Slice, cut, cuts_through
-from keyfold.lakehouse.changes import DataFile, snapshot
-from keyfold.lakehouse.commits import NO_HOOKS, replace_files
-from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.lakehouse.changes import DataFile, check_plain, snapshot
+from keyfold.lakehouse.commits import replace_files
+from keyfold.lakehouse.data_files import WrittenFile, write_data_file, write_rows
+from keyfold.lakehouse.parquet import parquet_file, scan_parquet
+from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
 
@@ -39,19 +42,45 @@ def join_small_files(table: Place, time: str | None = None) -> None:
         table: an existing Delta table.
         time: of an event table, the column of times by which its files are put in order.
     """
-    if time is None:
-        # One task at a time: a task holds a joined file's rows in memory.
-        DeltaTable(str(table)).optimize.compact(max_concurrent_tasks=1, post_commithook_properties=NO_HOOKS)
-        return
     delta = DeltaTable(str(table))
     target = int(delta.metadata().configuration.get("delta.targetFileSize", _TARGET))
     schema = pa.schema(delta.schema().to_arrow())
+    if time is None:
+        check_plain(delta, table)
+        for group in _small_ones(delta, table, target):
+            written = write_rows(scan_in_columns([table / file.path for file in group], schema), table, schema)
+            replace_files(table, group, [written] if written.rows else [])
+        return
     for group in _groups(snapshot(table, time).files, target):
         # The same cuts as jobs make: what is joined along them is read once.
         slices = cut(group, target)
         if _FEWER * len(slices) <= len(group) or cuts_through(slices) > _SCATTERED:
             written = [_write(table, one, time, schema) for one in slices]
             replace_files(table, group, [one for one in written if one.rows])
+
+
+def _small_ones(delta: DeltaTable, table: Place, target: int) -> Iterator[list[DataFile]]:
+    """Files of less than the target size, in groups of at most that; small ones together, so that large ones stay."""
+    actions = delta.get_add_actions()
+    columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    small = sorted((size, unquote(path), rows) for path, size, rows in zip(*columns, strict=True) if size < target)
+    group: list[DataFile] = []
+    total = 0
+    for size, path, told in small:
+        if total + size > target and group:
+            if len(group) > 1:
+                yield group
+            group, total = [], 0
+        # Other programs need not say how many rows a file has.
+        group.append(DataFile(path, _count(table / path) if told is None else told, size, None, None))
+        total += size
+    if len(group) > 1:
+        yield group
+
+
+def _count(file: Place) -> int:
+    with parquet_file(file) as opened:
+        return opened.metadata.num_rows
 
 
 def _groups(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:

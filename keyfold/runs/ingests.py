@@ -11,6 +11,7 @@ from keyfold.ingestion.sources.files import SETTLE
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance.recording import record_ingest
 from keyfold.runs.health import facts_of_ingest, told_on_loopback
 from keyfold.runs.table_care import TableCare, tables_of_ingest
 from keyfold.stream import Stream
@@ -50,7 +51,12 @@ def ingest_continuously(
         >>> stop = threading.Event()
         >>> keyfold.ingest_continuously(spark, lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
-    care = TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, stream), on_warning=on_warning)
+    care = TableCare(
+        lakehouse,
+        lambda: tables_of_ingest(lakehouse, stream),
+        lambda: record_ingest(lakehouse, stream.name),
+        on_warning=on_warning,
+    )
 
     def after_batch(progress: Progress) -> None:
         if on_batch is not None:

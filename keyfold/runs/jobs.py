@@ -15,6 +15,7 @@ from keyfold.keyed.records import Counts
 from keyfold.keyed.run_mode import Incremental, Replay, RunMode
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance.recording import record_job
 from keyfold.runs.health import facts_of_job, told_on_loopback
 from keyfold.runs.table_care import TableCare, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
@@ -105,7 +106,12 @@ def run_continuously(
     """
     options = options or RunOptions()
     publisher = Publisher(lakehouse, job)
-    care = TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), on_warning=on_warning)
+    care = TableCare(
+        lakehouse,
+        lambda: tables_of_job(lakehouse, job),
+        lambda: record_job(lakehouse, job.name),
+        on_warning=on_warning,
+    )
 
     def on_batch(progress: Progress, counts: Counts) -> None:
         if options.on_batch is not None:

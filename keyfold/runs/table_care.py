@@ -53,11 +53,13 @@ class Tended:
 class TableCare:
     """Joins small files of tables, and deletes replaced ones and old log entries, every so many batches.
 
-    A context manager: at the end what goes on beside is waited for.
+    A context manager, around the one that holds the lock: at the end what goes on beside is waited for, and the checksums of
+    what was written are recorded.
 
     Args:
         lakehouse: where the tables are.
         tables: gives them; whoever calls is the one who writes them, and holds the lock that goes with it.
+        record: records checksums under that lock, once it is free.
         every: batches from one time to the next.
         retention: for how long replaced files are kept.
         versions: how many of the newest versions' log entries are kept.
@@ -68,12 +70,13 @@ class TableCare:
         self,
         lakehouse: Lakehouse,
         tables: Callable[[], Sequence[Tended]],
+        record: Callable[[], None],
         every: int = EVERY,
         retention: timedelta = RETENTION,
         versions: int = KEPT_VERSIONS,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        self._lakehouse, self._tables, self._every = lakehouse, tables, every
+        self._lakehouse, self._tables, self._record, self._every = lakehouse, tables, record, every
         self._retention, self._versions = retention, versions
         self._warn = on_warning or (lambda _: None)
         self._batches = 0
@@ -85,6 +88,8 @@ class TableCare:
     def __exit__(self, *_: object) -> None:
         if self._beside is not None:
             self._beside.join()
+        if self._batches:
+            self._record()
 
     def after_batch(self) -> None:
         """Count a batch that is committed; see to the tables where it is time."""

@@ -34,6 +34,7 @@ from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import JobParameters
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.maintenance import maintain
+from keyfold.maintenance.recording import record_ingest
 from keyfold.state import moving, rewriting
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
@@ -123,6 +124,7 @@ def maintain_all(home: Path) -> None:
     ):
         written = [done.tables.get(name.partition(".")[0], ()) for done in batches]
         maintain(lakehouse, name, path, timedelta(days=7), time=time, written=written)
+    record_ingest(lakehouse, "clicks")
     for job in ("totals", "windows"):
         with exclusive(lakehouse.job(job), f"job {job}"):
             generation = live_generation(lakehouse, job)
@@ -131,6 +133,7 @@ def maintain_all(home: Path) -> None:
             for path in sorted((generation.folder / "tables").glob("*")):
                 written = [done.tables.get(path.name, ()) for done in generation.journal.recent()]
                 maintain(lakehouse, path.name, path, timedelta(days=7), written=written)
+            generation.record_checksums()
 
 
 def _run(order: dict[str, Any]) -> None:

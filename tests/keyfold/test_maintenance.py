@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,13 +16,16 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse, commits, exclusive
 from keyfold.lakehouse.changes import changes_since, snapshot
+from keyfold.lakehouse.checksums import checksum_in_name
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.positions import Position, position_at
+from keyfold.lakehouse.reading import data_file_paths
 from keyfold.lakehouse.tables import create_table, table_id
 from keyfold.maintenance import Maintained, maintain
+from keyfold.maintenance.checking_tables import Seen, findings_of_table
 from keyfold.maintenance.readers import Reader, readers
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, totals, windows
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
@@ -116,6 +120,85 @@ def test_a_table_without_a_time_is_joined_too(lakehouse, table):
     append(table, 1, 2, 3)
     done = care(lakehouse, table, time=None)
     assert (done.files_before, done.files_after, rows(table)) == (3, 1, [1, 2, 3])
+
+
+@pytest.mark.parametrize("time", ["at", None])
+def test_the_name_of_a_joined_file_has_its_checksum_and_who_reads_additions_passes_over_it(lakehouse, table, time):
+    append(table, 1, 2, 3)
+    position = position_at(table, 1)
+    care(lakehouse, table, time=time)
+    (joined,) = data_file_paths(table)
+    assert checksum_in_name(joined.name)
+    assert [file.rows for file in changes_since(table, position, "at").files] == [1]
+    joined.write_bytes(joined.read_bytes()[:-1] + b"!")
+    faults = [finding.path for finding in findings_of_table(table, "restore it", Seen())]
+    assert faults == [str(joined)]
+
+
+def test_joining_without_a_time_leaves_large_files_and_columns_of_any_kind_as_they_are(lakehouse, table):
+    frames = [
+        pl.DataFrame(
+            {
+                "name": [None, f"n{number}"],
+                "amount": pl.Series([None, number], dtype=pl.Decimal(38, 9)),
+                "day": pl.Series([None, date(2026, 1, 1 + number)], dtype=pl.Date),
+                "models": [None, ["a", None, str(number)]],
+                "inner": [None, {"of": [float(number)], "raw": bytes([number])}],
+            }
+        )
+        for number in range(4)
+    ]
+    for frame in [*frames, pl.concat([frames[0]] * 100_000)]:
+        frame.write_delta(str(table), mode="append")
+    DeltaTable(str(table)).alter.set_table_properties({"delta.targetFileSize": str(30 << 10)})
+    later = pl.concat([frames[1].with_columns(late=pl.lit(1))])
+    later.write_delta(str(table), mode="append", delta_write_options={"schema_mode": "merge"})
+    large = max(data_file_paths(table), key=lambda path: path.stat().st_size)
+    before = pl.read_delta(str(table))
+    assert care(lakehouse, table, time=None).files_after == 2
+    assert large in data_file_paths(table)
+    after = pl.read_delta(str(table))
+    assert after.schema == before.schema
+    assert sorted(map(str, after.rows())) == sorted(map(str, before.rows()))
+    version = DeltaTable(str(table)).version()
+    care(lakehouse, table, time=None)
+    assert DeltaTable(str(table)).version() == version
+
+
+@pytest.fixture
+def meanwhile(table, monkeypatch):
+    """Have something done between the next look of a commit at the table and that commit."""
+
+    def between(do: Callable[[], None]) -> None:
+        looks = iter([DeltaTable(str(table))])
+        do()
+        monkeypatch.setattr(commits, "DeltaTable", lambda path: next(looks, None) or DeltaTable(path))
+
+    return between
+
+
+def test_of_two_that_join_the_same_files_at_once_one_fails(lakehouse, table, meanwhile):
+    append(table, 1, 2, 3)
+    files = snapshot(table, "at").files
+    twice = [write_data_file(pl.read_delta(str(table)), table, CLICK) for _ in range(2)]
+    meanwhile(lambda: replace_files(table, files, twice[:1]))
+    append(table, 4)
+    with pytest.raises(KeyfoldError, match="another process has replaced some of its files"):
+        replace_files(table, files, twice[1:])
+    assert rows(table) == [1, 2, 3, 4]
+
+
+def test_joining_goes_together_with_an_append_meanwhile_and_its_own_log_entry_is_made_durable(
+    lakehouse, table, meanwhile, monkeypatch
+):
+    append(table, 1, 2)
+    joined = write_data_file(pl.read_delta(str(table)), table, CLICK)
+    files = snapshot(table, "at").files
+    synced = []
+    monkeypatch.setattr(commits, "sync_file", lambda path: synced.append(int(path.stem)))
+    meanwhile(lambda: append(table, 3))
+    replace_files(table, files, [joined])
+    assert (rows(table), synced) == ([1, 2, 3], [3])
 
 
 def test_a_night_without_anything_to_do_leaves_no_trace(lakehouse, table):

@@ -22,6 +22,7 @@ from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.maintenance import RETENTION, Maintained, maintain
 from keyfold.maintenance.log import trim_log
+from keyfold.maintenance.recording import record_ingest
 from keyfold.maintenance.removals import remember_removals
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -83,7 +84,10 @@ def _stream_op(stream: Stream) -> dg.OpDefinition:
             with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
                 _remember(config, tables)
         # No lock: whoever writes these only appends, which does not clash.
-        _maintain(context, config, lakehouse, tables)
+        try:
+            _maintain(context, config, lakehouse, tables)
+        finally:
+            record_ingest(lakehouse, stream.name)
 
     return maintain_stream
 
@@ -100,9 +104,14 @@ def _job_op(template: JobTemplate) -> dg.OpDefinition:
             with exclusive(lakehouse.job(template.name), f"job {template.name}"):
                 # Under the lock: a full refresh puts other tables in their place.
                 generation = live_generation(lakehouse, template.name)
-                tables = _tables(generation) if generation else []
-                _remember(config, tables)
-                _maintain(context, config, lakehouse, tables)
+                if generation is None:
+                    return
+                tables = _tables(generation)
+                try:
+                    _remember(config, tables)
+                    _maintain(context, config, lakehouse, tables)
+                finally:
+                    generation.record_checksums()
         # A run from the command line holds the lock and no pool: it is let be, and the night's other tables are done.
         except KeyfoldError as busy:
             context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")

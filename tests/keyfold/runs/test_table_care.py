@@ -1,15 +1,20 @@
 """Tables of a continuous run keep few files and short logs, and all rows."""
 
 import threading
+from functools import partial
 
 import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_totals
+from keyfold.ingestion.ingest_settings import existing_ingest
+from keyfold.journal.checksums import read_checksums
+from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
+from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import table_care as care
 from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
@@ -23,10 +28,19 @@ HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "mo
 
 
 def run(lakehouse, job, parts, every, **options):
-    with TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), every, **options) as careful:
+    record = partial(record_job, lakehouse, job.name)
+    with TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as careful:
         for part in parts:
             put(lakehouse, job.stream.name, part)
             run_job(SPARK, lakehouse, job, options=RunOptions(on_batch=lambda *_: careful.after_batch()))
+
+
+def unrecorded(journal, parts):
+    """The log entries whose checksums are not recorded."""
+    recorded = read_checksums(journal)
+    logs = {name: folder for name, folder in parts.items() if name.startswith("tables/")}
+    entries = {f"{name}/{entry.name}" for name, folder in logs.items() for entry in folder.glob("*.json")}
+    return sorted(entries - set(recorded.files if recorded else ()))
 
 
 def files(lakehouse):
@@ -46,6 +60,9 @@ def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_come
     one, other = (sorted(map(str, table.to_pylist())) for table in tables)
     assert one == other
     assert len(one) == sum(part.height for part in parts)
+    live = live_generation(careful, job.name)
+    assert live is not None
+    assert unrecorded(live.journal.folder, live.checksummed) == []
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -69,7 +86,8 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
         joined.append(maintain(*given, **named))
 
     monkeypatch.setattr(care, "maintain", slow)
-    with TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=3) as careful:
+    record = partial(record_ingest, lakehouse, EVENTS.name)
+    with TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), record, every=3) as careful:
         for number in range(9):
             land(landing / f"{number}.ndjson", [event(seq=number)])
             ingest(SPARK_OF_INGEST, lakehouse, EVENTS, landing, on_batch=lambda _: careful.after_batch())
@@ -77,6 +95,9 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
         assert ingest_totals(lakehouse, EVENTS).accepted == 9
         assert not joined
         joining.set()
+    birth = existing_ingest(lakehouse, EVENTS.name)
+    assert birth is not None
+    assert unrecorded(birth.journal, birth.checksummed) == []
     table = DeltaTable(str(lakehouse.events("clicks")))
     assert joined[0].files_after < 9
     assert sorted(row["seq"] for row in table.to_pyarrow_table().to_pylist()) == list(range(9))

@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 
 from keyfold.dagster.automation.maintenance import maintenance
 from keyfold.dagster.resources import LakehouseResource
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.journal.checksums import read_checksums
+from keyfold.lakehouse import Lakehouse, exclusive, write_json
 from keyfold.maintenance.removals import remember_removals
 from keyfold.storage.place import Place
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
@@ -38,7 +39,8 @@ def remembers(table: Place) -> str | None:
 
 @pytest.fixture
 def tables(lakehouse: Lakehouse) -> dict[str, Place]:
-    generation = put_generation(lakehouse, "ride_summaries")
+    ids = {"ride_summaries": "one", "late.ride_summaries": "another"}
+    generation = put_generation(lakehouse, "ride_summaries", table_ids=ids)
     found = {
         "events.ride_points": lakehouse.events("ride_points"),
         "quarantine.ride_points": lakehouse.quarantine("ride_points"),
@@ -75,6 +77,22 @@ def test_every_table_of_the_group_is_joined_and_its_asset_tells(lakehouse, table
     assert (told["files_before"], told["files_after"], told["files_deleted"]) == (3, 1, 0)
     assert told["retention_days"] == 7
     assert observed(instance, "ride_summaries_late")["files_after"] == 1
+
+
+def test_the_log_entries_of_maintenance_are_recorded_so_that_a_check_verifies_them(lakehouse, tables, instance):
+    write_json(
+        lakehouse.ingest("ride_points") / "ingest.json", {"format": 1, "identity": "", "tables": {}, "fixed": {}}
+    )
+    assert run(lakehouse, instance).success
+    recorded = {
+        name: read_checksums(folder / "journal")
+        for name, folder in (
+            ("events", lakehouse.ingest("ride_points")),
+            ("ride_summaries", tables["ride_summaries"].parents[1]),
+        )
+    }
+    entries = {name: f"tables/{name}/{3:020d}.json" for name in recorded}
+    assert {name for name, sums in recorded.items() if sums and entries[name] in sums.files} == set(recorded)
 
 
 def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_for_the_retention_again(

@@ -1,0 +1,41 @@
+"""Checksums of the log entries that maintenance has written beside runs: `keyfold check` verifies what is recorded.
+
+Where a run holds the lock it records them itself.
+"""
+
+from contextlib import suppress
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest_journal
+from keyfold.ingestion.ingest_settings import existing_ingest
+from keyfold.journal.checksums import record_checksums
+from keyfold.keyed.generations import live_generation
+from keyfold.lakehouse import Lakehouse, exclusive
+
+
+def record_ingest(lakehouse: Lakehouse, stream: str) -> None:
+    """Record the checksums of a stream's ingest, unless a run is on.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    # A lock makes its folder.
+    if not lakehouse.ingest(stream).is_dir():
+        return
+    with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream), f"maintenance of {stream}"):
+        birth, done = existing_ingest(lakehouse, stream), ingest_journal(lakehouse, stream).last_done()
+        if birth is not None:
+            record_checksums(birth.journal, birth.checksummed, done.batch if done else -1)
+
+
+def record_job(lakehouse: Lakehouse, job: str) -> None:
+    """Record the checksums of a job's live generation, unless a run is on.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    if not lakehouse.job(job).is_dir():
+        return
+    with suppress(KeyfoldError), exclusive(lakehouse.job(job), f"job {job}"):
+        if (generation := live_generation(lakehouse, job)) is not None:
+            generation.record_checksums()
