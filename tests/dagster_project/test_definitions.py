@@ -13,7 +13,6 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-import dagster_project
 from dagster_project.definitions import defs
 from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
 from keyfold.errors import KeyfoldError
@@ -141,7 +140,7 @@ def test_dagster_finds_the_definitions_valid(tmp_path):
 
 
 def test_the_shipped_instance_settings_make_one_run_at_a_time_of_a_pool(tmp_path, monkeypatch):
-    settings = Path(dagster_project.__file__).with_name("dagster.yaml")
+    settings = ROOT / "keyfold" / "dagster" / "dagster.yaml"
     (tmp_path / "dagster.yaml").write_text(settings.read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:

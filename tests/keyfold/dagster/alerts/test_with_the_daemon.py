@@ -15,7 +15,7 @@ from dagster._core.test_utils import freeze_time
 
 from tests.keyfold.dagster.alerts.scripted_webhook import ScriptedWebhook
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODULE = "tests.keyfold.dagster.alerts.watched_project"
 SETTINGS = """
 telemetry: {enabled: false}

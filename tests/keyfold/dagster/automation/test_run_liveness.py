@@ -21,8 +21,8 @@ from keyfold.dagster.serving.home import make_databases
 from tests.keyfold.dagster.automation.waiting_job import POOL
 from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark
 
-ROOT = Path(__file__).parents[3]
-SHIPPED = ROOT / "dagster_project" / "dagster.yaml"
+ROOT = Path(__file__).parents[4]
+SHIPPED = ROOT / "keyfold" / "dagster" / "dagster.yaml"
 MODULE = "tests.keyfold.dagster.automation.waiting_job"
 LAUNCHER = "{module: keyfold.dagster.automation.run_liveness, class: WatchedRunLauncher}"
 PATIENCE = 90

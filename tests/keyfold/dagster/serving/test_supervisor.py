@@ -15,7 +15,7 @@ import pytest
 from keyfold.dagster.serving.supervisor import Server
 from tests.keyfold.dagster.serving.marked import VARIABLE, kill_all, marked, new_mark, none_is_left
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 PROMISE = "However the servers of `make ui` end, no process of theirs is left (rows are processes here)."
 

@@ -20,7 +20,7 @@ from keyfold.session import SparkSettings
 from tests.keyfold.dagster.submitted import counted
 from tests.keyfold.dagster.submitted.counted import COUNTS, EVENTS, LATE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SECRET = "planted-in-this-test"  # noqa: S105
 CHECKS = [dg.AssetCheckKey(COUNTS, name) for name in ("counts_add_up", "counts_are_small")]
 
