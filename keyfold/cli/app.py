@@ -5,8 +5,8 @@ Exit codes: 0 done, 1 failed, 2 bad usage.
 Each command is a module, imported when it is called: `keyfold --help` loads neither Spark nor Polars.
 """
 
-from importlib import import_module
-from typing import Any, NamedTuple, cast
+from importlib import import_module, metadata
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -48,6 +48,22 @@ COMMANDS: dict[str, LazyCommand] = {
     "journal": LazyCommand(
         "keyfold.cli.journal:journal",
         "Print what was planned lately and what came of it, one line a batch.",
+    ),
+    "jobs": LazyCommand(
+        "keyfold.cli.catalogue:jobs",
+        "List the jobs: what each reads, its key, what it writes.",
+    ),
+    "streams": LazyCommand(
+        "keyfold.cli.catalogue:streams",
+        "List the streams: the event time, the event id and the columns of each.",
+    ),
+    "tables": LazyCommand(
+        "keyfold.cli.catalogue:tables",
+        "List the tables: what writes each, and how many rows it has.",
+    ),
+    "params": LazyCommand(
+        "keyfold.cli.catalogue:params",
+        "List the parameters of a job: type, default and meaning of each; `keyfold run JOB --param NAME=VALUE` sets one.",
     ),
     "check": LazyCommand(
         "keyfold.cli.check:check",
@@ -153,10 +169,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich's help needs 0.2 s to import
+    context_settings={"help_option_names": ["-h", "--help"]},  # a command's context inherits it
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"keyfold {metadata.version('keyfold')}")
+        raise typer.Exit
+
+
 @app.callback()
-def keyfold() -> None:
+def keyfold(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
     """Stateful, per-key stream processing: land, ingest, run, look."""
     keep_files_private()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.cli.known_names import require_known
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import PastBatch
 from keyfold.keyed.generations import live_generation
@@ -64,15 +64,13 @@ def history_of(lakehouse: Lakehouse, name: str, last: int) -> History:
     """What the journal of a job's live generation, or of a stream's ingest, tells of the last batches.
 
     Raises:
-        KeyfoldError: there is no such job or stream, or its journal cannot be read.
+        typer.BadParameter: there is no such job or stream.
+        KeyfoldError: its journal cannot be read.
     """
     if name in project_streams():
         journal = ingest_journal(lakehouse, name)
         return History(name, None, tuple(journal.history(last)), len(journal.pending()))
-    if name not in project_jobs():
-        raise KeyfoldError(
-            f"no job and no stream {name!r}; there are {', '.join([*project_jobs(), *project_streams()])}"
-        )
+    require_known("job or stream", name, [*project_jobs(), *project_streams()])
     live = live_generation(lakehouse, name)
     if live is None:
         return History(name, None, (), 0)

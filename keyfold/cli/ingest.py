@@ -1,11 +1,13 @@
 """`keyfold ingest`: files, or messages of a topic, into a stream's tables."""
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
+from keyfold.cli.known_names import require_stream
 from keyfold.cli.options import DEFAULT_EVERY, DEFAULT_HOME, AsJson, Every, Home, MetricsPort
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, warn
@@ -13,6 +15,7 @@ from keyfold.ingestion import IngestSummary
 from keyfold.ingestion import ingest as ingest_files
 from keyfold.ingestion import rebuild as rebuild_tables
 from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.run import require_landing
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.settings import PREFIX
 from keyfold.ingestion.sources.kafka.topic import OnGap
@@ -61,8 +64,7 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM."""
-    if stream not in project_streams():
-        raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(project_streams())}")
+    require_stream(stream)
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
     if continuous and (rebuild or reread_changed):
@@ -71,9 +73,14 @@ def ingest(
         raise typer.BadParameter("--metrics-port goes with --continuous")
     # Before Spark starts: a signal that comes while it does ends the run, too.
     stop = stop_on_signal() if continuous else None
-    with failures(), spark_of_environment(home) as spark, progress_of("ingest") as show:
+    with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
         landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
+        if not rebuild:  # a rebuild reads the folders that were read before
+            require_landing(lakehouse, project_streams()[stream], landing)
+        # After all that can be wrong without it: it takes seconds to start.
+        spark = stack.enter_context(spark_of_environment(home))
+        show = stack.enter_context(progress_of("ingest"))
         if rebuild:
             summary = rebuild_tables(spark, lakehouse, project_streams()[stream], landing, settle=length, on_batch=show)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])

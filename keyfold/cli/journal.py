@@ -8,7 +8,6 @@ from keyfold.cli.history import history_of
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import project_jobs, project_streams
 
 
 def journal(
@@ -18,10 +17,6 @@ def journal(
     as_json: AsJson = False,
 ) -> None:
     """Print what was planned lately and what came of it, one line a batch."""
-    if name not in project_jobs() and name not in project_streams():
-        raise typer.BadParameter(
-            f"no job and no stream {name!r}; there are {', '.join([*project_jobs(), *project_streams()])}"
-        )
     with failures():
         history = history_of(Lakehouse(home), name, last)
         report(history.as_json(), as_json, "\n".join(history.describe()))

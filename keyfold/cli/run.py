@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from keyfold.cli.known_names import require_job
 from keyfold.cli.options import (
     DEFAULT_EVERY,
     DEFAULT_HOME,
@@ -62,8 +63,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a keyed job over what is new in its event table."""
-    if job not in project_jobs():
-        raise typer.BadParameter(f"no job {job!r}; jobs there: {', '.join(project_jobs())}")
+    require_job(job)
     given = given_parameters(param)
     with usage_faults():
         name = "full_refresh" if full_refresh else "incremental" if replay is None else "replay"

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from keyfold.cli.catalogue import declared_tables
+from keyfold.cli.known_names import require_known
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.rows import Format, print_rows
 from keyfold.cli.terminal import failures, report
-from keyfold.keyed.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
-from keyfold.project import project_jobs, project_streams
 
 _ROWS_FOR_THE_EYE = 20
 
@@ -27,17 +27,12 @@ def show(
 ) -> None:
     """Print the rows of a table; `--json` prints its name, place and row count instead."""
     with failures():
-        known = _known_tables()
         lakehouse = Lakehouse(home)
-        if table not in known and table not in lakehouse.tables():
-            raise typer.BadParameter(f"no table {table!r}; tables: {', '.join(known)}")
+        known = declared_tables()
+        if table not in known:
+            require_known("table", table, [*known, *(name for name in lakehouse.tables() if name not in known)])
         path = lakehouse.table(table)
         if as_json:
             report({"table": table, "path": str(path), "rows": count_rows(path)}, as_json, "")
             return
         print_rows(path, style, _ROWS_FOR_THE_EYE if limit is None and style == "table" else limit, sys.stdout)
-
-
-def _known_tables() -> list[str]:
-    streams = [f"{kind}.{name}" for name in project_streams() for kind in ("events", "quarantine")]
-    return streams + [table.name for template in project_jobs().values() for table in build_job(template).tables]

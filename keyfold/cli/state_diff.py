@@ -1,6 +1,7 @@
 """`keyfold state diff`: two states compared, or a state and a table."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.spark import spark_of_environment
-from keyfold.cli.state_jobs import job_or_name
+from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
@@ -36,9 +37,10 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
-    with failures(), spark_of_environment(home) as spark:
+    with failures(), ExitStack() as stack:
         lakehouse = Lakehouse(home)
-        found = _diff(spark, lakehouse, job, before, after)
+        require_job_or_state(lakehouse, job)
+        found = _diff(stack.enter_context(spark_of_environment(home)), lakehouse, job, before, after)
         summary = found.summary()
         written = asdict(found.write(to, style)) if to is not None else None
         report({**asdict(summary), "written": written}, as_json, _told(summary, to))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from keyfold.cli.known_names import require_stream
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.state_jobs import build_live_job
@@ -80,8 +81,7 @@ def erase_(
     as_json: AsJson = False,
 ) -> None:
     """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
-    if stream not in project_streams():
-        raise typer.BadParameter(f"no stream {stream!r}; streams there: {', '.join(project_streams())}")
+    require_stream(stream)
     with usage_faults():
         erasure = Erasure(_values(where), Author(who or getpass.getuser(), why), remove_unsearchable)
         if not dry_run and confirm != stream:

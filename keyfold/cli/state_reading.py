@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Annotated, Any, TextIO, get_args
 
@@ -81,7 +82,11 @@ def read(
             "keyed-json shows all variables of a key: leave out --part, --changes-since and --whole-collections"
         )
     wanted = given_columns(columns)
-    with failures(), spark_of_environment(home) as spark:
+    with failures(), ExitStack() as stack:
+        lakehouse = Lakehouse(home)
+        # Before Spark starts, which takes seconds: whether there is such a job.
+        one = None if job is None else job_or_name(lakehouse, job, generation)
+        spark = stack.enter_context(spark_of_environment(home))
         if checkpoint is not None:
             theirs = [_columns_of(text) for text in key or []]
             if style == "keyed-json":
@@ -101,9 +106,7 @@ def read(
                 rows = select_columns(rows, wanted, f"checkpoint {checkpoint}")
             _show_checkpoint(rows, f"checkpoint {checkpoint}", to, style, limit, as_json)
             return
-        assert job is not None  # noqa: S101 - narrows what was checked above
-        lakehouse = Lakehouse(home)
-        one = job_or_name(lakehouse, job, generation)
+        assert one is not None  # noqa: S101 - narrows what was checked above
         rows = read_state(spark, lakehouse, one, generation=generation, batch=batch, keys=key or [])
         if wanted:
             kept = {name: name for name in rows.key} if style == "keyed-json" else {}
@@ -148,10 +151,12 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a job's state is like: rows, keys, bytes, skew over key groups, timers, growth over batches."""
-    with failures(), spark_of_environment(home) as spark:
+    with failures():
         lakehouse = Lakehouse(home)
         one = job_or_name(lakehouse, job, generation)
-        found = state_statistics(lakehouse, read_state(spark, lakehouse, one, generation=generation, batch=batch), last)
+        with spark_of_environment(home) as spark:
+            rows = read_state(spark, lakehouse, one, generation=generation, batch=batch)
+            found = state_statistics(lakehouse, rows, last)
         report(asdict(found), as_json, "\n".join(_told(found)))
 
 

@@ -111,13 +111,8 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
         KeyfoldError: the folder is missing, a rebuild broke off, the stream is being ingested already, or the home is in a
             bucket whose store keeps no conditions.
     """
-    if not isinstance(landing, KafkaTopic):
-        landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    landing = require_landing(lakehouse, stream, landing)
     folder = lakehouse.ingest(stream.name)
-    # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
-    is_emptied = isinstance(landing, ObjectPath) and (folder / RECORD).exists()
-    if not isinstance(landing, KafkaTopic) and not is_emptied and not landing.is_dir():
-        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     check_conditions(folder)
     # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
     with exclusive(folder, f"ingest of {stream.name}"):
@@ -127,6 +122,22 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -
                 f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
             )
         yield landing
+
+
+def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Landing:
+    """The landing folder that a run reads, which exists, or the topic.
+
+    Raises:
+        KeyfoldError: the folder is missing.
+    """
+    if isinstance(landing, KafkaTopic):
+        return landing
+    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
+    is_emptied = isinstance(landing, ObjectPath) and (lakehouse.ingest(stream.name) / RECORD).exists()
+    if not is_emptied and not landing.is_dir():
+        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
+    return landing
 
 
 def ingest_under_lock(

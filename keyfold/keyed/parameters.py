@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
@@ -144,6 +145,70 @@ def _parse_names(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_parse_names), Field(min_length=1)]
 """Names of columns: a list, or `pressure,temp`."""
+
+
+class ParameterDescription(NamedTuple):
+    """A parameter of a job, as people read it.
+
+    Attributes:
+        name: as `--param` takes it.
+        type: what a value is: `duration`, `whole number`, `event | arrival`, …
+        default: as text that the parameter takes; None where a job without a value does without.
+        description: what it means.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    description: str
+
+
+def describe_parameters(template: JobTemplate) -> list[ParameterDescription]:
+    """The parameters of a job, in the order of their declaration."""
+    described = []
+    for name, field in template.parameters.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        text = None if default is None else parameter_text(default)
+        described.append(ParameterDescription(name, _type_text(field), text, field.description or ""))
+    return described
+
+
+def parameter_text(value: Any) -> str:
+    """A value of a parameter as text that the parameter takes."""
+    if isinstance(value, timedelta):
+        return _text(value)
+    if isinstance(value, tuple) and not isinstance(value, WindowShape):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+_TYPE_TEXTS = {
+    bool: "true or false",
+    float: "number",
+    int: "whole number",
+    str: "text",
+    timedelta: "duration",
+    WindowShape: "window",
+}
+
+
+def _type_text(field: FieldInfo) -> str:
+    if is_path(field):
+        return "file"
+    kind = field.annotation
+    if get_origin(kind) in (Union, UnionType):  # left out means None
+        return " | ".join(_kind_text(one) for one in get_args(kind) if one is not NoneType)
+    return _kind_text(kind)
+
+
+def _kind_text(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return " | ".join(map(str, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return "names"
+    return _TYPE_TEXTS.get(kind) or getattr(kind, "__name__", str(kind))
 
 
 def build_job(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from keyfold.cli.known_names import require_stream
 from keyfold.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
 from keyfold.cli.new.names import check_name
 from keyfold.cli.new.proposal import Proposal, propose_stream, spoken
@@ -82,8 +83,7 @@ def job(
     """Write a keyed job over a stream: a step to edit, its asset, suite and tests."""
     with usage_faults():
         check_name("job", name)
-        if of not in project_streams():
-            raise KeyfoldError(f"no stream {of!r}; streams there: {', '.join(project_streams())}")
+        require_stream(of)
     with failures():
         root = project_root()
         _require_new_job(name, root)

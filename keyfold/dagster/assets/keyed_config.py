@@ -1,7 +1,6 @@
 """Run config of keyed jobs, made from their parameters: every one optional, with its default in the launchpad."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -12,10 +11,9 @@ from pydantic.fields import FieldInfo
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.parameters import build_job, is_path
+from keyfold.keyed.parameters import build_job, is_path, parameter_text
 from keyfold.keyed.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
 
-_UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
 _FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to replay")
 
 
@@ -93,16 +91,6 @@ def _field(field: FieldInfo, is_free: bool) -> Any:
     return Field(
         default=None,
         description=f"{(field.description or '').rstrip('.')}. Left out: as the live generation was born, at first "
-        f"`{_shown(default)}`."
+        f"`{parameter_text(default)}`."
         + ("" if is_free else " Another value than the live generation's needs mode full_refresh."),
     )
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, timedelta):
-        for unit, length in _UNITS:
-            if value % length == timedelta(0):
-                return f"{value // length}{unit}"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value)

@@ -89,8 +89,8 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ingest", "tides"), "no stream 'tides'; streams there: ride_points"),
-        (("run", "tides"), "no job 'tides'; jobs there: ride_summaries"),
+        (("ingest", "tides"), "no stream 'tides'. Known: ride_points"),
+        (("run", "tides"), "no job 'tides'. Known: ride_summaries"),
         (("run", "ride_summaries", "--param", "timeout"), "write it as name=value"),
         (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
         (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
@@ -102,8 +102,8 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
             ("run", "ride_summaries", "--replay", "b", "--since", "2026-01-02", "--until", "2026-01-01"),
             "is not before until",
         ),
-        (("show", "tides"), "no table 'tides'; tables: events.ride_points"),
-        (("journal", "tides"), "no job and no stream 'tides'; there are ride_summaries"),
+        (("show", "tides"), "no table 'tides'. Known: events.ride_points"),
+        (("journal", "tides"), "no job or stream 'tides'. Known: ride_summaries"),
     ],
 )
 def test_bad_usage_is_told_with_the_remedy_and_changes_nothing(keyfold, lakehouse, arguments, message):

@@ -254,4 +254,4 @@ def test_the_commands_say_what_is_wrong(keyfold):
     assert "give a JOB" in keyfold("read", code=2)
     assert "say where with --to" in keyfold("read", "windows", "--format", "delta", code=2)
     assert "no batch" in keyfold("diff", "windows", "live:x", code=1)
-    assert "no job 'trips' has run" in keyfold("stats", "trips", code=1)
+    assert "no job 'trips'" in keyfold("stats", "trips", code=2)

@@ -1,0 +1,125 @@
+"""`keyfold jobs`, `streams`, `tables` and `params`: what the project declares. They read no events and start no Spark."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from keyfold.cli.known_names import require_job
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
+from keyfold.cli.plain_text import cell
+from keyfold.cli.terminal import failures, report
+from keyfold.keyed.parameters import build_job, describe_parameters
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import count_rows
+from keyfold.project import project_jobs, project_streams
+
+_STREAM_TABLES = {"events": "events", "quarantine": "rejected rows"}
+
+
+def jobs(as_json: AsJson = False) -> None:
+    """List the jobs: what each reads, its key, what it writes."""
+    with failures():
+        rows = [_job_row(name) for name in project_jobs()]
+        _print("jobs", rows, ("job", "stream", "key", "description"), as_json=as_json)
+
+
+def streams(as_json: AsJson = False) -> None:
+    """List the streams: the event time, the event id and the columns of each."""
+    with failures():
+        rows = [
+            {
+                "stream": stream.name,
+                "event_time": stream.event_time,
+                "event_id": list(stream.event_id),
+                "columns": {field.name: str(field.type) for field in stream.schema},
+                "description": stream.description,
+            }
+            for stream in project_streams().values()
+        ]
+        _print("streams", rows, ("stream", "event_time", "event_id", "description"), as_json=as_json)
+
+
+def tables(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
+    """List the tables: what writes each, and how many rows it has."""
+    with failures():
+        there = Lakehouse(home).tables()
+        declared = declared_tables()
+        rows = [
+            {
+                "table": name,
+                "written_by": declared.get(name, ("", ""))[0],
+                "contains": declared.get(name, ("", ""))[1],
+                "rows": count_rows(there[name]) if name in there else None,
+                "path": str(there[name]) if name in there else None,
+            }
+            for name in [*declared, *(name for name in there if name not in declared)]
+        ]
+        _print("tables", rows, ("table", "written_by", "contains", "rows"), as_json=as_json)
+
+
+def params(
+    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")], as_json: AsJson = False
+) -> None:
+    """List the parameters of a job: type, default and meaning of each; `keyfold run JOB --param NAME=VALUE` sets one."""
+    require_job(job)
+    with failures():
+        rows = [
+            {"name": one.name, "type": one.type, "default": one.default, "description": one.description}
+            for one in describe_parameters(project_jobs()[job])
+        ]
+        _print("parameters", rows, ("name", "type", "default", "description"), as_json=as_json, job=job)
+
+
+def declared_tables() -> dict[str, tuple[str, str]]:
+    """Every table that the project declares: the stream or the job that writes it, and what it contains."""
+    found = {
+        f"{kind}.{stream}": (f"stream {stream}", f"{contains} of {stream}")
+        for stream in project_streams()
+        for kind, contains in _STREAM_TABLES.items()
+    }
+    for template in project_jobs().values():
+        job = build_job(template)
+        for table in job.tables:
+            contains = template.description if table.name == job.name else table.description
+            found[table.name] = (f"job {job.name}", contains)
+    return found
+
+
+def _job_row(name: str) -> dict[str, Any]:
+    template = project_jobs()[name]
+    job = build_job(template)
+    return {
+        "job": name,
+        "stream": job.stream.name,
+        "key": list(job.key),
+        "tables": [table.name for table in job.tables],
+        "description": template.description,
+    }
+
+
+def _print(
+    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: str
+) -> None:
+    if as_json:
+        report({**about, kind: rows}, as_json, "")
+        return
+    shown = Table(
+        *(Column(name.replace("_", " "), no_wrap=number == 0) for number, name in enumerate(columns)),
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
+    for row in rows:
+        shown.add_row(*(cell(_text(row[name])) for name in columns))
+    Console().print(shown)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,133 @@
+"""What the project declares, as the command line lists it; and names that it does not have."""
+
+import json
+import re
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from typer.testing import CliRunner
+
+from keyfold.cli.app import app
+from keyfold.keyed.parameters import build_job, describe_parameters
+from keyfold.lakehouse import Lakehouse
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.streams import STREAMS
+
+
+@pytest.fixture
+def keyfold(tmp_path, monkeypatch):
+    monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "300")
+    return lambda *arguments: CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    def fail(*_):
+        raise AssertionError("Spark was started")
+
+    for module in ("ingest", "run", "state_reading", "state_diff"):
+        monkeypatch.setattr(f"keyfold.cli.{module}.spark_of_environment", fail)
+
+
+def test_jobs_are_listed_with_their_stream_key_and_tables(keyfold):
+    jobs = {one["job"]: one for one in json.loads(keyfold("jobs", "--json").stdout)["jobs"]}
+    assert list(jobs) == list(JOBS)
+    assert jobs["vehicle_trips"]["stream"] == "telemetry"
+    assert jobs["vehicle_trips"]["key"] == ["vehicle_id"]
+    assert {"vehicle_trips", "vehicle_stops", "late.vehicle_trips"} <= set(jobs["vehicle_trips"]["tables"])
+    shown = keyfold("jobs").stdout
+    assert all(f"{name} " in shown for name in JOBS)
+
+
+def test_streams_are_listed_with_their_times_ids_and_columns(keyfold):
+    streams = {one["stream"]: one for one in json.loads(keyfold("streams", "--json").stdout)["streams"]}
+    assert list(streams) == list(STREAMS)
+    for name, stream in STREAMS.items():
+        assert streams[name]["event_time"] == stream.event_time
+        assert streams[name]["event_id"] == list(stream.event_id)
+        assert list(streams[name]["columns"]) == stream.schema.names
+        assert f"{name} " in keyfold("streams").stdout
+
+
+def test_every_declared_table_is_listed_and_nothing_is_made_in_a_home_that_is_not_there(keyfold, tmp_path):
+    tables = {one["table"]: one for one in json.loads(keyfold("tables", "--json").stdout)["tables"]}
+    declared = {table.name for template in JOBS.values() for table in build_job(template).tables}
+    assert tables.keys() == declared | {f"{kind}.{name}" for name in STREAMS for kind in ("events", "quarantine")}
+    assert {one["rows"] for one in tables.values()} == {None}
+    assert tables["vehicle_stops"]["written_by"] == "job vehicle_trips"
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_table_that_is_there_has_its_rows_and_its_place(keyfold, tmp_path):
+    home = Lakehouse(tmp_path / "home")
+    write_deltalake(str(home.events("sales")), pa.table({"item": ["a", "b"]}))
+    (tables,) = (json.loads(keyfold("tables", "--json").stdout)["tables"],)
+    (sales,) = (one for one in tables if one["table"] == "events.sales")
+    assert (sales["rows"], sales["path"]) == (2, str(home.events("sales")))
+    assert re.search(r"events\.sales +stream sales .* 2\s", keyfold("tables").stdout)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_default_is_a_value_that_the_parameter_takes(job):
+    template = JOBS[job]
+    described = describe_parameters(template)
+    assert [one.name for one in described] == list(template.parameters.model_fields)
+    given = {one.name: one.default for one in described if one.default is not None and one.type != "file"}
+    assert build_job(template, given).parameters == build_job(template).parameters
+    assert all(one.description for one in described)
+
+
+def test_parameters_are_listed_with_type_and_default(keyfold):
+    told = json.loads(keyfold("params", "event_index", "--json").stdout)
+    found = {one["name"]: (one["type"], one["default"]) for one in told["parameters"]}
+    assert told["job"] == "event_index"
+    assert found["time"] == ("event | arrival", "event")
+    assert found["key"] == ("names", "ride_id")
+    assert found["window"] == ("window", None)
+    assert found["watermark_delay"] == ("duration", "10m")
+    assert found["key_groups"] == ("whole number", "64")
+    assert re.search(r"watermark_delay +duration +10m +How far", keyfold("params", "event_index").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "ride_sumaries"), "no job 'ride_sumaries'. Did you mean 'ride_summaries'? Known: ride_summaries, "),
+        (("params", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
+        (("plan", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
+        (("state", "read", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
+        (("state", "stats", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
+        (("state", "diff", "ride_sumaries", "1"), "Did you mean 'ride_summaries'?"),
+        (("ingest", "telemetri"), "no stream 'telemetri'. Did you mean 'telemetry'? Known: ride_points, "),
+        (("journal", "telemetri"), "no job or stream 'telemetri'. Did you mean 'telemetry'?"),
+        (("show", "events.telemetri"), "no table 'events.telemetri'. Did you mean 'events.telemetry'?"),
+        (("state", "raed"), "Did you mean 'read'?"),
+        (("new", "strem"), "Did you mean 'stream'?"),
+        (("new", "job", "counts", "--stream", "telemetri"), "Did you mean 'telemetry'?"),
+        (("plan", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
+    ],
+)
+def test_an_unknown_name_is_bad_usage_before_spark_starts_and_the_nearest_is_named(
+    keyfold, no_spark, arguments, message
+):
+    told = keyfold(*arguments)
+    assert told.exit_code == 2, told.output
+    assert message in " ".join(told.stderr.split())
+
+
+def test_a_missing_folder_is_an_error_before_spark_starts(keyfold, no_spark, tmp_path):
+    told = keyfold("ingest", "sales", "--from", str(tmp_path / "no such folder"))
+    assert told.exit_code == 1
+    assert told.stderr.startswith(f"error: the landing folder {tmp_path}/no such folder is not there")
+    assert not (tmp_path / "home").exists()
+
+
+def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):
+    told = keyfold("--version")
+    assert re.fullmatch(r"keyfold \d+\.\d+\.\d+\n", told.stdout)
+    for arguments in ((), ("run",), ("state",), ("state", "read"), ("new",), ("new", "job")):
+        told = keyfold(*arguments, "-h")
+        assert told.exit_code == 0
+        assert "Show this message and exit." in told.stdout
