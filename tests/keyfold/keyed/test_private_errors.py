@@ -11,7 +11,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.exact_sums import check_sums
 from keyfold.keyed.runner import run_job
 from keyfold.stream import Stream
-from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows
 
 NAME = "Quetzalcoatlus"
@@ -41,15 +40,15 @@ def fault(request):
 
 
 @pytest.fixture
-def failure(without_spark, lakehouse, land, monkeypatch, fault):
+def failure(without_spark, lakehouse, land, fault):
     """Run a job with a fault over a click of somebody, whose name is private or not; gives its error."""
 
     def failure(*private):
         schema = pa.schema([pa.field("user", pa.string()), ("at", TIME), ("clicks", pa.int64())])
-        monkeypatch.setitem(STREAMS, "clicks", Stream("clicks", schema, "at", private=private))
+        stream = Stream("clicks", schema, event_time="at", private=private)
         land((NAME, 0))
         with pytest.raises(KeyfoldError) as caught:
-            run_job(without_spark, lakehouse, windows(**fault))
+            run_job(without_spark, lakehouse, windows(stream=stream, **fault))
         return caught.value
 
     return failure
