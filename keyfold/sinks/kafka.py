@@ -14,12 +14,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
-from confluent_kafka import KafkaException
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
+from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
@@ -30,6 +31,11 @@ from keyfold.lakehouse.parquet import read_parquet
 from keyfold.session.settings import parse_conf
 from keyfold.sinks.sender import Sender, Sent
 from keyfold.times import ISO_FORMAT
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+else:
+    (KafkaException,) = from_extra("kafka", "confluent_kafka", "KafkaException")
 
 SINKS_VARIABLE = "KEYFOLD_KAFKA_SINKS"
 

@@ -2,15 +2,21 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self, TypeVar
-
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from keyfold.errors import KeyfoldError
+from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.keyed.generations import Generation
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import reached
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+else:
+    Consumer, KafkaException, Producer, TopicPartition = from_extra(
+        "kafka", "confluent_kafka", "Consumer", "KafkaException", "Producer", "TopicPartition"
+    )
 
 TIMEOUT = 60.0
 """Seconds until a broker must have taken a transaction."""

@@ -14,14 +14,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import PurePosixPath
-from typing import IO, Any, ClassVar, Self
-
-import obstore
-from obstore.store import S3Store
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from keyfold.errors import KeyfoldError
+from keyfold.extras import from_extra
 from keyfold.storage.range_reader import RangeReader
 from keyfold.storage.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath, StoreError
+
+if TYPE_CHECKING:
+    import obstore
+    from obstore.store import S3Store
+else:
+    (obstore,) = from_extra("s3", "obstore")
+    (S3Store,) = from_extra("s3", "obstore.store", "S3Store")
 
 SCHEMES = ("s3", "s3a")
 

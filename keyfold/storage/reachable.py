@@ -5,16 +5,22 @@ import re
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
-
-import obstore
-from obstore.store import S3Store
+from typing import TYPE_CHECKING
 
 from keyfold.errors import KeyfoldError
+from keyfold.extras import from_extra
 from keyfold.storage.hdfs_path import HdfsPath
 from keyfold.storage.name_node import check_name_node
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import to_place
 from keyfold.storage.remote_path import NotAnsweringError, RemotePath
+
+if TYPE_CHECKING:
+    import obstore
+    from obstore.store import S3Store
+else:
+    (obstore,) = from_extra("s3", "obstore")
+    (S3Store,) = from_extra("s3", "obstore.store", "S3Store")
 
 _WITHIN = timedelta(seconds=10)
 

@@ -9,15 +9,29 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, lost_error
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
+else:
+    TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition = from_extra(
+        "kafka",
+        "confluent_kafka",
+        "TIMESTAMP_LOG_APPEND_TIME",
+        "Consumer",
+        "KafkaError",
+        "KafkaException",
+        "Message",
+        "TopicPartition",
+    )
 
 SILENCE = 60.0
 """Seconds without a message, or the end, of a range that was planned: then the run breaks off."""

@@ -5,12 +5,11 @@ import os
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
-
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Unreachable
+from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.offsets import TopicState
 from keyfold.ingestion.sources.kafka.settings import (
     BOOTSTRAP_VARIABLE,
@@ -20,6 +19,21 @@ from keyfold.ingestion.sources.kafka.settings import (
     check_topic,
 )
 from keyfold.times import from_iso, micros
+
+if TYPE_CHECKING:
+    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+else:
+    IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition = from_extra(
+        "kafka",
+        "confluent_kafka",
+        "IsolationLevel",
+        "KafkaError",
+        "KafkaException",
+        "TopicCollection",
+        "TopicPartition",
+    )
+    AdminClient, OffsetSpec = from_extra("kafka", "confluent_kafka.admin", "AdminClient", "OffsetSpec")
 
 TIMEOUT = 15.0
 """Seconds until a broker must have answered."""
@@ -103,7 +117,7 @@ def topic_id(topic: KafkaTopic) -> str:
         return ""
 
 
-class UnreachableError(KeyfoldError):
+class UnreachableError(Unreachable):
     """No broker answers, or none that could say."""
 
 
@@ -111,23 +125,25 @@ class _NoSuchTopicError(KeyfoldError):
     pass
 
 
-_FINAL = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError._INVALID_ARG,
-        KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM,
-        KafkaError.SECURITY_DISABLED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.INVALID_REQUEST,
-        KafkaError.TOPIC_EXCEPTION,
-    }
-)
-"""What no waiting mends. Brokers that start, stop or change places are told by any of a dozen others."""
+@cache
+def _final_codes() -> frozenset[int]:
+    """Codes that waiting does not change. Brokers that start, stop or move report any of a dozen others."""
+    return frozenset(
+        {
+            KafkaError._AUTHENTICATION,
+            KafkaError._SSL,
+            KafkaError._INVALID_ARG,
+            KafkaError._UNSUPPORTED_FEATURE,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError.UNSUPPORTED_SASL_MECHANISM,
+            KafkaError.SECURITY_DISABLED,
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError.UNSUPPORTED_VERSION,
+            KafkaError.INVALID_REQUEST,
+            KafkaError.TOPIC_EXCEPTION,
+        }
+    )
 
 
 class _Cluster:
@@ -162,7 +178,7 @@ class _Cluster:
             raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
         why = "; ".join(filter(None, (self._settings.told(fault.str()), self._trouble)))
         # A login that is refused looks like a broker that does not answer, but for what the client says of it.
-        kind = KeyfoldError if fault.code() in _FINAL or self._is_refused else UnreachableError
+        kind = KeyfoldError if fault.code() in _final_codes() or self._is_refused else UnreachableError
         raise kind(
             f"topic {topic}: {where} does not tell what it holds: {why}. See that it runs, and that {BOOTSTRAP_VARIABLE} "
             f"and {CONF_VARIABLE} fit it"

@@ -1,0 +1,109 @@
+"""The wheel: built from a copy of the checkout, without the network, and looked into."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Not httpx: a job of this project, and not of Keyfold, imports it.
+OF_EXTRAS = (
+    "apprise",
+    "confluent_kafka",
+    "dagster",
+    "dagster_pyspark",
+    "dagster_webserver",
+    "great_expectations",
+    "matplotlib",
+    "obstore",
+    "shapely",
+    "sqlalchemy",
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Iterator[ZipFile]:
+    checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("out")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    for name in ("keyfold", "spark_jobs", "assets", "expectations", "dagster_project"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        str(out),
+        str(checkout),
+    ]
+    subprocess.run([sys.executable, "-m", *command], check=True)
+    (built,) = out.iterdir()
+    with ZipFile(built) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+def test_only_keyfold_is_in_the_wheel_with_all_its_modules(wheel):
+    assert {name.partition("/")[0] for name in wheel.namelist()} == {"keyfold", "keyfold-0.1.0.dist-info"}
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "keyfold").rglob("*.py")}
+    assert {name for name in wheel.namelist() if name.endswith(".py")} == modules
+
+
+def test_the_files_that_are_no_modules_are_in_the_wheel(wheel):
+    files = {path for path in (ROOT / "keyfold").rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    assert {path.relative_to(ROOT).as_posix() for path in files} <= set(wheel.namelist())
+    assert {"keyfold/py.typed", "keyfold/dagster/dagster.yaml", "keyfold/session/log4j2.properties"} <= set(
+        wheel.namelist()
+    )
+
+
+def test_the_metadata_names_the_extras_the_license_and_ranges(metadata):
+    assert set(metadata.get_all("Provides-Extra") or ()) == {"all", "dagster", "dev", "http", "kafka", "s3"}
+    assert metadata["License-Expression"] == "Apache-2.0"
+    needed = [one for one in metadata.get_all("Requires-Dist") or () if "extra ==" not in one]
+    assert not [
+        one for one in needed if one.startswith(("dagster", "great-expectations", "confluent-kafka", "obstore"))
+    ]
+    pinned = [one for one in needed if "==" in one and ".*" not in one]
+    assert pinned == []
+
+
+def test_the_command_is_installed(wheel):
+    (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    assert "keyfold = keyfold.cli.app:app" in wheel.read(name).decode()
+
+
+def test_every_public_name_and_the_command_line_do_without_the_extras():
+    script = (
+        f"import os, sys\nfor name in {OF_EXTRAS}: sys.modules[name] = None\n"
+        "os.environ['KEYFOLD_KAFKA_BOOTSTRAP'] = '127.0.0.1:9092'\n"
+        "from importlib import import_module\n"
+        "import keyfold\n"
+        "from keyfold.cli.app import COMMANDS\n"
+        "for name in keyfold.__all__: getattr(keyfold, name)\n"
+        "for command in COMMANDS.values(): import_module(command.target.partition(':')[0])\n"
+        "from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id\n"
+        "for use in (lambda: topic_id(KafkaTopic('rides')), keyfold.Lakehouse('s3a://lake/home').home.exists):\n"
+        "    try: use()\n"
+        "    except keyfold.Misconfigured as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "confluent_kafka is not installed; install keyfold[kafka]",
+        "obstore is not installed; install keyfold[s3]",
+    ]
