@@ -46,7 +46,7 @@ def ingest(
     ] = None,
     on_gap: Annotated[
         OnGap | None,
-        typer.Option(help="What messages are that Kafka deleted before they were read [default: error]."),
+        typer.Option(help="How to treat messages that expired unread: `error` or `record` [default: error]."),
     ] = None,
     topic_anew: Annotated[
         bool, typer.Option("--topic-anew", help="Read a topic that was deleted and made anew from its beginning.")

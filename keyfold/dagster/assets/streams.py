@@ -33,7 +33,7 @@ class IngestConfig(dg.Config):
     )
     on_gap: str | None = Field(
         default=None,
-        description="What messages are that Kafka deleted before they were read: an error (the default), or a row in "
+        description="How to treat messages that expired unread: an error (the default), or a row in "
         "quarantine (record).",
     )
     topic_anew: bool = Field(
