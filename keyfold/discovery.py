@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Protocol, TypeVar
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 
 class Named(Protocol):
@@ -49,7 +49,7 @@ def import_modules(package: str, *, within: str | None = None, skip: frozenset[s
             broken.append(_reason(file, error))
             causes.append(error)
     if broken:
-        raise KeyfoldError("; ".join(broken)) from causes[0]
+        raise Misconfigured("; ".join(broken)) from causes[0]
     return found
 
 
@@ -72,7 +72,7 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
             known, where = found.setdefault(value.name, (value, module))
             # One that a module imports from another is the same value, and no second one.
             if known is not value:
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"{where.__file__} and {module.__file__} both declare a {kind.__name__} named {value.name!r}; "
                     "rename one of them"
                 )

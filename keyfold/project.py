@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
     from keyfold.keyed.contract import JobTemplate
@@ -134,7 +134,7 @@ def project_folder() -> Path:
     if named := os.environ.get(PROJECT_VARIABLE):
         folder = Path(named).resolve()
         if _setting(folder) is None:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{PROJECT_VARIABLE} is {named}, where no pyproject.toml has [tool.keyfold]; name the folder of a project"
             )
         return folder
@@ -143,7 +143,7 @@ def project_folder() -> Path:
     for folder in (here, *here.parents, Path(sys.prefix).parent):
         if _setting(folder) is not None:
             return folder
-    raise KeyfoldError(
+    raise NotFound(
         f"no project in {here}, above it, or beside {sys.prefix}: no pyproject.toml there has [tool.keyfold]; change to a project's folder, or set "
         f"{PROJECT_VARIABLE} to it"
     )
@@ -158,11 +158,11 @@ def _setting(folder: Path) -> str | None:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("keyfold")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise KeyfoldError(f"{file} cannot be read: {error}") from None
+        raise Misconfigured(f"{file} cannot be read: {error}") from None
     if table is None:
         return None
     if not isinstance(table.get("project"), str):
-        raise KeyfoldError(f'{file}: [tool.keyfold] has no project = "module:NAME"')
+        raise Misconfigured(f'{file}: [tool.keyfold] has no project = "module:NAME"')
     return table["project"]
 
 
@@ -175,7 +175,7 @@ def _project_in(folder: Path) -> Project:
         sys.path.insert(0, str(folder))
     project = _value_at(target)
     if not isinstance(project, Project):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{folder / 'pyproject.toml'}: {target} is a {type(project).__name__}, and no keyfold.Project"
         )
     return project
@@ -187,9 +187,9 @@ def _value_at(target: str) -> Any:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
-            raise KeyfoldError(f"the project names {target}, and there is no module {error.name}") from error
+            raise Misconfigured(f"the project names {target}, and there is no module {error.name}") from error
         raise
     except AttributeError as error:
         if getattr(error, "obj", None) is sys.modules.get(module):
-            raise KeyfoldError(f"the project names {target}, and {module} has no {name}") from error
+            raise Misconfigured(f"the project names {target}, and {module} has no {name}") from error
         raise

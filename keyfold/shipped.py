@@ -6,7 +6,7 @@ Imported wherever `keyfold` is: it loads nothing unless that came as a zip.
 import sys
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 MANIFEST = "keyfold-shipped.json"
 """In the zip: the versions of the driver."""
@@ -68,7 +68,7 @@ def check_worker(loader: Any) -> None:
         if here.get(name) != wanted
     ]
     if others:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"node {socket.gethostname()} ({sys.executable}) has other versions than the driver on {shipped['driver']}: "
             f"{'; '.join(others)}; give every node the driver's Python and its requirements.lock (docs/reference/cluster.md)"
         )

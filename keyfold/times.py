@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """1970: time zero, and the watermark before any event was seen."""
@@ -99,4 +99,4 @@ def parse_time(name: str, text: str | None) -> datetime | None:
     try:
         return from_iso(text)
     except ValueError:
-        raise KeyfoldError(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None
+        raise Misconfigured(f"{name} is {text!r}; give an ISO 8601 time, such as 2026-01-31T12:00:00Z") from None

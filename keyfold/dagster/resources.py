@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
 from keyfold.session.interrupts import work_ends_on_interrupt
@@ -174,9 +174,11 @@ def resources_from(environment: Mapping[str, str] = os.environ) -> dict[str, dg.
     """
     name = environment.get("KEYFOLD_ENV") or "local"
     if name not in ENVIRONMENTS:
-        raise KeyfoldError(f"KEYFOLD_ENV is {name!r}; environments there: {', '.join(ENVIRONMENTS)}")
+        raise Misconfigured(f"KEYFOLD_ENV is {name!r}; environments there: {', '.join(ENVIRONMENTS)}")
     if name == "cluster" and not environment.get("KEYFOLD_SPARK_MASTER"):
-        raise KeyfoldError("KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077, yarn or k8s://…")
+        raise Misconfigured(
+            "KEYFOLD_ENV is cluster: set KEYFOLD_SPARK_MASTER, as in spark://host:7077, yarn or k8s://…"
+        )
     base, given = ENVIRONMENTS[name], SparkSettings.from_environment(environment)
     settings = SparkSettings(
         master=given.master if environment.get("KEYFOLD_SPARK_MASTER") else base.master,

@@ -14,7 +14,7 @@ from dagster._config import ConfigType, ConfigTypeKind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyfold.dagster.resources import SparkResource
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 _SIZE = r"^[1-9][0-9]{0,5}[mg]$"
 
@@ -97,7 +97,7 @@ def _spark_for_run(given: Mapping[str, Any]) -> SparkForRun:
         return SparkForRun.model_validate(given)
     except ValidationError as error:
         told = "; ".join(f"{fault['loc'][0]} is {fault['input']!r}: {fault['msg']}" for fault in error.errors())
-        raise KeyfoldError(f"resources: spark: {told}") from None
+        raise Misconfigured(f"resources: spark: {told}") from None
 
 
 def check_names_no_variable(kind: ConfigType, config: Any) -> None:
@@ -111,7 +111,7 @@ def check_names_no_variable(kind: ConfigType, config: Any) -> None:
         KeyfoldError: it asks for one; says where.
     """
     if found := list(_variables(kind, config, "run config")):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{', '.join(found)}: a run config takes no variable of the environment, which may be secret; give the value"
         )
 

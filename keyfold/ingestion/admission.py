@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.records import AdmittedFile
 from keyfold.ingestion.sources.files import LandedFile, Listing, fingerprint, list_files
@@ -130,4 +130,4 @@ def _list(landing: Place, done_marker: bool) -> Listing:
     try:
         return list_files(landing, done_marker=done_marker)
     except OSError as error:
-        raise KeyfoldError(f"the landing folder {landing} cannot be read: {error.strerror or error}") from None
+        raise Misconfigured(f"the landing folder {landing} cannot be read: {error.strerror or error}") from None

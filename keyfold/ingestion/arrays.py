@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, Misconfigured
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place
@@ -40,7 +40,7 @@ def write_array(path: Place, numbers: Array) -> str:
         return checksum_of(file)
 
 
-class DamagedArrayError(KeyfoldError):
+class DamagedArrayError(Damaged):
     """A file of numbers does not hold what was written."""
 
 
@@ -124,5 +124,5 @@ def _folder() -> Path:
     found = folder.lstat()
     # Below /tmp anybody may make a folder of any name, and what is in it is believed.
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
-        raise KeyfoldError(f"{folder} is not this user's alone: remove it, or give another TMPDIR")
+        raise Misconfigured(f"{folder} is not this user's alone: remove it, or give another TMPDIR")
     return folder

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.columns import column
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, IncompatibleState
 from keyfold.ingestion.event_ids import ENCODING
 from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
 from keyfold.lakehouse.tables import table_id, table_schema
@@ -105,7 +105,9 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
     where, remedy = _where(stream), rebuild_remedy(lakehouse, stream)
     born = read_json(record, remedy)
     if born["format"] != _FORMAT:
-        raise KeyfoldError(f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}")
+        raise IncompatibleState(
+            f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}"
+        )
     return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
 
 
@@ -120,7 +122,7 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     found = {field.name: field.type for field in table.schema().fields}
     if INGESTED_AT not in found:
         # Its rows could not be given one: which run admitted a file is told by records that are long gone.
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{path} was made by an older Keyfold, whose events do not say when they arrived (column {INGESTED_AT}); "
             f"{birth.remedy}; then let its jobs begin anew, with --full-refresh"
         )
@@ -131,7 +133,7 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     faults += [f"{name} is in the table alone" for name in found if name not in wanted]
     faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
     if faults:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
             f"(a new column that may be NULL is added by itself), or {birth.remedy}"
         )
@@ -167,14 +169,14 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     where, remedy = _where(stream.name), rebuild_remedy(lakehouse, stream.name)
     old = [path.name for path in folder.glob("*") if (path / "checkpoint").exists() or (path / "source.json").exists()]
     if old:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{where}: {folder} was made by an older Keyfold, whose records of what was read (in {', '.join(sorted(old))}) "
             f"this one does not read; once, {remedy}"
         )
     for name, path in tables.items():
         # Rows without a record would be read a second time: an empty table is what a killed beginning leaves.
         if is_table(path) and DeltaTable(str(path)).count():
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: the table {name} in {path} has rows, but which files they came from is not known: {folder} "
                 f"holds no record; restore that folder, or {remedy}"
             )
@@ -205,6 +207,6 @@ def _fixed(stream: Stream) -> dict[str, Any]:
 def _check_unchanged(stream: Stream, birth: Birth) -> None:
     for name, now in _fixed(stream).items():
         if birth.fixed[name] != now:
-            raise KeyfoldError(
+            raise IncompatibleState(
                 f"{birth.where} began with {name} {birth.fixed[name]} and now has {now}; set it back, or {birth.remedy}"
             )

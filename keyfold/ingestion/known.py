@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import Damaged, first_line
 from keyfold.ingestion.erased_names import erased_name, is_erased
 from keyfold.ingestion.records import AdmittedFile, IngestDone, IngestPlan
 from keyfold.journal import Journal
@@ -188,7 +188,7 @@ class KnownFiles:
         try:
             return read_parquet(path), numbers[-1]
         except pl.exceptions.PolarsError as error:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{self._where}: {path}, which says what files were read, is damaged ({first_line(error)}); restore it"
                 + (f", or {self._remedy}" if self._remedy else "")
             ) from error
@@ -206,7 +206,7 @@ class KnownFiles:
         for batch in range(after + 1, last.batch + 1 if last else 0):
             plan, done = self._journal.plan(batch), self._journal.done(batch)
             if plan is None or done is None:
-                raise KeyfoldError(
+                raise Damaged(
                     f"{self._where}: which files were read is not known any more: {self._folder} and the record of batch "
                     f"{batch} in {self._journal.folder} are gone; restore the whole folder "
                     f"{self._folder.parent}, or {self._remedy}"

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.ingestion.run import Landing
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
@@ -48,7 +48,7 @@ def find_landing(
     if source is not None and source.startswith(PREFIX):
         answers: dict[str, OnGap] = {"error": "error", "record": "record"}
         if on_gap and on_gap not in answers:
-            raise KeyfoldError(f"on_gap is {on_gap!r}: give one of {', '.join(answers)}")
+            raise Misconfigured(f"on_gap is {on_gap!r}: give one of {', '.join(answers)}")
         return KafkaTopic(
             source.removeprefix(PREFIX),
             read_start(start or "earliest"),
@@ -57,7 +57,7 @@ def find_landing(
             KafkaSettings.from_environment(environment),
         )
     if start or on_gap or anew:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"start, on_gap and topic_anew go with a topic, as in {PREFIX}rides; {stream} is read from "
             f"{source or 'its landing folder'}"
         )
@@ -77,13 +77,15 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
     folders = parse_conf(environment.get(LANDING_VARIABLE, ""), LANDING_VARIABLE)
     for stream, folder in folders.items():
         if stream not in project_streams():
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{LANDING_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
             )
         if not folder or folder.startswith(PREFIX):
-            raise KeyfoldError(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
+            raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
         if stream in kafka_topics(environment):
-            raise KeyfoldError(f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out")
+            raise Misconfigured(
+                f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out"
+            )
     return folders
 
 

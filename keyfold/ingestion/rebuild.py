@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.inspection import all_known_files, read_topics
 from keyfold.ingestion.records import IngestCounts
@@ -103,7 +103,7 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
         known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
     sources = [source for source in known if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:
-        raise KeyfoldError(
+        raise NotFound(
             f"{stream.name} cannot be rebuilt: none of its landing folders is there "
             f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); put one back, or name it with --from"
         )

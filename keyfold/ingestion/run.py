@@ -8,7 +8,7 @@ from datetime import timedelta
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import work
@@ -80,12 +80,12 @@ def ingest(
         1200
     """
     if reread_changed and not stream.event_id:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
             "read again; land what is new in files of their own"
         )
     if reread_changed and stream.goes_by_arrival:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{stream.name} takes messages without a time of their own, which read again would have another one, and after "
             f"{stream.duplicate_window} would count twice: changed files cannot be read again; land what is new in "
             "files of their own"
@@ -136,7 +136,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
     is_emptied = isinstance(landing, ObjectPath) and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
-        raise KeyfoldError(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
+        raise NotFound(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
     return landing
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import Damaged, first_line
 from keyfold.journal.journal import D, Journal, P
 from keyfold.lakehouse.empty_entries import empty_entries, take_back
 from keyfold.lakehouse.presence import check_files_are_there
@@ -46,20 +46,18 @@ def check_tables(
         try:
             opened[name] = table = DeltaTable(str(path))
         except TableNotFoundError:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: its table {name} is gone from {path}; restore it, or {remedy}"
             ) from None  # fmt: skip
         except DeltaError as error:
             if (failed := failure_of_store(error, path)) is not None:
                 raise failed from error
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: the log of its table {name} in {path} is damaged ({first_line(error)}); restore it, or {remedy}"
             ) from error
         # A table that was dropped and made again has the same path and the same columns, and another id.
         if str(table.metadata().id) != ids[name]:
-            raise KeyfoldError(
-                f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}"
-            )
+            raise Damaged(f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}")
         taken = table.transaction_version(f"{identity}/{name}")
         expected = done.last_written.get(name) if done else None
         empty = empty_entries(path, table.version())
@@ -70,21 +68,21 @@ def check_tables(
             take_back(path, empty[0])
             opened[name] = table = DeltaTable(str(path))
         elif empty:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: the log of its table {name} in {path} is damaged: entry {empty[0]} is empty, so that what it said "
                 f"is missing from the table; restore it, or {remedy}"
             )
         if taken == expected:
             continue
         if taken is not None and (expected is None or taken > expected):
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: table {name} has taken batch {taken}, which its journal {journal.folder} does not know: the "
                 f"journal is older than the table (a restored backup?); restore the one that belongs to the table, or {remedy}"
             )
         # The last batch may have broken off before its commits; whatever it had replaced must be there.
         previous = before.last_written.get(name) if before else None
         if done is None or expected != done.batch or (before is not None and taken != previous):
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: table {name} has taken {'nothing' if taken is None else f'batch {taken} at last'}, but its "
                 f"journal {journal.folder} says that batch {expected} was written to it: the table is older than the "
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.journal.records import Record
 from keyfold.times import in_utc, shifted, to_iso
 
@@ -43,7 +43,7 @@ def check_advance(name: str, time: datetime | None) -> None:
         KeyfoldError: it is later than `LATEST_ADVANCE`.
     """
     if time is not None and in_utc(time) > LATEST_ADVANCE:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{name} is {to_iso(in_utc(time))}: event time never goes back, and every event before it would come late; give a "
             f"time up to {to_iso(LATEST_ADVANCE)}, such as the end of what is to close"
         )

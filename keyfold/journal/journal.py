@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.journal.checksums import forget_checksums
 from keyfold.journal.records import Done, Plan, Record
 from keyfold.lakehouse.checksums import checksum_of_bytes
@@ -110,7 +110,7 @@ class Journal(Generic[P, D]):
         first, before = self.plan(batch), self.plan(batch - 1) if batch else None
         is_within = before is not None and batch < before.run + before.batches
         if before is not None and is_within and (first is None or not _are_of_one_run(before, first)):
-            raise KeyfoldError(
+            raise Damaged(
                 f"{self._path(batch, 'plan')} is gone, or of another run than the plans before it, and what is left of their "
                 f"run cannot be told; restore it from a backup, or {self._remedy}"
             )
@@ -253,7 +253,7 @@ class Journal(Generic[P, D]):
         try:
             return record.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{path} is damaged, or another version of Keyfold wrote it ({error.error_count()} faults, the first: "
                 f"{error.errors()[0]['msg']}); restore it from a backup, or {self._remedy}"
             ) from None

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from keyfold.errors import KeyfoldError, StepFailed, error_in
+from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.keyed.checkpoint import clear_what_was_begun
@@ -119,7 +119,7 @@ class Batches:
 
     def _work_on(self, plan: KeyedPlan, rows: DataFrame, batch: int) -> None:
         if plan.batch != batch:
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {self._job.name}: Spark has come to batch {batch}, the journal to batch {plan.batch}; "
                 "start a new generation with --full-refresh"
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.journal.checksums import differences, read_checksums
 from keyfold.keyed.generations import Generation
 from keyfold.lakehouse.files import DamagedError, files_below, remove_tree, write_durably
@@ -45,15 +45,15 @@ def check_checkpoint(generation: Generation, where: str) -> None:
         remove_tree(checkpoint)
         return
     if finished is None or not (checkpoint / "metadata").exists() or not (checkpoint / "state").is_dir():
-        raise KeyfoldError(f"{where}: its checkpoint {checkpoint} is missing although batches were done; {remedy}")
+        raise Damaged(f"{where}: its checkpoint {checkpoint} is missing although batches were done; {remedy}")
     if finished > done.batch:
-        raise KeyfoldError(
+        raise Damaged(
             f"{where}: its checkpoint has finished batch {finished}, which its journal {generation.journal.folder} does "
             f"not know: the journal is older than the checkpoint (a restored backup?); {remedy}"
         )
     # One behind is as a crash leaves it: the done record comes first, Spark's own commit after.
     if finished < done.batch - 1:
-        raise KeyfoldError(
+        raise Damaged(
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
@@ -124,7 +124,7 @@ def _check_content(generation: Generation, last: int, where: str, remedy: str) -
         # A power cut leaves the last ones empty; `_remove_empty` has taken them away, and the batch is worked on again.
         if path.parent.name in ("commits", "offsets") and int(path.name) >= last and not path.exists():
             continue
-        raise KeyfoldError(f"{where}: {path} of its checkpoint {what} (a restored backup?); {remedy}")
+        raise Damaged(f"{where}: {path} of its checkpoint {what} (a restored backup?); {remedy}")
 
 
 def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:
@@ -136,7 +136,7 @@ def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None
                 continue
             # Spark goes on from earlier ones and does not write them again.
             if int(entry.name) < done:
-                raise KeyfoldError(f"{where}: {entry} of its checkpoint is empty; {remedy}")
+                raise Damaged(f"{where}: {entry} of its checkpoint is empty; {remedy}")
             entry.unlink()
             entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import Damaged, KeyfoldError, first_line
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation
 from keyfold.lakehouse import Lakehouse
@@ -46,12 +46,12 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         if (damage := _damage_of(events)) is not None:
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {job.name} reads events.{job.stream.name} in {events}, which cannot be read: {damage}; restore it, or run "
                 f"`{lakehouse.command('ingest', job.stream.name, '--rebuild')}`, and then this job with --full-refresh"
             ) from error
         if gone := _unread_files_gone(lakehouse, job):
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {job.name} has yet to read files of events.{job.stream.name} that are gone ({gone[0]}"
                 f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): another tool has compacted the table and deleted "
                 "the files that it replaced (VACUUM) before the job ran. The newer files hold the same rows, together with "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.hashing import HASH
@@ -23,7 +23,7 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
         if setting == "parameters":
             born = _bound(born, job)
         if born != value:
-            raise KeyfoldError(
+            raise IncompatibleState(
                 f"job {job.name}, {generation.name} was born with {setting} {_changed(born, value)} and now runs with "
                 f"{_changed(value, born)}; set it back, ask what the change takes (`keyfold plan {job.name}`), or start a new "
                 "generation with --full-refresh"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, IncompatibleState, Misconfigured
 from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan
@@ -116,17 +116,17 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
             folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
         ]:
             state = "damaged" if pointer.exists() else "lost"
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {job}: {pointer} is {state}, while {', '.join(begun)} stand there; restore it, or write "
                 f'{{"generation": "{begun[-1]}"}} to it, or start over with --full-refresh'
             )
         return None
     folder = pointer.parent / found["generation"]
     if not (folder / RECORD).exists():
-        raise KeyfoldError(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
+        raise Damaged(f"{pointer} names {folder.name}, which is gone; restore it or run with --full-refresh")
     generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
     if generation.record.get("format") != FORMAT:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this one does not go on "
             f"with; its tables can be read. To go on, the job reads all events again, once: "
             f"`{lakehouse.command('run', job, '--full-refresh')}`"
@@ -168,7 +168,7 @@ def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
         KeyfoldError: the name is none that a folder and a table can have; another folder's path is none either.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", branch):
-        raise KeyfoldError(f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64")
+        raise Misconfigured(f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64")
     return lakehouse.job(job) / "branches" / branch
 
 

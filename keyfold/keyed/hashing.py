@@ -11,7 +11,7 @@ import polars_hash  # noqa: F401 - gives expressions their `nchash`
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 HASH = "xxhash64/text/1"
 """Names what this module does; a generation records it."""
@@ -52,7 +52,7 @@ def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> N
             or types.is_boolean(kind)
             or types.is_temporal(kind)
         ):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{where} column {column} is {kind}, which is no key; use text, whole numbers, truth values or times"
             )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
 from keyfold.lakehouse import Lakehouse
@@ -29,7 +29,7 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
     """
     for name, born in generation.record["input_ids"].items():
         if table_id(_table(lakehouse, name)) != born:
-            raise KeyfoldError(f"{where}: {name} is not the table that it has read, but another one; {remedy}")
+            raise Damaged(f"{where}: {name} is not the table that it has read, but another one; {remedy}")
     for name, position in _newest_positions(generation).items():
         with positions_explained(where, name, remedy):
             check_position(_table(lakehouse, name), position)
@@ -47,7 +47,7 @@ def changes_for(job: KeyedJob, table: Place, position: Position | None) -> Chang
             time = job.stored_time
             return snapshot(table, time) if position is None else changes_since(table, position, time)
         except RowsChangedError as error:
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {job.name}: rows of {name} were changed or deleted by other than ingest, after it had begun to read "
                 f"them ({error}), and what they had led to cannot be taken back one by one; see that the event table is "
                 f"right, then {REMEDY}"
@@ -64,12 +64,12 @@ def positions_explained(where: str, table: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except OtherHistoryError as error:
-        raise KeyfoldError(
+        raise Damaged(
             f"{where} has read another history of {table}: {error} (a restored backup, and other events since?); restore "
             f"both from one backup, or {remedy}"
         ) from None
     except LogGoneError as error:
-        raise KeyfoldError(
+        raise Damaged(
             f"{where} cannot tell what is new in {table}: {error} (a restored backup, a deleted file, or a log that another "
             f"tool has cleaned up?); restore it, or {remedy}"
         ) from None

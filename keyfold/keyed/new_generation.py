@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import (
@@ -90,7 +90,7 @@ def _born(
 def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Place) -> None:
     there = [field.name for field in DeltaTable(str(events)).schema().fields]
     if job.stored_time not in there:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"job {job.name} goes by {job.stored_time}, a column that events.{job.stream.name} does not have (it has "
             f"{', '.join(there)}); if an older Keyfold made the table, once run "
             f"`{lakehouse.command('ingest', job.stream.name, '--rebuild')}`"

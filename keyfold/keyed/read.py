@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, InvalidData
 from keyfold.journal import Journal
 from keyfold.journal.records import Done
 from keyfold.keyed.codec import conform, encode, polars_schema
@@ -112,7 +112,7 @@ def read_slices(
         read_unit, split = _reader(job), _splitter(job)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // SPLITS)
         if plan is None:
-            raise KeyfoldError(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
+            raise Damaged(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
         splits = {number % SPLITS for number in numbers}
         # By one task alone, and whatever there is to read: a group is called only if a row comes for it.
         if 0 in splits:
@@ -204,7 +204,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
         )
         lost = [name for name in never_null if frame[name].null_count()]
         if lost:
-            raise KeyfoldError(
+            raise InvalidData(
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
                 f"see that whoever wrote them fills it{told}; then run again"
             )

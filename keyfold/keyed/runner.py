@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.batches import Batches, OnBatch
@@ -136,12 +136,12 @@ def _opened(
     with damage_told(lakehouse, job):
         events = lakehouse.events(job.stream.name)
         if not is_table(events) and (lakehouse.ingest(job.stream.name) / "ingest.json").exists():
-            raise KeyfoldError(
+            raise Damaged(
                 f"job {job.name} reads events.{job.stream.name}, which is gone from {events} although files were ingested; restore "
                 f"it, or run `{lakehouse.command('ingest', job.stream.name, '--rebuild')}`, and then this job with --full-refresh"
             )
         if not is_table(events):
-            raise KeyfoldError(
+            raise NotFound(
                 f"job {job.name} reads events.{job.stream.name}, which is not in {lakehouse.home} yet; "
                 f"run `keyfold ingest {job.stream.name} --from DIR` first"
             )

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.storage.place import Place
 
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
@@ -52,7 +52,7 @@ def readable_path(checkpoint: Path, *, is_shared: bool = False) -> Path:
     """
     checkpoint = checkpoint.resolve()
     if is_shared and quote(str(checkpoint)) != str(checkpoint):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"Spark's workers cannot read the state in {checkpoint}: on a cluster the path of the lakehouse must be of "
             "letters, digits and -._~ alone; mount it elsewhere"
         )

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock
 from keyfold.times import shifted
 
@@ -77,9 +77,9 @@ class Timeout:
 
     def __post_init__(self) -> None:
         if self.after <= timedelta(0):
-            raise KeyfoldError(f"a timeout is longer than nothing; it is {self.after}")
+            raise Misconfigured(f"a timeout is longer than nothing; it is {self.after}")
         if self.in_ not in ("event_time", "processing_time"):
-            raise KeyfoldError(f"a timeout is in event_time or processing_time, and not in {self.in_!r}")
+            raise Misconfigured(f"a timeout is in event_time or processing_time, and not in {self.in_!r}")
 
     @property
     def in_event_time(self) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState
 from keyfold.lakehouse.commits import statistics_of
 from keyfold.lakehouse.files import second_name, sync_folder
 from keyfold.storage.lease import check_held
@@ -58,7 +58,7 @@ def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
     for field in pa.schema(delta.schema().to_arrow()):  # type: ignore[arg-type]
         if field.name not in there.names or there.field(field.name).type != field.type:
             here = there.field(field.name).type if field.name in there.names else "not there"
-            raise KeyfoldError(
+            raise IncompatibleState(
                 f"rows of {source} cannot be taken over as they are: its column {field.name} is {field.type}, and is "
                 f"{here} in the new table; let the job read its events again, with --full-refresh"
             )

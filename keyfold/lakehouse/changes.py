@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import polars as pl
 from deltalake import DeltaTable
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, IncompatibleState
 from keyfold.lakehouse.data_files import is_own_file
 from keyfold.lakehouse.empty_entries import check_no_entry_is_empty
 from keyfold.lakehouse.parquet import parquet_file
@@ -29,7 +29,7 @@ _CUT_OFF = 999
 """Microseconds that the log of another writer may leave out."""
 
 
-class RowsChangedError(KeyfoldError):
+class RowsChangedError(Damaged):
     """Rows of a table that is read by its additions were changed or deleted."""
 
 
@@ -168,10 +168,12 @@ def check_plain(delta: DeltaTable, table: Place) -> None:
         KeyfoldError: it is partitioned or has deletion vectors, which Keyfold's own never are.
     """
     if delta.metadata().partition_columns:
-        raise KeyfoldError(f"{table} is partitioned, which Keyfold does not read; write it again without partitions")
+        raise IncompatibleState(
+            f"{table} is partitioned, which Keyfold does not read; write it again without partitions"
+        )
     features = delta.protocol().reader_features or []
     if "deletionVectors" in features and delta.metadata().configuration.get("delta.enableDeletionVectors") == "true":
-        raise KeyfoldError(f"{table} has deletion vectors, which Keyfold does not read; PURGE and switch them off")
+        raise IncompatibleState(f"{table} has deletion vectors, which Keyfold does not read; PURGE and switch them off")
 
 
 def _data_file(

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, Locked
 from keyfold.lakehouse.changes import DataFile
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.files import sync_file, sync_folder
@@ -62,9 +62,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
     """
     before, after = sum(file.rows for file in gone), sum(file.rows for file in files)
     if before != after:
-        raise KeyfoldError(
-            f"{table}: {before:,} rows became {after:,} as files were joined; they are left as they were"
-        )
+        raise Damaged(f"{table}: {before:,} rows became {after:,} as files were joined; they are left as they were")
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [add_action(file, is_new=False) for file in files]
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
@@ -76,9 +74,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
         # Delta's log has paths as URLs: a blank in a partition or a name is %20 there.
         there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
         if not there.issuperset(file.path for file in gone):
-            raise KeyfoldError(
-                f"{table}: another process has replaced some of its files meanwhile; let one at a time do so"
-            )
+            raise Locked(f"{table}: another process has replaced some of its files meanwhile; let one at a time do so")
         read = delta.version()
         check_held()
         try:
@@ -93,7 +89,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
             continue  # an append, it may be
         _make_durable(delta, table, read)
         return
-    raise KeyfoldError(f"{table}: other processes commit to it all the time, so that its files were not joined")
+    raise Locked(f"{table}: other processes commit to it all the time, so that its files were not joined")
 
 
 def commit_once(
@@ -130,7 +126,7 @@ def commit_once(
         )
     except CommitFailedError as error:
         if not has_taken(DeltaTable(str(table)), application, batch):
-            raise KeyfoldError(
+            raise Locked(
                 f"{table}: another process has written to it at the same time, and batch {batch} was not committed "
                 f"({error}); run again"
             ) from None

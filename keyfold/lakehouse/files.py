@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError, Locked
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 from keyfold.storage.remote_path import RemotePath
@@ -41,7 +41,7 @@ class FoundFile(NamedTuple):
     tag: str = ""
 
 
-class DamagedError(KeyfoldError):
+class DamagedError(Damaged):
     """What was to be a small JSON object is none; the disk has failed, or somebody has edited it.
 
     Attributes:
@@ -341,7 +341,7 @@ def _write_conditionally(path: RemotePath, content: bytes, write: Callable[[byte
         write(content)
     except FileExistsError:
         if _content(path) != content:
-            raise KeyfoldError(
+            raise Locked(
                 f"{path} has been written by another run meanwhile, and stays as that run wrote it; nothing of this one "
                 "was committed. Run it again: it goes on from there"
             ) from None

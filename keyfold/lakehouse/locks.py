@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Locked, Misconfigured
 from keyfold.locks import A_LOOK, is_locked, take
 from keyfold.storage.lease import is_leased, leased
 from keyfold.storage.place import Place
@@ -43,7 +43,7 @@ def _locked(folder: Path, what: str, patience: timedelta) -> Iterator[None]:
         try:
             take(file, seconds=max(A_LOOK, patience.total_seconds()))
         except BlockingIOError:
-            raise KeyfoldError(f"{what} is already running on {folder}; wait for that run or stop it") from None
+            raise Locked(f"{what} is already running on {folder}; wait for that run or stop it") from None
         yield
 
 
@@ -53,7 +53,7 @@ def _opened(folder: Path) -> TextIO:
         return open(folder / ".lock", "w", encoding="utf-8")
     except OSError as error:
         # The first thing that a run writes: a home that is read-only, or another user's, is noticed here.
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{error.filename or folder} cannot be written: {error.strerror}; the home (--home, KEYFOLD_HOME) must be a folder "
             "that this user may write to"
         ) from None

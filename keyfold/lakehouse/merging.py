@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState, InvalidData
 from keyfold.lakehouse.commits import add_action, commit_once, has_taken
 from keyfold.lakehouse.data_files import WrittenFile, write_rows
 from keyfold.lakehouse.fail_points import reached
@@ -71,7 +71,7 @@ def merge_files(
     rewriting = _Rewriting(table, schema, tuple(key), tuple(file.path for file in files if file.rows))
     keys = rewriting.keys()
     if keys.n_unique() < keys.height:
-        raise KeyfoldError(
+        raise InvalidData(
             f"{table}: batch {batch} has several rows of one key ({', '.join(key)}), of which the table has one row each; "
             "mend the job, and start anew with --full-refresh"
         )
@@ -242,7 +242,7 @@ def _check_plain(delta: DeltaTable, table: Place) -> None:
     if delta.metadata().partition_columns:
         features.add("partitions")
     if features:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{table} has {', '.join(sorted(features))}, which Keyfold does not merge rows into: its own tables never have. "
             "Switch it off (of Delta's features, ALTER TABLE ... DROP FEATURE), or write the table again with --full-refresh"
         )

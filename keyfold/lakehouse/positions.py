@@ -12,18 +12,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.lakehouse.empty_entries import told_of
 from keyfold.storage.place import Place
 
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint\.)")
 
 
-class LogGoneError(KeyfoldError):
+class LogGoneError(Damaged):
     """A table's log no longer says what came to it since a version."""
 
 
-class OtherHistoryError(KeyfoldError):
+class OtherHistoryError(Damaged):
     """A table has the version that was read, with another content."""
 
 

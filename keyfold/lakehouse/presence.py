@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.lakehouse.files import files_below
 from keyfold.storage.place import Place, path_below
 
@@ -48,7 +48,7 @@ def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: s
     if absent := absent_files(table, delta):
         faults = [f"{path} {what}" for path, what in list(absent.items())[:_SHOWN]]
         more = f", and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
-        raise KeyfoldError(
+        raise Damaged(
             f"{whose} in {table} lacks data files: {'; '.join(faults)}{more}; restore them from a backup, or {remedy}"
         )
 

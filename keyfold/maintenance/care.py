@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
 from keyfold.lakehouse.fail_points import reached
@@ -175,7 +175,7 @@ def _committed_at(table: Place, reader: Reader) -> datetime:
                 return datetime.fromtimestamp(milliseconds / 1000, UTC)
         return datetime.fromtimestamp(log.stat().st_mtime_ns / 1e9, UTC)
     except FileNotFoundError:
-        raise KeyfoldError(
+        raise Damaged(
             f"{reader.name} has read to before version {reader.version}, whose log entry is gone: it cannot go on; "
             "run it with --full-refresh, or remove its folder if it is no more"
         ) from None

@@ -12,7 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, first_line
+from keyfold.errors import KeyfoldError, NotFound, first_line
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
@@ -79,7 +79,7 @@ def check(lakehouse: Lakehouse) -> Checked:
         OSError: a disk, or a store, fails.
     """
     if not lakehouse.home.is_dir():
-        raise KeyfoldError(f"the lakehouse home {lakehouse.home} is not there; name another one with --home")
+        raise NotFound(f"the lakehouse home {lakehouse.home} is not there; name another one with --home")
     seen, names, findings = Seen(), [], list[Finding]()
     for name, look in _owners(lakehouse):
         names.append(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.ingestion import ingest_journal
 from keyfold.journal.records import Done, Plan
 from keyfold.keyed.generations import live_generation
@@ -99,7 +99,7 @@ def told_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[N
     try:
         server = _Server(port, facts)
     except OSError as error:
-        raise KeyfoldError(f"port {port} on 127.0.0.1 is not to be had ({error.strerror}); choose another") from None
+        raise Misconfigured(f"port {port} on 127.0.0.1 is not to be had ({error.strerror}); choose another") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.session.interrupts import signals_kept_waiting
 from keyfold.session.redaction import shown, without_secrets
 
@@ -29,7 +29,7 @@ FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.exc
 """Settings that a Java process takes at its start; a later session in the same process cannot change them."""
 
 
-class JavaEndedError(KeyfoldError):
+class JavaEndedError(Unreachable):
     """The Java process that this process has started is there no more."""
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ def java_version() -> int:
     where = f"JAVA_HOME={home}" if home else "PATH"
     remedy = "install a Java 17 or 21 runtime (`make setup` tries to), or point JAVA_HOME to one"
     if java is None or not os.path.exists(java):
-        raise KeyfoldError(f"Spark needs Java, and {where} has none: {remedy}")
+        raise Misconfigured(f"Spark needs Java, and {where} has none: {remedy}")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     # Up to Java 8 it calls itself 1.8; and it tells its version on stderr.
     found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
     if told.returncode != 0 or found is None:
-        raise KeyfoldError(f"{java}, from {where}, does not run ({told.stderr.strip()[:200]}): {remedy}")
+        raise Misconfigured(f"{java}, from {where}, does not run ({told.stderr.strip()[:200]}): {remedy}")
     version = int(found[1])
     if version < OLDEST_JAVA:
-        raise KeyfoldError(f"{java}, from {where}, is Java {version}, too old for Spark: {remedy}")
+        raise Misconfigured(f"{java}, from {where}, is Java {version}, too old for Spark: {remedy}")
     return version
 
 
@@ -283,7 +283,7 @@ def _check_launched(conf: Mapping[str, str]) -> None:
     for name in FIXED_AT_LAUNCH:
         there = SparkContext.getSystemProperty(name)
         if there != conf.get(name, there):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"this process's Spark was started with {name}={shown(name, there)} and cannot change to "
                 f"{shown(name, conf[name])}: "
                 "start a new process"

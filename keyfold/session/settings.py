@@ -9,7 +9,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 from keyfold.session.redaction import SENSITIVE, secret_java_options
 from keyfold.session.s3a import s3a_conf
@@ -107,7 +107,7 @@ class SparkSettings(BaseModel):
             told = "; ".join(
                 f"KEYFOLD_SPARK_{str(e['loc'][0] if e['loc'] else 'conf').upper()}: {e['msg']}" for e in error.errors()
             )
-            raise KeyfoldError(told.replace("Value error, ", "")) from None
+            raise Misconfigured(told.replace("Value error, ", "")) from None
 
     @field_validator("master")
     @classmethod
@@ -200,10 +200,10 @@ def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str
     try:
         pairs = [part.partition("=") for part in shlex.split(text)]
     except ValueError as error:
-        raise KeyfoldError(f"{variable}: {error}; give name=value, and quote a value that has blanks") from None
+        raise Misconfigured(f"{variable}: {error}; give name=value, and quote a value that has blanks") from None
     for place, (_, equals, _) in enumerate(pairs, 1):
         if not equals:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{variable}: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
                 "blanks"
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.shipped import MANIFEST, versions
 
 _COMPILED = {".so", ".pyd", ".dylib"}
@@ -58,20 +58,22 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
     """The files of a package by their names in the zip."""
     spec = find_spec(name)
     if spec is None:
-        raise KeyfoldError(f"the package {name}, which is to go to Spark's workers, is not installed here")
+        raise Misconfigured(f"the package {name}, which is to go to Spark's workers, is not installed here")
     if spec.submodule_search_locations is None:
         if spec.origin is None or not spec.origin.endswith(".py"):
-            raise KeyfoldError(f"{name} is no Python file or package on disk, and cannot be shipped to Spark's workers")
+            raise Misconfigured(
+                f"{name} is no Python file or package on disk, and cannot be shipped to Spark's workers"
+            )
         yield Path(spec.origin).name, Path(spec.origin).read_bytes()
         return
     for root in map(Path, spec.submodule_search_locations):
         if not root.is_dir():
-            raise KeyfoldError(f"{name} is in {root}, which is no folder, and cannot be shipped to Spark's workers")
+            raise Misconfigured(f"{name} is in {root}, which is no folder, and cannot be shipped to Spark's workers")
         for file in sorted(root.rglob("*")):
             if not file.is_file() or file.suffix in _LEFT_OUT or "__pycache__" in file.parts:
                 continue
             if file.suffix in _COMPILED:
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"{file} is compiled, and cannot be imported from a zip: have {name} in the workers' own Python "
                     "(docs/reference/cluster.md), and do not ship it"
                 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.project import current_project
 from keyfold.session.gateway import launched
 from keyfold.session.redaction import shown
@@ -82,7 +82,7 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
         if name not in _REWRITTEN_BY_SPARK and there.get(name) != value
     }
     if others:
-        raise KeyfoldError(
+        raise Misconfigured(
             "a Spark session with other settings runs already; stop it first, or use another process: "
             + json.dumps(others)
         )
@@ -115,7 +115,7 @@ def _check_silent(python: subprocess.Popen[bytes]) -> None:
     would be taken for it, and every job would fail with "Bad data in pyspark.daemon's standard output".
     """
     if printed := python.communicate()[0].decode(errors="replace").strip():
-        raise KeyfoldError(
+        raise Misconfigured(
             f"Python prints {printed[:200]!r} when it starts, and what Spark's workers print first is for Java: have "
             "sitecustomize, usercustomize or the .pth file that does so write to stderr"
         )

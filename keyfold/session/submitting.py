@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.session.gateway import quietly_logged, write_properties
 from keyfold.session.settings import SparkSettings, spark_conf
 from keyfold.session.targets import check_target
@@ -45,7 +45,7 @@ def spark_submit() -> Path:
     """
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     if not (launcher := home / "bin" / "spark-submit").is_file():
-        raise KeyfoldError(
+        raise Misconfigured(
             f"SPARK_HOME is {home}, which has no bin/spark-submit: unset it, and pyspark's own is taken, or name a Spark 4.2"
         )
     return launcher

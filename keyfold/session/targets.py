@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.storage.place import Place
 from keyfold.storage.remote_path import RemotePath
 
@@ -90,7 +90,7 @@ def check_target(
         KeyfoldError: something is missing, or contradicts Keyfold's promises; says all of it, and what to set.
     """
     if _asks_for_connect(conf, environment):
-        raise KeyfoldError(f"{WHY_NOT_CONNECT}, and unset SPARK_REMOTE, spark.remote and spark.api.mode")
+        raise Misconfigured(f"{WHY_NOT_CONNECT}, and unset SPARK_REMOTE, spark.remote and spark.api.mode")
     target = target_of(master)
     if target is Target.LOCAL:
         return
@@ -100,7 +100,7 @@ def check_target(
     if target is Target.KUBERNETES:
         missing += _kubernetes(conf, home)
     if missing:
-        raise KeyfoldError(f"Spark on {master} wants more settings (KEYFOLD_SPARK_CONF): " + "; ".join(missing))
+        raise Misconfigured(f"Spark on {master} wants more settings (KEYFOLD_SPARK_CONF): " + "; ".join(missing))
 
 
 def _asks_for_connect(conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError, error_in
+from keyfold.errors import KeyfoldError, Misconfigured, Unreachable, error_in
 from keyfold.storage.place import Place
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
@@ -56,7 +56,7 @@ def check_workers(session: SparkSession) -> None:
 
     stopped = _on_workers(session, look, within=seconds)
     if stopped is None:
-        raise KeyfoldError(
+        raise Unreachable(
             f"{conf.get('spark.master')} gave this application no executor within {seconds:g} s. It asks for executors of "
             f"{conf.get('spark.executor.memory', '1g')} and {conf.get('spark.executor.cores', 'all')} cores each; no worker "
             "may have as much, or other applications may hold all cores (give each its spark.cores.max). The cluster's own "
@@ -89,7 +89,7 @@ def check_shared(session: SparkSession, folder: Place, *, writable: bool = True)
             (folder / token).write_text(token, encoding="utf-8")
             for node, written in _check_each(session, folder, _writer(folder, token)):
                 if not (folder / written).is_file():
-                    raise KeyfoldError(
+                    raise Misconfigured(
                         f"node {node} has a {folder} of its own: what it writes there does not come to this driver; mount one "
                         "file system at that path on all nodes"
                     )
@@ -102,7 +102,7 @@ def check_shared(session: SparkSession, folder: Place, *, writable: bool = True)
 def _check_each(session: SparkSession, folder: Place, look: Callable[..., Iterator[Any]]) -> list[tuple[str, str]]:
     found = _on_workers(session, look) or []
     if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
             "nodes, where the user that runs executors may read and write what this user makes; of a bucket, let every "
             "node reach the store"

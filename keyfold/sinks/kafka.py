@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from deltalake import DeltaTable
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
 from keyfold.keyed.contract import KeyedJob, OutputTable
@@ -97,7 +97,7 @@ def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] 
     if not wanted:
         return ()
     if updated := [table.name for table in wanted if table.mode != "append"]:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{SINKS_VARIABLE} names {', '.join(updated)}, whose rows are updated in place: only what is appended can go "
             "to a topic"
         )
@@ -155,7 +155,7 @@ def _publish(
         with Sender(settings, generation, table.name, topic) as sender:
             return _send_new(sender, job, generation, table, topic)
     except KafkaException as error:
-        raise KeyfoldError(
+        raise Unreachable(
             f"rows of {table.name} do not reach topic {topic} in Kafka at {settings.bootstrap}: "
             f"{settings.told(error.args[0].str())}. The table has them; the next run sends them"
         ) from None
@@ -195,7 +195,7 @@ def _check_history(generation: Generation, sent: Sent, last: int, topic: str, jo
     else:
         # The journal may keep the record no more: it is then a hundred batches ahead.
         return
-    raise KeyfoldError(
+    raise Damaged(
         f"{what}: {generation.folder} was restored from a backup. No rows are sent, since readers could not tell those of the "
         f"two histories apart. Run job {job} with --full-refresh: it sends all rows as a new generation"
     )
@@ -220,7 +220,7 @@ def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) 
     try:
         frame = read_parquet(file)
     except FileNotFoundError:
-        raise KeyfoldError(
+        raise Damaged(
             f"{file} is gone (maintenance deletes what no reader needs after days), and its rows were not sent yet; the table "
             f"{table.name} has them. Run job {job.name} with --full-refresh: it sends all rows as a new generation"
         ) from None

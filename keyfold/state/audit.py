@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.ingestion.erased_names import holds_any
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
@@ -55,7 +55,7 @@ class Author:
     def __post_init__(self) -> None:
         for name in ("who", "why"):
             if not getattr(self, name).strip():
-                raise KeyfoldError(f"say {name} it is done: that is written down with it (--{name})")
+                raise Misconfigured(f"say {name} it is done: that is written down with it (--{name})")
 
 
 def write_down(

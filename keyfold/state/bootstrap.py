@@ -9,7 +9,7 @@ import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import NotFound
 from keyfold.journal.clock import check_advance
 from keyfold.keyed.conservation import events_in_table
 from keyfold.keyed.contract import KeyedJob
@@ -116,21 +116,21 @@ def bootstrap(
 def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> Position | None:
     events, table = lakehouse.events(job.stream.name), f"events.{job.stream.name}"
     if not is_table(events):
-        raise KeyfoldError(
+        raise NotFound(
             f"job {job.name} reads {table}, which is not in {lakehouse.home} yet; run `keyfold ingest {job.stream.name}` first"
         )
     done = live.journal.last_done() if live else None
     read_from = wanted.read_from
     if read_from is None:
         if done is None:
-            raise KeyfoldError(
+            raise NotFound(
                 f"job {job.name} has never run, so nothing says which events its new state has seen: give --from-version "
                 f"with a version of {table}, `latest` where it has seen all that is there, or `start` where none"
             )
         read_from = "live"
     if read_from == "live":
         if done is None:
-            raise KeyfoldError(f"job {job.name} has never run: no live generation has read anything yet")
+            raise NotFound(f"job {job.name} has never run: no live generation has read anything yet")
         position = done.positions.get(table)
         if position is not None:
             with positions_explained(
@@ -143,7 +143,7 @@ def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gene
     newest = DeltaTable(str(events)).version()
     version = newest if read_from == "latest" else read_from
     if not 0 <= version <= newest:
-        raise KeyfoldError(f"{table} has versions 0 to {newest}, and none {version}")
+        raise NotFound(f"{table} has versions 0 to {newest}, and none {version}")
     return position_at(events, version)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from keyfold.lakehouse.frames import table_frame
@@ -146,7 +146,7 @@ def diff_states(before: StateRows, after: StateRows) -> StateDiff:
         >>> diff_states(was, read_state(spark, lakehouse, "ride_summaries")).summary().changed  # doctest: +SKIP
     """
     if before.key != after.key:
-        raise KeyfoldError(
+        raise InvalidData(
             f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states of "
             "other keys cannot be compared"
         )
@@ -168,7 +168,7 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
     rows = state.spark()
     found = _table(rows.sparkSession, lakehouse, table)
     if lacking := [column for column in state.key if column not in found.columns]:
-        raise KeyfoldError(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
+        raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     kinds = {one.name: one.dataType for one in rows.schema.fields}
     typed = found.select(
         # Not a plain cast, which fails the whole comparison for one value: what does not fit is a difference.
@@ -202,7 +202,7 @@ def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
         return table_frame(spark, known)
     path = to_place(table).expanduser()
     if not path.exists():
-        raise KeyfoldError(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
+        raise NotFound(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
     if (path / "_delta_log").is_dir():
         # Spark itself would follow an absolute path in the log.
         check_files_are_inside(path)
@@ -212,5 +212,5 @@ def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
         check_no_link_leads_out(path, files)
     ends = files[0].suffix if files else ""
     if ends not in ENDINGS:
-        raise KeyfoldError(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
+        raise InvalidData(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
     return spark.read.option("header", "true").format(_SPARK_FORMATS[ENDINGS[ends]]).load(str(path))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, NotFound
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, live_generation
@@ -68,20 +68,20 @@ def edit_state(
     """
     wanted = wanted_keys(edit.keys, job.key, job.state)
     if wanted is None:
-        raise KeyfoldError(f"job {job.name}: say which keys: --key, of {', '.join(job.key)}")
+        raise InvalidData(f"job {job.name}: say which keys: --key, of {', '.join(job.key)}")
     change = _change(job, wanted, edit.corrections)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         live = live_generation(lakehouse, job.name)
         if live is None:
-            raise KeyfoldError(f"job {job.name} has never run: it has no state")
+            raise NotFound(f"job {job.name} has never run: it has no state")
         done = last_batch(job, live)
         before = rows_of(spark, lakehouse, job, edit.keys)
         if not before.height:
-            raise KeyfoldError(f"job {job.name}: none of these keys has state in {live.name}")
+            raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
         try:
             after = filled(change(before), job.state)
         except (pl.exceptions.PolarsError, ValueError) as error:
-            raise KeyfoldError(
+            raise InvalidData(
                 f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
                 "was changed"
             ) from None
@@ -126,7 +126,7 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
     unknown = [name for name in corrections if name not in job.state.names]
     if fixed or unknown:
         columns = ", ".join(name for name in job.state.names if name not in job.key)
-        raise KeyfoldError(
+        raise InvalidData(
             f"job {job.name}: {', '.join(fixed or unknown)} cannot be set; the state's own columns are {columns}"
         )
     kinds = polars_schema(job.state)
@@ -137,7 +137,7 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
             # Tried on no rows, so that a wrong name is reported before Spark starts.
             _corrected(pl.DataFrame(schema=kinds), {name: expressions[name]})
         except (pl.exceptions.PolarsError, ValueError) as error:
-            raise KeyfoldError(
+            raise InvalidData(
                 f"--set {name}={text}: {str(error).splitlines()[0]}; write SQL that gives {kinds[name]}, over "
                 f"{', '.join(kinds)}"
             ) from None

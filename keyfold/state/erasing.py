@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.columns import made_of
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.ingestion.ingest_settings import REBUILD
 from keyfold.ingestion.inspection import is_unfinished
 from keyfold.keyed.contract import KeyedJob
@@ -238,10 +238,10 @@ def _held(lakehouse: Lakehouse, job: KeyedJob, files: Sequence[Place], which: pl
 
 def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
     if not values:
-        raise KeyfoldError(f"say what is to be erased, by columns of {stream.name}: {', '.join(stream.schema.names)}")
+        raise InvalidData(f"say what is to be erased, by columns of {stream.name}: {', '.join(stream.schema.names)}")
     unknown = [name for name in values if name not in stream.schema.names]
     if unknown:
-        raise KeyfoldError(
+        raise InvalidData(
             f"stream {stream.name} has no column {', '.join(unknown)}; it has {', '.join(stream.schema.names)}"
         )
     return typed_values(stream, values)

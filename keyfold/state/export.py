@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, Misconfigured
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.files import sync_folder
 from keyfold.lakehouse.tables import create_table, is_table
@@ -73,7 +73,7 @@ def write_state(rows: StateRows | VariableRows, to: Path | str, style: Format) -
     if style == "delta":
         return write_table(rows, target, lambda frame: frame, rows.schema)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise KeyfoldError(f"{target} is there already: name a folder that is not, or is empty")
+        raise Misconfigured(f"{target} is there already: name a folder that is not, or is empty")
     # Beside the target: a rename is one step within a file system alone.
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     staged.mkdir(parents=True)
@@ -108,11 +108,11 @@ def write_table(rows: StateRows | VariableRows, table: Place, change: Change, sc
             is as it was.
     """
     if not is_table(table) and table.exists() and any(table.iterdir()):
-        raise KeyfoldError(f"{table} is there and is no Delta table: name another folder")
+        raise InvalidData(f"{table} is there and is no Delta table: name another folder")
     create_table(table, schema)
     there = pa.schema(DeltaTable(str(table)).schema().to_arrow())
     if _columns(there) != _columns(schema):
-        raise KeyfoldError(
+        raise InvalidData(
             f"{table} has the columns {', '.join(_columns(there))}, the rows have {', '.join(_columns(schema))}: "
             "name another table"
         )
@@ -133,10 +133,10 @@ def write_frame(frame: DataFrame, to: Path | str, style: Format, where: str) -> 
         KeyfoldError: the path holds something already, or the frame's source cannot be read.
     """
     if style == "keyed-json":
-        raise KeyfoldError("keyed-json is of whole keys: give jsonl, parquet or delta")
+        raise InvalidData("keyed-json is of whole keys: give jsonl, parquet or delta")
     path = str(to) if "://" in str(to) else str(Path(to).expanduser().resolve())
     if "://" not in path and Path(path).exists() and any(Path(path).iterdir()):
-        raise KeyfoldError(f"{path} is there already: name a folder that is not, or is empty")
+        raise Misconfigured(f"{path} is there already: name a folder that is not, or is empty")
     form = {"jsonl": "json"}.get(style, style)
     with explained(where):
         writer = frame.write.format(form).mode("errorifexists")

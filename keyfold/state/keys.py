@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.hashing import HASH, key_hash
 from keyfold.times import parse_time
@@ -89,16 +89,16 @@ def _by_column(key: Key, columns: tuple[str, ...]) -> Mapping[str, Any]:
             key = None
         if not isinstance(key, dict):
             example = json.dumps(dict.fromkeys(columns, "…"), ensure_ascii=False)
-            raise KeyfoldError(f"a key here has the columns {', '.join(columns)}: give it as a JSON object, {example}")
+            raise InvalidData(f"a key here has the columns {', '.join(columns)}: give it as a JSON object, {example}")
     if isinstance(key, Mapping):
         if strangers := [name for name in key if name not in columns]:
-            raise KeyfoldError(f"{', '.join(strangers)}: no column of the key, which has {', '.join(columns)}")
+            raise InvalidData(f"{', '.join(strangers)}: no column of the key, which has {', '.join(columns)}")
         if not key:
-            raise KeyfoldError(f"a key without a column; it has {', '.join(columns)}")
+            raise InvalidData(f"a key without a column; it has {', '.join(columns)}")
         return {name: key[name] for name in columns if name in key}
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(columns):
-        raise KeyfoldError(f"key {key!r} has {len(values)} values for the columns {', '.join(columns)}")
+        raise InvalidData(f"key {key!r} has {len(values)} values for the columns {', '.join(columns)}")
     return dict(zip(columns, values, strict=True))
 
 
@@ -118,4 +118,4 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
             return whole_numbers(given, kind).drop_nulls().item()
         return given.cast(kind, strict=True)[0]
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise KeyfoldError(f"key column {column} is {kind}, and {value!r} is none") from error
+        raise InvalidData(f"key column {column} is {kind}, and {value!r} is none") from error

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.fingerprint import fixed
@@ -83,7 +83,7 @@ class Migration:
 
     def __init__(self, job: KeyedJob, version: int) -> None:
         if lacking := _lacking(job, version):
-            raise KeyfoldError(
+            raise IncompatibleState(
                 f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
                 "(`KeyedJob.migrations`), or start a new generation with --full-refresh"
             )

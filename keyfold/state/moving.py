@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, live_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
@@ -86,10 +86,10 @@ def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: i
         plan = plan_change(lakehouse, job, partitions)
         live = live_generation(lakehouse, job.name)
         if live is None:
-            raise KeyfoldError(f"job {job.name} has never run: there is nothing to move")
+            raise NotFound(f"job {job.name} has never run: there is nothing to move")
         if plan.verdict == "refresh":
             told = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
-            raise KeyfoldError(
+            raise IncompatibleState(
                 f"job {job.name} cannot take its state along: {told}. Set it back, or read all events again: "
                 f"`keyfold run {job.name} --full-refresh`"
             )

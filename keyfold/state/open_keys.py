@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, passed_on
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState
 from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.export import Export, write_table
@@ -88,7 +88,7 @@ def write_open_keys(lakehouse: Lakehouse, job: KeyedJob, rows: StateRows) -> Exp
         >>> write_open_keys(lakehouse, rides, read_state(spark, lakehouse, rides)).rows  # doctest: +SKIP
     """
     if rows.schema.names != job.state.names:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{rows.where}: its state has the columns {', '.join(rows.schema.names)}, the job now {', '.join(job.state.names)}: "
             f"see `keyfold plan {job.name}`"
         )

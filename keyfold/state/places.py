@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.checkpoint import finished_batch
 from keyfold.keyed.generations import Generation, live_generation, live_generation_name
 from keyfold.keyed.processor import STATE_VARIABLE
@@ -42,7 +42,7 @@ def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
     found += [_known(record, "branch") for record in sorted(folder.glob("branches/*/generation.json"))]
     if not found:
         there = ", ".join(jobs_with_state(lakehouse)) or "none yet"
-        raise KeyfoldError(f"no job {job!r} has run in {lakehouse.home}; jobs with state there: {there}")
+        raise NotFound(f"no job {job!r} has run in {lakehouse.home}; jobs with state there: {there}")
     return found
 
 
@@ -55,12 +55,12 @@ def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> 
     known = generations_of(lakehouse, job)
     if name is None:
         if (live := live_generation(lakehouse, job)) is None:
-            raise KeyfoldError(f"job {job} has no live generation; name one of: {_listed(known)}")
+            raise NotFound(f"job {job} has no live generation; name one of: {_listed(known)}")
         return live
     for one in known:
         if one.generation.name == name:
             return one.generation
-    raise KeyfoldError(f"job {job} has no generation {name!r}; it has {_listed(known)}")
+    raise NotFound(f"job {job} has no generation {name!r}; it has {_listed(known)}")
 
 
 def retained_batches(generation: Generation) -> list[int]:
@@ -91,11 +91,11 @@ def find_batch(generation: Generation, batch: int | None = None) -> int | None:
     if wanted not in retained:
         if wanted in _committed(generation.checkpoint) and (not retained or wanted > retained[0]):
             lost = ", ".join(str(one) for one in _zips(generation.checkpoint, wanted) if not one.exists())
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: the state of batch {wanted} is not whole: missing {lost or generation.checkpoint / 'state'}; "
                 f"restore it from a backup{_else_read(retained)}"
             )
-        raise KeyfoldError(f"{where} has no state of batch {wanted}; retained: {_span(retained)}")
+        raise NotFound(f"{where} has no state of batch {wanted}; retained: {_span(retained)}")
     for archive in _zips(generation.checkpoint, wanted):
         _check(archive, where, retained, wanted)
     return wanted
@@ -119,21 +119,21 @@ def _check(archive: Place, where: str, retained: list[int], batch: int) -> None:
     try:
         snapshot = _snapshot(archive)
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
-        raise KeyfoldError(f"{where}: {archive}, state of batch {batch}, cannot be read ({error}); {remedy}") from error
+        raise Damaged(f"{where}: {archive}, state of batch {batch}, cannot be read ({error}); {remedy}") from error
     families = snapshot.get("columnFamilyMapping", {})
     if families and STATE_VARIABLE not in families:
         own = ", ".join(name for name in families if name != "default") or "none by name"
-        raise KeyfoldError(
+        raise NotFound(
             f"{where}: {archive.parents[2]} holds no state of a keyed job (its variables: {own}); read a checkpoint of "
             "another query with `keyfold state read --checkpoint PATH`"
         )
     for file in snapshot.get("sstFiles", ()):
         path = archive.parent / "SSTs" / file["dfsSstFileName"]
         if not path.exists():
-            raise KeyfoldError(f"{where}: {path}, of the state of batch {batch}, is missing; {remedy}")
+            raise Damaged(f"{where}: {path}, of the state of batch {batch}, is missing; {remedy}")
         # Told here: Spark's own error for a truncated file is a stack of Java's, without a remedy.
         if path.stat().st_size != file["sizeBytes"]:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: {path}, of the state of batch {batch}, has {path.stat().st_size:,} bytes and should have "
                 f"{file['sizeBytes']:,}; {remedy}"
             )

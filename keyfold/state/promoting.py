@@ -1,6 +1,6 @@
 """A branch that has proved itself becomes the live generation, and the job goes on from there."""
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.checkpoint import finished_batch, follow_move
 from keyfold.keyed.generations import (
@@ -54,7 +54,7 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     folder = branch_folder(lakehouse, job, branch)
     if not (folder / "generation.json").exists():
         there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
-        raise KeyfoldError(f"job {job} has no branch {branch!r}; its branches: {there}")
+        raise NotFound(f"job {job} has no branch {branch!r}; its branches: {there}")
     generation = Generation(folder, read_json(folder / "generation.json"))
     since, until = generation.record.get("span", (None, None))
     if since or until:
@@ -70,6 +70,6 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     remedy = f"make the branch anew: `keyfold try {job} {branch}`"
     opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
-        raise KeyfoldError(f"{where}: a table lacks its last batch; {remedy}")
+        raise Damaged(f"{where}: a table lacks its last batch; {remedy}")
     check_inputs(lakehouse, generation, where, remedy)
     return generation

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.codec import decode, empty
 from keyfold.keyed.contract import KeyedJob
@@ -235,7 +235,7 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, blobs: Dat
             return _plain(rows.head(0).to_arrow().schema)
     if job is not None:
         return _nullable(job.state)
-    raise KeyfoldError(f"{where}: it keeps nothing, and there is no job of that name to say what columns it would have")
+    raise NotFound(f"{where}: it keeps nothing, and there is no job of that name to say what columns it would have")
 
 
 def decode_group(where: str, group: int, payload: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -247,9 +247,7 @@ def decode_group(where: str, group: int, payload: Any, columns: Sequence[str] | 
     try:
         return decode(payload, columns)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise KeyfoldError(
-            f"{where}: the state of key group {group} is damaged and cannot be decoded: {error}"
-        ) from error
+        raise Damaged(f"{where}: the state of key group {group} is damaged and cannot be decoded: {error}") from error
 
 
 def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:

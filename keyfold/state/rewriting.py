@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.checkpoint import finished_batch
 from keyfold.keyed.codec import conform
@@ -63,7 +63,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     done = generation.journal.last_done()
     where = f"job {job.name}, {generation.name}"
     if done is None:
-        raise KeyfoldError(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
+        raise NotFound(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
     if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
     # A table that is gone would stay behind without a word.
@@ -224,7 +224,7 @@ def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) 
         return filled(conform(change(rows), job.state, "changed state"), job.state)
     # A migration is the job's own code, and may raise anything.
     except Exception as error:
-        raise KeyfoldError(
+        raise IncompatibleState(
             f"{where}: its rows do not become state of the job as it is now: {describe_error(error, job.private)}; "
             f"{where.split(', ')[1]} stays live"
         ) from (None if job.private else error)

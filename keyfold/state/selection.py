@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData
 
 
 def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
@@ -21,9 +21,9 @@ def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> di
     """
     there, names = list(there), list(columns.values())
     if unknown := [name for name in columns if name not in there]:
-        raise KeyfoldError(f"{where}: no column {', '.join(unknown)}; there are {', '.join(there)}")
+        raise InvalidData(f"{where}: no column {', '.join(unknown)}; there are {', '.join(there)}")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise KeyfoldError(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
+        raise InvalidData(f"{where}: two columns would have the name {', '.join(twice)}; give each its own")
     return dict(columns)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from deltalake.exceptions import DeltaError
 from polars.io.plugins import register_io_source
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
@@ -41,7 +41,7 @@ def reading(source: str) -> Iterator[None]:
         yield
     except (pl.exceptions.PolarsError, DeltaError, OSError) as error:
         why = str(error).strip().splitlines() or [type(error).__name__]
-        raise KeyfoldError(f"{source} cannot be read: {why[0]}; nothing was changed") from error
+        raise InvalidData(f"{source} cannot be read: {why[0]}; nothing was changed") from error
 
 
 def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> pl.LazyFrame:
@@ -61,7 +61,7 @@ def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> p
     path = to_place(source).expanduser()
     if not path.exists():
         there = ", ".join(tables) or "none yet"
-        raise KeyfoldError(f"{source} is neither a path nor a table of {lakehouse.home}; tables there: {there}")
+        raise NotFound(f"{source} is neither a path nor a table of {lakehouse.home}; tables there: {there}")
     if path.is_dir() and is_table(path):
         return _delta(path)
     files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
@@ -69,7 +69,7 @@ def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> p
         check_no_link_leads_out(path, files)
     kinds = {ENDINGS.get(file.suffix) for file in files}
     if len(kinds) != 1 or None in kinds:
-        raise KeyfoldError(
+        raise InvalidData(
             f"{path} holds no files of one kind that can be read; give a Delta table, or files that end in "
             f"{', '.join(ENDINGS)}, all of one kind"
         )
@@ -78,7 +78,7 @@ def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> p
         try:
             return keyed_rows({str(file): _lines(file) for file in files}, key)
         except ValueError as error:
-            raise KeyfoldError(f"{error}; nothing was changed") from None
+            raise InvalidData(f"{error}; nothing was changed") from None
     return _scan(kind, files)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, NotFound
 from keyfold.keyed.state_source import read_source
 from keyfold.state.failures import explained
 from keyfold.state.foreign_checkpoint import check_checkpoint_is_harmless
@@ -58,7 +58,7 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
         KeyfoldError: there is no checkpoint, it cannot be read, or its query keeps no state.
     """
     if "://" not in str(checkpoint) and not (Path(checkpoint) / "commits").is_dir():
-        raise KeyfoldError(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
+        raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
     if "://" not in str(checkpoint):
         check_checkpoint_is_harmless(Path(checkpoint))
     try:
@@ -72,7 +72,7 @@ def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
     else:
         cause = None
     if not stores:
-        raise KeyfoldError(f"checkpoint {checkpoint} holds no state: its query keeps none") from cause
+        raise NotFound(f"checkpoint {checkpoint} holds no state: its query keeps none") from cause
     found: dict[tuple[int, str], StatePart] = {}
     for store in stores:
         for name, kind, options in _named(store):
@@ -125,15 +125,13 @@ def read_checkpoint(
     parts = parts_of(spark, checkpoint)
     names = sorted({one.name for one in parts})
     if part is None and len(names) > 1:
-        raise KeyfoldError(f"checkpoint {checkpoint} has several parts of state, name one: {describe_parts(parts)}")
+        raise NotFound(f"checkpoint {checkpoint} has several parts of state, name one: {describe_parts(parts)}")
     name = names[0] if part is None else part
     having = [one for one in parts if one.name == name]
     if not having:
-        raise KeyfoldError(f"checkpoint {checkpoint} has no state {name!r}; it has {describe_parts(parts)}")
+        raise NotFound(f"checkpoint {checkpoint} has no state {name!r}; it has {describe_parts(parts)}")
     if operator is not None and operator not in {one.operator for one in parts}:
-        raise KeyfoldError(
-            f"checkpoint {checkpoint} has no operator {operator} with state; it has {describe_parts(parts)}"
-        )
+        raise NotFound(f"checkpoint {checkpoint} has no operator {operator} with state; it has {describe_parts(parts)}")
     check_batch(checkpoint, having[0], batch if changes_since is None else changes_since)
     options = {
         "batchId": None if changes_since is not None else batch,
@@ -190,7 +188,7 @@ def check_batch(checkpoint: Path | str, part: StatePart, batch: int | None) -> N
         KeyfoldError: it is not; says which are.
     """
     if batch is not None and not part.first_batch <= batch <= part.last_batch:
-        raise KeyfoldError(
+        raise NotFound(
             f"checkpoint {checkpoint} has no state of batch {batch}; retained: {part.first_batch} to {part.last_batch}"
         )
 
@@ -228,7 +226,7 @@ def rows_of_keys(frame: DataFrame, keys: list[dict[str, Any]], checkpoint: Path 
         KeyfoldError: a key has a column that the rows lack.
     """
     if strangers := sorted({name for key in keys for name in key} - set(frame.columns)):
-        raise KeyfoldError(
+        raise NotFound(
             f"checkpoint {checkpoint}: no column {', '.join(strangers)}; there are {', '.join(frame.columns)}"
         )
     kinds = {one.name: one.dataType for one in frame.schema.fields}

@@ -7,7 +7,7 @@ from typing import NoReturn
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import InvalidData
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob
 from keyfold.keyed.hashing import key_hash
@@ -99,7 +99,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     counts = found.row(0, named=True)
     wrong = {name: condition for name, condition in faults.items() if counts[name]}
     if wrong:
-        raise KeyfoldError(_told(job, both, wrong, counts))
+        raise InvalidData(_told(job, both, wrong, counts))
     if counts["single"] != counts["single keys"]:
         _refuse_repeated(job, state)
     return Checked(
@@ -140,7 +140,7 @@ def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> 
     there = source.collect_schema().names()
     unknown = [name for name in mapping if name not in job.state.names]
     if unknown:
-        raise KeyfoldError(
+        raise InvalidData(
             f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.names)}"
         )
     values = {name: pl.col(name) for name in job.state.names if name in there}
@@ -149,7 +149,7 @@ def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> 
     lacking = [field.name for field in job.state if not field.nullable and field.name not in values]
     lacking += [name for name in job.key if name not in values and name not in lacking]
     if lacking:
-        raise KeyfoldError(
+        raise InvalidData(
             f"job {job.name}: nothing says what {', '.join(lacking)} of its state is made of: the source has "
             f"{', '.join(there)}; say it with --map {lacking[0]}=EXPRESSION"
         )
@@ -162,7 +162,7 @@ def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) ->
         source.select(expression).collect_schema()
     except pl.exceptions.PolarsError as error:
         why = str(error).splitlines()[0]
-        raise KeyfoldError(
+        raise InvalidData(
             f"--map {name}={text}: {why}; write SQL over the source's columns, {', '.join(there)}"
         ) from None
     return expression
@@ -202,4 +202,4 @@ def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
         f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
         for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
     )
-    raise KeyfoldError(f"job {job.name} keeps one such row of {', '.join(job.key)}: {told}; nothing was changed")
+    raise InvalidData(f"job {job.name} keeps one such row of {', '.join(job.key)}: {told}; nothing was changed")

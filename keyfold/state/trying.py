@@ -7,7 +7,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import NotFound
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, branch_folder, live_generation
 from keyfold.keyed.run_mode import Replay
@@ -97,7 +97,7 @@ def redrive(
     before = _late(spark, job, live, since)
     if not before:
         told = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
-        raise KeyfoldError(f"job {job.name}: no event was late{told}; there is nothing to redrive")
+        raise NotFound(f"job {job.name}: no event was late{told}; there is nothing to redrive")
     # All of history, whatever `since` says: late events find their place only among all others.
     trial = try_job(spark, lakehouse, job, branch, options=options)
     return Redrive(trial, before, _late(spark, job, _branch(lakehouse, job, branch), since))
@@ -106,9 +106,7 @@ def redrive(
 def _live(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     live = live_generation(lakehouse, job.name)
     if live is None:
-        raise KeyfoldError(
-            f"job {job.name} has never run, and there is nothing to compare with: `keyfold run {job.name}`"
-        )
+        raise NotFound(f"job {job.name} has never run, and there is nothing to compare with: `keyfold run {job.name}`")
     return live
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Locked, Unreachable
 from keyfold.storage.remote_path import ObjectStat, RemotePath
 
 LASTS = timedelta(seconds=30)
@@ -33,11 +33,11 @@ _PRECISION_SECONDS = 1.0
 _HELD: "set[Lease]" = set()
 
 
-class LeaseTakenError(KeyfoldError):
+class LeaseTakenError(Locked):
     """Somebody else holds the lease."""
 
 
-class LeaseLostError(KeyfoldError):
+class LeaseLostError(Locked):
     """A lease that was held by this process is so no longer."""
 
 
@@ -182,7 +182,7 @@ def leased(
             time.sleep(_LOOK_EVERY_SECONDS)
         except OSError as error:
             # The first thing that a run writes: a store that is not there, or refuses this user, is noticed here.
-            raise KeyfoldError(f"{folder} cannot be written: {error}. {folder.what_reaches_it}") from None
+            raise Unreachable(f"{folder} cannot be written: {error}. {folder.what_reaches_it}") from None
     _HELD.add(lease)
     try:
         yield lease

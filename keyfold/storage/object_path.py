@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.extras import from_extra
 from keyfold.storage.range_reader import RangeReader
 from keyfold.storage.remote_path import READ_AHEAD, Check, ObjectStat, RemotePath, StoreError
@@ -49,10 +49,10 @@ class ObjectPath(RemotePath):
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme not in SCHEMES or not bucket:
-            raise KeyfoldError(f"{url} is no place in a bucket; write s3a://BUCKET/FOLDER")
+            raise Misconfigured(f"{url} is no place in a bucket; write s3a://BUCKET/FOLDER")
         super().__init__(f"s3a://{bucket}", key)
         if ".." in self._key.parts:
-            raise KeyfoldError(f"{url} goes up by ..; an object store has no folder above")
+            raise Misconfigured(f"{url} goes up by ..; an object store has no folder above")
 
     @property
     def bucket(self) -> str:
@@ -213,7 +213,7 @@ def _told(path: ObjectPath) -> Iterator[None]:
         raise
     except (obstore.exceptions.BaseError, OSError) as error:
         if "NoSuchBucket" in str(error):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{path}: there is no bucket {path.bucket} in the object store that AWS_ENDPOINT_URL and AWS_REGION name; "
                 "make it, or name another"
             ) from None

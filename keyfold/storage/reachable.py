@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
 from keyfold.storage.hdfs_path import HdfsPath
 from keyfold.storage.name_node import check_name_node
@@ -93,7 +93,7 @@ def check_conditions(home: object) -> None:
                 attempt()
             except FileExistsError:
                 continue
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"the store of {place} takes writes whose condition does not hold (If-None-Match, If-Match), so that nothing "
                 "would keep two runs apart; use a store that keeps them: Amazon S3 does, and so do MinIO, Ceph and others in "
                 "newer versions"
@@ -105,7 +105,7 @@ def check_conditions(home: object) -> None:
             if probe.read_bytes() != b"three":
                 raise
     except OSError as error:
-        raise KeyfoldError(f"{place} cannot be written: {error}") from None
+        raise Unreachable(f"{place} cannot be written: {error}") from None
     finally:
         probe.unlink(missing_ok=True)
     _KEPT.add(str(place))

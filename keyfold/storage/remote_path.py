@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Unreachable
 
 READ_AHEAD = 64 << 10
 
@@ -31,7 +31,7 @@ class StoreError(OSError):
     place: str = ""
 
 
-class NotAnsweringError(KeyfoldError):
+class NotAnsweringError(Unreachable):
     """A store was asked, and gave no answer of its own: it may do so by the next time."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import keyfold
+from keyfold.errors import error_in
 
 HEAVY = ("dagster", "deltalake", "great_expectations", "pandas", "polars", "pyarrow", "pydantic", "pyspark")
 ERRORS = [
@@ -56,6 +57,19 @@ def test_every_error_is_a_keyfold_error_and_says_what_an_operator_does():
     kinds = [error for error in ERRORS if error is not keyfold.KeyfoldError]
     assert all(issubclass(error, keyfold.KeyfoldError) for error in kinds)
     assert [error.__name__ for error in kinds if "What an operator does:" not in (error.__doc__ or "")] == []
+
+
+def test_the_page_on_errors_has_each_of_them():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    listed = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5}
+    assert {error.__name__ for error in ERRORS} - {"KeyfoldError"} <= listed
+
+
+@pytest.mark.parametrize("kind", [keyfold.Damaged, keyfold.KeyfoldError, keyfold.StepFailed])
+def test_an_error_that_a_worker_raised_keeps_its_kind(kind):
+    raised = error_in(f"Job aborted: Traceback\nkeyfold.errors.{kind.__name__}: journal 3 is gone\n\tat org.apache")
+    assert type(raised) is kind
+    assert str(raised) == "journal 3 is gone"
 
 
 def test_an_unknown_name_is_an_attribute_error():

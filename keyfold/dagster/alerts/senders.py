@@ -18,7 +18,7 @@ from keyfold.dagster.alerts.message import LINES, content, message
 from keyfold.dagster.alerts.outbox import MOST_WAITING, NotTakenError, Send
 from keyfold.dagster.alerts.settings import ALERTS, Destination
 from keyfold.dagster.alerts.webhook import post
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 SECONDS = 30.0
 """Within which Apprise must be loaded, and a service take a message."""
@@ -55,7 +55,7 @@ def check_addresses(destinations: Sequence[Destination]) -> None:
     """
     for to in destinations:
         if to.name != "webhook" and (failed := _in_a_process({"url": to.url}, SECONDS)) and failed[0] == _WRONG_ADDRESS:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{ALERTS}: {to.name} is no address that Apprise knows: see Apprise's page of that service"
             )
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from keyfold.dagster.alerts.condition import Condition
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged
 from keyfold.lakehouse.files import read_json, write_whole
 
 REPORTED_SECONDS = 300.0
@@ -56,7 +56,7 @@ class ServerReport:
         except FileNotFoundError:
             return {}
         except TypeError:
-            raise KeyfoldError(f"{self._file} is damaged: delete it") from None
+            raise Damaged(f"{self._file} is damaged: delete it") from None
 
 
 def ended_servers(ended: dict[str, Ended], now: float) -> Iterator[Condition]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 WEBHOOK = "KEYFOLD_ALERT_WEBHOOK"
 ALERTS = "KEYFOLD_ALERTS"
@@ -54,12 +54,12 @@ class AlertSettings:
         found, counts = list[Destination](), dict[str, int]()
         if webhook := environment.get(WEBHOOK):
             if not webhook.startswith(("http://", "https://")):
-                raise KeyfoldError(f"{WEBHOOK} is no http or https URL")
+                raise Misconfigured(f"{WEBHOOK} is no http or https URL")
             found.append(Destination("webhook", webhook))
         for number, url in enumerate(environment.get(ALERTS, "").split(), start=1):
             service, separator, _ = url.partition("://")
             if not separator or not service.isalnum():
-                raise KeyfoldError(
+                raise Misconfigured(
                     f"{ALERTS}: address {number} is not like service://…; give addresses of Apprise, "
                     "for example slack://…, mailtos://… and pagerduty://…, separated by blanks"
                 )
@@ -81,5 +81,5 @@ def _percent(environment: Mapping[str, str], name: str, default: float) -> float
     except ValueError:
         value = 0.0
     if not 0 < value < 100:
-        raise KeyfoldError(f"{name} is {given!r}: give a number between 0 and 100")
+        raise Misconfigured(f"{name} is {given!r}: give a number between 0 and 100")
     return value

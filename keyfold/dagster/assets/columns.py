@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from keyfold.columns import describe, made_of, unit_of
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import KeyedJob, OutputTable
 
 
@@ -47,7 +47,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
             # Late events are the stream's own, and so are the columns that the job has not derived.
             sources = (field.name,)
         if strangers := [source for source in sources if source not in known]:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"table {table.name}: column {field.name} is said to be made of {', '.join(strangers)}, which stream "
                 f"{job.stream.name} does not have; it has {', '.join(known)}"
             )

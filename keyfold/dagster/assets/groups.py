@@ -19,7 +19,7 @@ from types import ModuleType
 import dagster as dg
 
 from keyfold.discovery import import_modules
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import JobTemplate
 from keyfold.project import current_project
 from keyfold.stream import Stream
@@ -72,7 +72,7 @@ def join_groups(groups: Sequence[Group]) -> list[Group]:
         if before is group:
             continue
         if before.stream is not None and group.stream is not None:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"two modules in assets/ have the GROUP {group.name!r} and begin with a stream each, "
                 f"{before.stream.name} and {group.stream.name}; give one another GROUP"
             )
@@ -88,7 +88,7 @@ def join_groups(groups: Sequence[Group]) -> list[Group]:
 
 def _group(module: ModuleType) -> Group:
     if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
-        raise KeyfoldError(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
+        raise Misconfigured(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
     return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
 
 
@@ -96,6 +96,6 @@ def _require_different(what: str, names: Sequence[str | None], modules: Sequence
     found: dict[str, ModuleType] = {}
     for name, module in zip(names, modules, strict=True):
         if name is not None and found.setdefault(name, module) is not module:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{found[name].__file__} and {module.__file__} both have the {what} {name!r}; change one"
             )

@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.parameters import build_job, is_path, parameter_text
 from keyfold.keyed.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
@@ -68,7 +68,7 @@ def config_for(template: JobTemplate) -> type[KeyedRunConfig]:
     fields = {name: field for name, field in template.parameters.model_fields.items() if not is_path(field)}
     # A job's own parameter of such a name would take the place of the field in silence.
     if taken := sorted(fields.keys() & KeyedRunConfig.model_fields.keys()):
-        raise KeyfoldError(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
+        raise Misconfigured(f"job {template.name}: {', '.join(taken)} cannot be a parameter, every run config has it")
     free = build_job(template).free_parameters
     given: dict[str, Any] = {name: (_type(name, field), _field(field, name in free)) for name, field in fields.items()}
     return create_model(f"{template.parameters.__name__}Config", __base__=KeyedRunConfig, **given)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
-from keyfold.errors import KeyfoldError
+from keyfold.errors import NotFound
 from keyfold.ingestion import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.files import SETTLE
@@ -221,7 +221,7 @@ def stream_check(stream: Stream) -> dg.AssetChecksDefinition:
 
 def _require(table: Place) -> None:
     if not DeltaTable.is_deltatable(str(table)):
-        raise KeyfoldError(f"{table} is not there yet; materialize the event table first")
+        raise NotFound(f"{table} is not there yet; materialize the event table first")
 
 
 def _rows(table: Place, version: int | None) -> int:

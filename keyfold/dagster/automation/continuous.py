@@ -19,7 +19,7 @@ from keyfold.dagster.assets.groups import Group
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, batch_metadata, last_materialization, table_key
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.automation.standing import Standing, goes_on_well, look, standing_of_ingest, standing_of_job
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.parameters import build_job
 from keyfold.lakehouse import Lakehouse
@@ -68,7 +68,7 @@ def declared(groups: Sequence[Group], environment: Mapping[str, str] = os.enviro
         **{template.name: _job(template) for group in groups for template in group.jobs},
     }
     if unknown := [name for name in names if name not in known]:
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{VARIABLE} names {', '.join(unknown)}: no stream or job is called so; there are {', '.join(known)}"
         )
     return [known[name] for name in dict.fromkeys(names)]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from keyfold.dagster.automation.run_liveness import forget_ended_runs
 from keyfold.dagster.automation.schedules import schedule_of
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.session.scratch import sweep_scratch
 
 KEEP_DAYS = "KEYFOLD_KEEP_RUNS_DAYS"
@@ -28,7 +28,7 @@ def keep_days(environment: Mapping[str, str] = os.environ) -> float:
     except ValueError:
         days = 0.0
     if not 1 <= days < float("inf"):
-        raise KeyfoldError(f"{KEEP_DAYS} is {given!r}: give a number of days, 1 or more")
+        raise Misconfigured(f"{KEEP_DAYS} is {given!r}: give a number of days, 1 or more")
     return days
 
 

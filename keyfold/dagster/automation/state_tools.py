@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets.previews import preview_rows
 from keyfold.dagster.automation.tokens import TOKEN_HELP, check_token, token_told
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.keyed.configured import configured_job
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation_name
@@ -61,7 +61,7 @@ class OfJob(dg.Config):
         """
         fields = project_jobs()[self.job].parameters.model_fields
         if paths := [name for name in self.parameters if name in fields and is_path(fields[name])]:
-            raise KeyfoldError(f"{', '.join(paths)}: a run config names no file; give it on the command line")
+            raise Misconfigured(f"{', '.join(paths)}: a run config names no file; give it on the command line")
         return configured_job(lakehouse, project_jobs()[self.job], given=self.parameters)
 
 
@@ -91,7 +91,7 @@ class BootstrapConfig(OfJob):
             KeyfoldError: the source is no table of the lakehouse, or the version is none.
         """
         if self.source not in (tables := lakehouse.tables()):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"source is {self.source!r}: a run config names no file, but a table of {lakehouse.home} "
                 f"({', '.join(tables) or 'none yet'}); to seed from files: `keyfold state bootstrap`"
             )
@@ -101,7 +101,7 @@ class BootstrapConfig(OfJob):
         if self.from_version is None or self.from_version in _NAMED:
             return None if self.from_version is None else _NAMED[self.from_version]
         if not self.from_version.isdigit():
-            raise KeyfoldError(f"from_version is {self.from_version!r}; give a number, live, latest or start")
+            raise Misconfigured(f"from_version is {self.from_version!r}; give a number, live, latest or start")
         return int(self.from_version)
 
 

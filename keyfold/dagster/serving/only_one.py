@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from platform import node
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.locks import A_LOOK, open_lock, take
 
 
@@ -24,7 +24,7 @@ def become_the_only_one(what: str) -> Path:
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
-        raise KeyfoldError(f"DAGSTER_HOME is {home or 'not set'}: set it to the folder that Dagster keeps its runs in")
+        raise Misconfigured(f"DAGSTER_HOME is {home or 'not set'}: set it to the folder that Dagster keeps its runs in")
     descriptor = open_lock(Path(home) / f"{what}.lock")
     try:
         take(descriptor, seconds=A_LOOK)

@@ -34,7 +34,7 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.applications import Starlette
 
 from keyfold.dagster.serving.gate import TOKEN, Gate
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.loopback import ADDRESS
 from keyfold.private_files import keep_files_private, write_private
 
@@ -102,7 +102,7 @@ def ui_hosts(environment: Mapping[str, str] = os.environ) -> list[str]:
     names = environment.get(HOSTS_VARIABLE, "").split()
     for name in names:
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{HOSTS_VARIABLE}: {name!r} is no host name; give names without scheme and port, separated by blanks"
             )
     return names

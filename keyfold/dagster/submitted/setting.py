@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 
 RUNS_VARIABLE = "KEYFOLD_RUNS"
 IN_PROCESS, SPARK_SUBMIT = "in-process", "spark-submit"
@@ -17,7 +17,7 @@ def is_submitted(environment: Mapping[str, str] = os.environ) -> bool:
     """
     runs = environment.get(RUNS_VARIABLE) or IN_PROCESS
     if runs not in (IN_PROCESS, SPARK_SUBMIT):
-        raise KeyfoldError(
+        raise Misconfigured(
             f"{RUNS_VARIABLE} is {runs!r}: give {IN_PROCESS} (Spark in the run's own process) or {SPARK_SUBMIT} (a process "
             "of its own for each job, by Dagster Pipes)"
         )

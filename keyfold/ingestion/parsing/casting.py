@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.stream import TIMESTAMP
 from keyfold.whole_numbers import whole_numbers
 
@@ -132,7 +132,7 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
         return _as_float(given)
     if types.is_list(target) and types.is_string(target.value_type):
         return _as_texts(given)
-    raise KeyfoldError(
+    raise Misconfigured(
         f"column {field.name} has type {target}, which ingest cannot read; use text, lists of texts, numbers or times"
     )
 

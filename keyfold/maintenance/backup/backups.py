@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import FoundFile, files_below, new_file, open_for_reading
 from keyfold.maintenance.backup.cut import MovedOnError, Part, cut_part, part_names
@@ -69,11 +69,11 @@ def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Back
         OSError: a disk is full or fails; there is no new backup then.
     """
     if not lakehouse.home.is_dir():
-        raise KeyfoldError(f"there is no lakehouse in {lakehouse.home}")
+        raise NotFound(f"there is no lakehouse in {lakehouse.home}")
     if path_below(to, lakehouse.home) is not None:
-        raise KeyfoldError(f"{to} lies in the lakehouse {lakehouse.home}: back it up to a place outside of it")
+        raise Misconfigured(f"{to} lies in the lakehouse {lakehouse.home}: back it up to a place outside of it")
     if keep is not None and keep < 1:
-        raise KeyfoldError(f"keep is {keep}: at least the new backup stays")
+        raise Misconfigured(f"keep is {keep}: at least the new backup stays")
     began = time.monotonic()
     with exclusive(to, "a backup"):
         store = BackupStore(to)
@@ -111,9 +111,9 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Res
     began, store = time.monotonic(), BackupStore(folder)
     names = store.names()
     if not names:
-        raise KeyfoldError(f"there is no backup in {folder}")
+        raise NotFound(f"there is no backup in {folder}")
     if lakehouse.home.is_dir() and next(iter(files_below(lakehouse.home)), None) is not None:
-        raise KeyfoldError(f"{lakehouse.home} is not empty: restore to a new home, or move that one aside")
+        raise Misconfigured(f"{lakehouse.home} is not empty: restore to a new home, or move that one aside")
     files = store.read(name or names[-1])
 
     def write(one: BackedUpFile) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, NamedTuple
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, IncompatibleState, NotFound
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
 from keyfold.storage.place import Place
 
@@ -82,13 +82,13 @@ class BackupStore:
             is_known = found["format"] == _FORMAT
         except FileNotFoundError:
             there = ", ".join(self.names()) or "none"
-            raise KeyfoldError(f"no backup {name!r} in {self.folder}; backups there: {there}") from None
+            raise NotFound(f"no backup {name!r} in {self.folder}; backups there: {there}") from None
         except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
-            raise KeyfoldError(f"{path} is damaged ({error}); take another backup of the list") from error
+            raise Damaged(f"{path} is damaged ({error}); take another backup of the list") from error
         if not is_known:
-            raise KeyfoldError(f"{path} was written by another version of Keyfold; restore it with that version")
+            raise IncompatibleState(f"{path} was written by another version of Keyfold; restore it with that version")
         if bad := [one.path for one in files if not _stays_below(one.path)]:
-            raise KeyfoldError(f"{path} names {bad[0]!r}, which is outside of a home: no backup of Keyfold's does so")
+            raise NotFound(f"{path} names {bad[0]!r}, which is outside of a home: no backup of Keyfold's does so")
         return FileList(name, found["home"], files)
 
     def write(self, files: FileList) -> None:
@@ -128,9 +128,9 @@ class BackupStore:
                     digest.update(some)
                     yield some
         except FileNotFoundError:
-            raise KeyfoldError(f"{where}, the content of {one.path}, is gone; restore another backup") from None
+            raise Damaged(f"{where}, the content of {one.path}, is gone; restore another backup") from None
         if digest.hexdigest() != one.digest:
-            raise KeyfoldError(f"{where}, the content of {one.path}, is damaged; restore another backup")
+            raise Damaged(f"{where}, the content of {one.path}, is damaged; restore another backup")
 
     def keep(self, number: int) -> int:
         """Remove all but the newest backups, and the contents that no backup has; gives back how many contents went."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Locked, Unreachable
 from keyfold.lakehouse.files import write_whole
 from keyfold.locks import is_locked, open_lock, take
 
@@ -42,9 +42,9 @@ def read(address: Path) -> WarmAddress:
     try:
         text = _own_text(address)
         if not is_locked(_lock_file(address)):
-            raise KeyfoldError(f"the warm Spark that wrote {address} has ended")
+            raise Unreachable(f"the warm Spark that wrote {address} has ended")
     except FileNotFoundError:
-        raise KeyfoldError(f"no warm Spark serves at {address}") from None
+        raise Unreachable(f"no warm Spark serves at {address}") from None
     except OSError as error:
         raise KeyfoldError(f"{address} cannot be read: {error.strerror or error}") from None
     return _parsed(address, text)
@@ -73,7 +73,7 @@ def held(address: Path) -> Iterator[None]:
         try:
             take(descriptor, seconds=_ANOTHER_HAS_IT_SECONDS)
         except BlockingIOError:
-            raise KeyfoldError(f"{address} belongs to a warm Spark that runs already; stop it first") from None
+            raise Locked(f"{address} belongs to a warm Spark that runs already; stop it first") from None
         _remove(address)
         try:
             yield

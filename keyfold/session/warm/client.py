@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Unreachable
 from keyfold.project import code_folders
 from keyfold.session.code_state import code_state
 from keyfold.session.settings import SparkSettings, spark_conf
@@ -72,7 +72,7 @@ def attach(address: Path, settings: SparkSettings) -> Attached:
     except Exception as error:  # whatever it is, the run can do without
         _let_go(control, server, own)
         told = next(iter(str(error).splitlines()), "")
-        raise KeyfoldError(
+        raise Unreachable(
             f"the warm Spark of {address} does not answer as one: {type(error).__name__}: {told}"
         ) from error
 
@@ -81,7 +81,7 @@ def _running_conf(control: Any, address: Path) -> Any:
     # Not getOrCreate: where the context was stopped, that would start one there, with whatever settings.
     active = getattr(getattr(control.jvm.org.apache.spark, "SparkContext$"), "MODULE$").getActive()
     if active.isEmpty() or active.get().isStopped():
-        raise KeyfoldError(f"the Spark at {address} has been stopped")
+        raise Unreachable(f"the Spark at {address} has been stopped")
     return active.get().getConf()
 
 
@@ -123,9 +123,9 @@ def _shake_hands(found: WarmAddress, address: Path) -> None:
     try:
         answer = _greeted(found)
     except TimeoutError:
-        raise KeyfoldError(f"the warm Spark of {address} does not answer within {HANDSHAKE_SECONDS:g} s") from None
+        raise Unreachable(f"the warm Spark of {address} does not answer within {HANDSHAKE_SECONDS:g} s") from None
     except OSError as error:
-        raise KeyfoldError(f"the warm Spark of {address} does not answer: {error.strerror or error}") from None
+        raise Unreachable(f"the warm Spark of {address} does not answer: {error.strerror or error}") from None
     if answer != b"!yv\n":
         raise KeyfoldError(f"what listens where {address} says is not the warm Spark that wrote it")
 

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured, Unreachable
 from keyfold.session import SparkSettings, build_session
 from keyfold.session.warm.address import WarmAddress, held, write
 
@@ -39,7 +39,7 @@ def serve(
     """
     if not settings.is_local:
         # What attached runs ship would have to outlive them, for executors that come later; and nothing would be saved.
-        raise KeyfoldError(
+        raise Misconfigured(
             f"a warm Spark runs on one machine, and the master is {settings.master}: on a cluster each run has an "
             "application of its own; unset KEYFOLD_SPARK_MASTER, or do without"
         )
@@ -53,7 +53,7 @@ def serve(
             ready()
             while not stop.wait(_LOOK_SECONDS):
                 if gateway.proc.poll() is not None:
-                    raise KeyfoldError(
+                    raise Unreachable(
                         "the warm Spark's Java process has ended; runs start Spark of their own until it is back"
                     )
         finally:

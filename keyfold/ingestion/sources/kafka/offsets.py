@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 
 MESSAGE_BYTES = 256
 """What an offset is taken to weigh where work is shared out: only the broker knows, and it does not say."""
@@ -121,13 +121,13 @@ def plan_ranges(
         raise gone_error(topic.name, remedy)
     advice = _advice(remedy)
     if gone := sorted(read.next.keys() - topic.end.keys()):
-        raise KeyfoldError(f"{where}: partition {gone[0]} was read, and is not there any more. {advice}")
+        raise Damaged(f"{where}: partition {gone[0]} was read, and is not there any more. {advice}")
     ranges: list[OffsetRange] = []
     for at in sorted(topic.end):
         # A partition that has appeared since: all of it is new.
         start, first, end = read.next.get(at, 0), topic.first[at], topic.end[at]
         if start > end:
-            raise KeyfoldError(
+            raise Damaged(
                 f"{where}: partition {at} was read up to offset {start}, and ends at {end}: its end was cut off (a leader "
                 f"that lagged behind, a restored broker). {advice}; where events have an id, copies are dropped"
             )

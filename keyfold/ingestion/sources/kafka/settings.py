@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Misconfigured
 from keyfold.project import project_streams
 from keyfold.session.redaction import is_secret, without_secrets
 from keyfold.session.settings import parse_conf
@@ -69,17 +69,17 @@ class KafkaSettings:
         """
         bootstrap = environment.get(BOOTSTRAP_VARIABLE, "").replace(" ", "")
         if not bootstrap:
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{BOOTSTRAP_VARIABLE} is not set: it says where Kafka is, as in broker.example.org:9092 (several "
                 "separated by commas)"
             )
         if not _ADDRESSES.fullmatch(bootstrap):
-            raise KeyfoldError(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
+            raise Misconfigured(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
         conf = _conf(environment.get(CONF_VARIABLE, "").strip())
         for name in sorted(_KEYFOLD_S.keys() & conf.keys()):
             if variable := _KEYFOLD_S[name]:
-                raise KeyfoldError(f"{CONF_VARIABLE}: {name} has a variable of its own, {variable}")
-            raise KeyfoldError(f"{CONF_VARIABLE}: {name} is Keyfold's to set, exactly-once rests on it; leave it out")
+                raise Misconfigured(f"{CONF_VARIABLE}: {name} has a variable of its own, {variable}")
+            raise Misconfigured(f"{CONF_VARIABLE}: {name} is Keyfold's to set, exactly-once rests on it; leave it out")
         return cls(bootstrap, conf)
 
     @classmethod
@@ -93,7 +93,7 @@ class KafkaSettings:
         """
         found = cls.from_environment({**environment, BOOTSTRAP_VARIABLE: bootstrap})
         if set(found.conf) != set(names):
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"Spark's workers have other settings of Kafka in {CONF_VARIABLE} than the process that started the run "
                 f"({', '.join(sorted(set(found.conf) ^ set(names)))}): set it where Spark is started, and start a warm Spark anew"
             )
@@ -123,7 +123,7 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     topics = parse_conf(environment.get(TOPICS_VARIABLE, ""), TOPICS_VARIABLE)
     for stream, topic in topics.items():
         if stream not in project_streams():
-            raise KeyfoldError(
+            raise Misconfigured(
                 f"{TOPICS_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
             )
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
@@ -137,7 +137,7 @@ def check_topic(topic: str, what: str = "the topic") -> str:
         KeyfoldError: no topic can have this name.
     """
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise KeyfoldError(f"{what} is {topic!r}: names of topics are letters, digits, '.', '_' and '-', 249 at most")
+        raise Misconfigured(f"{what} is {topic!r}: names of topics are letters, digits, '.', '_' and '-', 249 at most")
     return topic
 
 
@@ -150,9 +150,9 @@ def _conf(text: str) -> dict[str, str]:
         content = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
-        raise KeyfoldError(f"{CONF_VARIABLE} names {file}, which cannot be read: {why}") from None
+        raise Misconfigured(f"{CONF_VARIABLE} names {file}, which cannot be read: {why}") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise KeyfoldError(f"{CONF_VARIABLE} names {file}, which others may read or write: `chmod 600 {file}`")
+        raise Misconfigured(f"{CONF_VARIABLE} names {file}, which others may read or write: `chmod 600 {file}`")
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return parse_conf("\n".join(lines), CONF_VARIABLE)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from keyfold.errors import KeyfoldError, Unreachable
+from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
 from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.offsets import TopicState
 from keyfold.ingestion.sources.kafka.settings import (
@@ -80,7 +80,7 @@ def read_start(text: str) -> Start:
     try:
         return words.get(text) or from_iso(text)
     except ValueError:
-        raise KeyfoldError(f"start is {text!r}: give earliest, latest, or a time as in 2026-01-31T12:00:00Z") from None
+        raise Misconfigured(f"start is {text!r}: give earliest, latest, or a time as in 2026-01-31T12:00:00Z") from None
 
 
 def topic_state(topic: KafkaTopic) -> TopicState:
@@ -121,7 +121,7 @@ class UnreachableError(Unreachable):
     """No broker answers, or none that could say."""
 
 
-class _NoSuchTopicError(KeyfoldError):
+class _NoSuchTopicError(NotFound):
     pass
 
 
@@ -154,7 +154,7 @@ class _Cluster:
         try:
             self._admin = AdminClient(settings.client(error_cb=self._remember))
         except KafkaException as error:
-            raise KeyfoldError(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
+            raise Misconfigured(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
 
     def describe(self, topic: str) -> tuple[str, list[int]]:
         """A topic's id and its partitions."""
