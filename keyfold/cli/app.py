@@ -31,7 +31,7 @@ class LazyCommand(NamedTuple):
 COMMANDS: dict[str, LazyCommand] = {
     "new": LazyCommand(
         "keyfold.cli.new.commands:new",
-        "Write a new stream or job, with its assets and tests, for you to edit.",
+        "Write a new project, stream or job, with its assets and tests, for you to edit.",
     ),
     "ingest": LazyCommand(
         "keyfold.cli.ingest:ingest",

@@ -1,5 +1,6 @@
-"""`keyfold new`: a stream from a sample of its files, a job over a stream."""
+"""`keyfold new`: a project, a stream from a sample of its files, a job over a stream."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,9 +12,10 @@ import typer
 from keyfold.cli.known_names import require_stream
 from keyfold.cli.new.job_files import choose_key, group_of, groups, job_files, job_paths, possible_keys
 from keyfold.cli.new.names import check_name
+from keyfold.cli.new.project_files import project_files
 from keyfold.cli.new.proposal import Proposal, propose_stream, spoken
 from keyfold.cli.new.sample import Sample, read_sample
-from keyfold.cli.new.stream_files import stream_files, stream_paths
+from keyfold.cli.new.stream_files import stream_files, stream_of, stream_paths
 from keyfold.cli.new.writing import check_free, project_root, write_files
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
@@ -21,10 +23,9 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.keyed.parameters import build_job
 from keyfold.project import project_jobs, project_streams
-from keyfold.stream import Stream
 
 new = typer.Typer(
-    help="Write a new stream or job, with its assets and tests, for you to edit.",
+    help="Write a new project, stream or job, with its assets and tests, for you to edit.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -32,6 +33,27 @@ new = typer.Typer(
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")]
 _FAULTS_SHOWN = 5
+
+
+@new.command()
+def project(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder; its name is the project's.")],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a project with an example stream and job, their assets, suite and tests, and a Makefile with a demo."""
+    root = folder.expanduser().resolve()
+    with usage_faults():
+        check_name("project", root.name)
+    with failures():
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise KeyfoldError(f"{root} is there already and is no empty folder; nothing was written: take another")
+        texts = project_files(root.name)
+        if not dry_run:
+            write_files(root, texts)
+        following = f"cd {shlex.quote(str(folder))}\nmake demo\nmake test\nmake ui"
+        summary = {"project": root.name, "folder": str(root)}
+        _report(summary, f"project {root.name}", texts, dry_run=dry_run, as_json=as_json, following=following)
 
 
 @new.command()
@@ -155,9 +177,7 @@ class _Trial:
 
 
 def _try(module: str, sample: Sample) -> _Trial:
-    written: dict[str, Any] = {}
-    exec(compile(module, "the new stream", "exec"), written)  # noqa: S102 - what is about to be written, and would be imported
-    proposed: Stream = written["STREAM"]
+    proposed = stream_of(module)
     accepted, faults = 0, []
     rejected = 0
     try:

@@ -42,18 +42,16 @@ def job_files(name: str, stream: Stream, key: Sequence[str], group: str) -> dict
         "first_key": key[0],
     }
     model = "".join(word.capitalize() for word in words(name)) + "Parameters"
-    imports = sorted([f"jobs.{name} import {name.upper()}", "jobs.parameters import build_job"])
     suite = {"keys": "".join(map(_key_is_there, key)), "row_key": _row_key(key, said["start"])}
     test = {
-        "imports": "\n".join(f"from spark_jobs.{one}" for one in imports),
         "event": _event(stream, columns, key),
         "two_keys": _two_keys(stream.schema.field(key[0]).type),
     }
     texts = (
-        render("job", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
-        render("job_room", **said),
-        render("suite", **said, **suite),
-        render("job_test", **said, **test),
+        render("job.py", **said, model=model, key=f"KEY = {names(key)}", columns=assigned("COLUMNS = ", columns)),
+        render("job_room.py", **said),
+        render("suite.py", **said, **suite),
+        render("job_test.py", **said, **test),
     )
     return dict(zip(job_paths(name), texts, strict=True))
 
@@ -109,7 +107,7 @@ def group_of(root: Path, stream: Stream) -> str:
             return found.group
     raise KeyfoldError(
         f"no module in {root / 'assets'} has the stream {stream.name} as its STREAM, so that its tables are no assets; "
-        "add one first, as assets/weather.py is"
+        "add one first, as `keyfold new stream` writes it"
     )
 
 

@@ -16,7 +16,7 @@ from keyfold.cli.new.python_text import assigned, bracketed, call, names, quoted
 from keyfold.cli.new.sample import Sample
 from keyfold.cli.new.writing import render
 from keyfold.ingestion.parsing.declared_times import parse_times
-from keyfold.stream import INGESTED_AT, TIMESTAMP
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 _MOMENT = datetime(2026, 1, 1, 6, tzinfo=UTC)
 _KINDS = {
@@ -42,10 +42,17 @@ def stream_files(name: str, proposal: Proposal, sample: Sample) -> dict[Path, st
     """The text of each file."""
     texts = (
         _module(name, proposal, sample),
-        render("stream_room", name=name, title=title(name)),
+        render("stream_room.py", name=name, title=title(name)),
         _test(name, proposal),
     )
     return dict(zip(stream_paths(name), texts, strict=True))
+
+
+def stream_of(module: str) -> Stream:
+    """The stream that the text of a stream's module declares."""
+    written: dict[str, Any] = {}
+    exec(compile(module, "the new stream", "exec"), written)  # noqa: S102 - what is about to be written, and would be imported
+    return written["STREAM"]
 
 
 def _module(name: str, proposal: Proposal, sample: Sample) -> str:
@@ -66,7 +73,7 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
         else ", typed and checked."
     )
     return render(
-        "stream",
+        "stream.py",
         title=title(name),
         name=name,
         rows=f"{sample.rows:,} row{'s' if sample.rows != 1 else ''} of {file}",
@@ -126,14 +133,14 @@ def _test(name: str, proposal: Proposal) -> str:
     raws = {column.name: _raw_value(column) for column in proposal.columns}
     needed = [column.source.raw for column in proposal.columns if not column.nullable]
     return render(
-        "stream_test",
+        "stream_test.py",
         title=title(name),
         name=name,
         row="\n".join(f"    {quoted(one.source.raw)}: {literal(raws[one.name])}," for one in proposal.columns),
         event="\n".join(f"    {quoted(one.name)}: {literal(_value(one, raws[one.name]))}," for one in proposal.columns),
         needed=assigned("NEEDED = ", needed),
         wrong_time="".join(
-            render("stream_test_time", raw=quoted(one.source.raw))
+            render("stream_test_time.py", raw=quoted(one.source.raw))
             for one in proposal.columns
             if one.name == proposal.event_time
         ),

@@ -4,10 +4,14 @@ import os
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from string import Template
+
+from jinja2 import Environment, StrictUndefined
 
 from keyfold.errors import KeyfoldError
 from keyfold.project import project_folder
+
+TEMPLATES = files("keyfold.cli.new") / "templates"
+_ENVIRONMENT = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)  # noqa: S701 - Python, no HTML
 
 
 def project_root() -> Path:
@@ -20,9 +24,8 @@ def project_root() -> Path:
 
 
 def render(template: str, **values: str) -> str:
-    """The text of a template in `templates/`, filled in."""
-    text = files("keyfold.cli.new").joinpath("templates", f"{template}.py.txt").read_text(encoding="utf-8")
-    return Template(text).substitute(values)
+    """The text of a template, named by its path in `templates/` without `.jinja`, filled in."""
+    return _ENVIRONMENT.from_string(TEMPLATES.joinpath(f"{template}.jinja").read_text(encoding="utf-8")).render(values)
 
 
 def check_free(root: Path, paths: Mapping[Path, str] | list[Path]) -> None:
