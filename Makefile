@@ -2,9 +2,11 @@
 # make faults               plant bad data: checks turn red, assets are held back, alerts go out
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
+# make browser-tests        all tests in a browser; make test opens each kind of page once
+# make slow-tests           more tests that start everything; make test has one of each kind
 # make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
 # make examples             the tests that make their examples up, with all of them: make test tries a quarter
-# make cluster-tests        the tests that share a Spark session, on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
+# make cluster-tests        tests of clusters, and those that share a Spark session on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
 # make docs                 the pages' tables anew from the code, then the pages as a site, in site/
 # make bench                the benchmarks behind the figures in docs/
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
@@ -23,7 +25,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests chaos examples cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -71,7 +73,14 @@ examples: export EXAMPLES = all
 examples: setup
 	.venv/bin/python -m pytest -n $(WORKERS) -m examples
 
+browser-tests: setup browser-for-tests java-for-tests
+	.venv/bin/python -m pytest -m browser
+
+slow-tests: setup java-for-tests
+	.venv/bin/python -m pytest -n $(WORKERS) -m slow
+
 cluster-tests: setup java-for-tests kafka-for-tests
+	$(if $(ONLY),,.venv/bin/python -m pytest -m cluster)
 	.venv/bin/python -m pytest --cluster $(if $(filter bucket,$(HOMES)),--bucket) $(ONLY)
 
 docs: setup

@@ -19,6 +19,8 @@ from tests.keyfold.session.test_secrets import check_nothing_shows, run_with_sec
 from tests.spark_jobs.jobs import ride_oracle
 from tests.standalone_cluster import standalone_cluster
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 PATIENCE = 300
 
@@ -90,7 +92,8 @@ def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told
     assert "has no Python at /no/such/python" in told["no python"]
 
 
-@pytest.mark.parametrize("where", ["in-process", pytest.param("spark-submit", marks=pytest.mark.long)])
+@pytest.mark.cluster
+@pytest.mark.parametrize("where", ["in-process", "spark-submit"])
 def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path, where):
     with ExitStack() as running:
         runs = [dagster_run(running, cluster, tmp_path / name, where) for name in ("cancelled", "killed")]
@@ -105,7 +108,7 @@ def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_clu
         assert runs[0].wait(timeout=PATIENCE) != 0
 
 
-@pytest.mark.long
+@pytest.mark.cluster
 def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluster):
     told, folder = driven
     command = ["submit", "--", "run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
@@ -123,7 +126,7 @@ def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluste
     assert ran["events"] == told["rides"]["events"]
 
 
-@pytest.mark.long
+@pytest.mark.cluster
 def test_no_command_line_of_driver_daemon_or_executor_has_a_secret(cluster, tmp_path):
     # The cluster's own secret is among what is looked for: its text begins with the planted word.
     check_nothing_shows(*run_with_secrets(tmp_path, cluster.master, **cluster.conf))

@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 CONFIG = {"close": "complete", "watermark_delay": "30d", "advance_to": "2026-12-31T00:00:00Z"}
 
 
-@pytest.mark.chaos
+@pytest.mark.long
+@pytest.mark.cluster
 def test_a_submitted_run_is_cancelled_and_the_next_one_tells_all_rides_of_the_bucket(tmp_path, bucket):
     home = ObjectPath(f"s3a://{bucket}/home")
     simulate("ride_points", tmp_path / "files", size=30, seed=3, files=6)

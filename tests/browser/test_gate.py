@@ -171,6 +171,7 @@ def attack(page: Page, server: Served, host: str) -> bool:
     return listens
 
 
+@pytest.mark.browser
 def test_without_the_gate_a_foreign_page_changes_things_and_listens(page: Page, open_to_all: Served):
     assert attack(page, open_to_all, "evil.example")
     assert open_to_all.changes() == WITHOUT_THE_GATE
@@ -190,6 +191,7 @@ def test_the_link_opens_the_pages_with_their_websocket_and_nothing_else_does(pag
     assert page.goto(f"{guarded.url}/runs").status == 200  # type: ignore[union-attr]
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost"])
 def test_a_foreign_page_in_a_browser_that_is_logged_in_changes_nothing_and_hears_nothing(
     page: Page, guarded: Served, host: str
@@ -199,6 +201,7 @@ def test_a_foreign_page_in_a_browser_that_is_logged_in_changes_nothing_and_hears
     assert guarded.changes() == set()
 
 
+@pytest.mark.browser
 def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guarded: Served):
     page.goto(guarded.link)
     foreign = guarded.url.replace("127.0.0.1", "rebound.example")
@@ -217,6 +220,7 @@ def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guar
         assert client.get(guarded.link.replace("/?", "/runs?"), headers={"Host": "rebound.example"}).status_code == 403
 
 
+@pytest.mark.browser
 def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: Served):
     page.goto(guarded.link)
     expect(page.get_by_role("link", name="Runs").first).to_be_visible()

@@ -120,6 +120,7 @@ def rides(pages: Pages, beacon: Beacon) -> list[str]:
     return ids
 
 
+@pytest.mark.browser
 def test_a_beacon_is_heard_by_markup_on_a_page_of_another_server(beacon: Beacon, page: Page):
     content = "".join(beacon.markup("control")).encode()
 
@@ -155,6 +156,7 @@ def test_values_are_text_on_a_result_page(beacon: Beacon, page: Page, tmp_path: 
         server.shutdown()
 
 
+@pytest.mark.browser
 @pytest.mark.usefixtures("quiet")
 def test_rows_are_text_in_the_previews_of_tables(pages: Pages, rides: list[str], page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries")
@@ -166,6 +168,7 @@ def test_rows_are_text_in_the_previews_of_tables(pages: Pages, rides: list[str],
     expect(page.get_by_text(rides[0][:40]).first).to_be_visible()
 
 
+@pytest.mark.browser
 @pytest.mark.usefixtures("quiet")
 def test_rows_and_names_are_text_on_the_pages_of_checks(pages: Pages, rides: list[str], page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")
@@ -176,6 +179,7 @@ def test_rows_and_names_are_text_on_the_pages_of_checks(pages: Pages, rides: lis
     expect(page.get_by_text("column-markdown.png").first).to_be_visible()
 
 
+@pytest.mark.browser
 @pytest.mark.usefixtures("quiet", "rides")
 def test_the_link_of_a_check_opens_its_result_page(pages: Pages, page: Page):
     page.goto(f"{pages.url}/assets/ride_summaries?view=checks")

@@ -9,6 +9,7 @@ from tests.dagster_project.demo.process import demo
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_the_demo_takes_a_folder_of_ones_own(tmp_path):
     made = simulate("ride_points", tmp_path / "mine", size=20, files=4)
     told = demo(tmp_path / "home", "--from", str(tmp_path / "mine"))
