@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.lakehouse import fail_points
-from tests.chaos.conftest import TRIES
+from tests.chaos.conftest import TRIES, in_short
 from tests.chaos.launcher import COUNTED, KILLED, Launcher, Writes
 from tests.chaos.scenes import SCENES
 from tests.chaos.story import Homes
@@ -35,7 +35,7 @@ SCENE_OF = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", in_short(POINTS[::4], POINTS))
 def test_a_process_that_is_killed_at_a_named_point_is_made_good_by_the_next(
     launcher: Launcher, homes: Homes, tally, point: str
 ):

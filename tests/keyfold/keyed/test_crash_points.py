@@ -59,7 +59,13 @@ def test_a_power_cut_in_the_first_batch_of_all_stops_no_later_run(
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
-@pytest.mark.parametrize("point", ["work: after", "done: after", "commit: one table", "commit: after"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "commit: one table",
+        *(pytest.param(point, marks=pytest.mark.chaos) for point in ("work: after", "done: after", "commit: after")),
+    ],
+)
 def test_on_spark_a_power_cut_at_the_points_after_the_work_loses_and_doubles_nothing(
     spark, lakehouse, land, rows, cut_power, point
 ):

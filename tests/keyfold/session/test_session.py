@@ -165,13 +165,20 @@ def test_a_package_that_does_not_exist_is_named(tmp_path):
     assert errors == ""
 
 
+REFUSED = [
+    ("spark.driver.memory", "banana", "Invalid maximum heap size: -Xmxbanana"),
+    ("spark.driver.memory", "1k", "Too small maximum heap"),
+    ("spark.local.dir", "/proc/nowhere", "Failed to create any local dir"),
+    ("spark.sql.shuffle.partitions", "many", "value 'many' in the config \"spark.sql.shuffle.partitions\""),
+]
+"""Settings, and why Spark refuses them; those first with which Java does not start."""
+
+
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
         (("spark.log.level", "NOISE"), "Valid values are"),
         (("spark.serializer", "no.such.Class"), "ClassNotFoundException: no.such.Class"),
-        (("spark.driver.memory", "banana"), "Invalid maximum heap size: -Xmxbanana"),
-        (("spark.driver.memory", "1k"), "Too small maximum heap"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -188,16 +195,15 @@ def test_a_setting_that_spark_refuses_is_a_plain_error_without_a_stack(tmp_path,
 def test_settings_that_spark_refuses_leave_the_process_able_to_start_with_right_ones(tmp_path):
     told, errors = run_python(
         tmp_path,
-        """
-        tell["ended"] = refused(SparkSettings(master="local[1]", conf={"spark.local.dir": "/proc/nowhere"}))
-        tell["wrong"] = refused(SparkSettings(master="local[1]", conf={"spark.sql.shuffle.partitions": "many"}))
-        session = build_session(SparkSettings(master="local[1]"))
-        tell["right"] = session.range(3).count()
+        f"""
+        wrong = {[(name, value) for name, value, _ in REFUSED]}
+        tell["why"] = [refused(SparkSettings(master="local[1]", conf=dict([setting]))) for setting in wrong]
+        tell["right"] = build_session(SparkSettings(master="local[1]")).range(3).count()
         """,
     )
-    assert "Failed to create any local dir" in told["ended"]
-    assert "value 'many' in the config \"spark.sql.shuffle.partitions\"" in told["wrong"]
-    assert "\tat " not in told["ended"] + told["wrong"] + errors
+    for why, (_, _, reason) in zip(told["why"], REFUSED, strict=True):
+        assert reason in why
+        assert "\tat " not in why
     assert errors == ""
     assert told["right"] == 3
 
