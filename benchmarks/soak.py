@@ -26,17 +26,17 @@ from benchmarks.kafka_events import SteadyProducer
 from benchmarks.kafka_prompt import Processes
 from benchmarks.memory import family, set_size
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from keyfold.keyed import runner
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance.recording import record_job
 from keyfold.runs.table_care import TableCare, tables_of_job
 from keyfold.storage.place import Place
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
 from tests.kafka_broker import running_broker, why_not
-from tests.keyfold.keyed.without_spark import SPARK, LocalBatches
+from tests.keyfold.keyed.without_spark import SPARK
 
 JOB = "moving_averages"
 MARKS = (100, 300, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000)
@@ -99,8 +99,10 @@ def as_shipped(folder: Path, batches: int, rate: float) -> None:
 def without_spark(folder: Path, batches: int) -> None:
     """The job's own code in this process, and a loop where Spark would be."""
     lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
-    runner.Batches = LocalBatches  # pyright: ignore[reportPrivateImportUsage]
-    stop, care = threading.Event(), TableCare(lakehouse, lambda: tables_of_job(lakehouse, job))
+    stop, care = (
+        threading.Event(),
+        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), lambda: record_job(lakehouse, JOB)),
+    )
     land(lakehouse, 0)
     options = RunOptions(on_batch=lambda *_: care.after_batch())
     running = threading.Thread(

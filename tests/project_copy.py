@@ -16,7 +16,7 @@ _FILES = (
     "tests/memory_for_files.py",
     "tests/object_store.py",
     "tests/standalone_cluster.py",
-    "tests/spark_jobs/jobs/playing.py",
+    "keyfold/testing/playing.py",
 )
 
 

@@ -36,6 +36,19 @@ _MERGED_KEPT = 100
 OnBatch = Callable[[Progress, Counts], None]
 
 
+def batches_on(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    generation: Generation,
+    next_plan: Callable[[], KeyedPlan | None],
+    on_batch: OnBatch | None,
+) -> "Batches":
+    """Batches as a session works on them: what stands in for one (`keyfold.testing`) has its own way."""
+    kind: type[Batches] = getattr(spark, "batches", Batches)
+    return kind(spark, lakehouse, job, generation, next_plan, on_batch)
+
+
 class Batches:
     """Works on a generation's plans, one a batch of a streaming query, until there are none left.
 
@@ -70,8 +83,8 @@ class Batches:
             while not query.awaitTermination(_POLL_SECONDS):
                 pass
         except StreamingQueryException as error:
-            if not isinstance(self._raised, _NoneLeft):
-                raise _readable(self._job, self._raised or error) from (self._raised or error)
+            if not isinstance(self._raised, NoneLeft):
+                raise readable(self._job, self._raised or error) from (self._raised or error)
         finally:
             query.stop()
 
@@ -98,7 +111,7 @@ class Batches:
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
         writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
-        # As plans come, until `_NoneLeft` ends it: how many batches a run has is known once its first is planned.
+        # As plans come, until `NoneLeft` ends it: how many batches a run has is known once its first is planned.
         return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
 
     def _on_trigger(self, rows: DataFrame, batch: int) -> None:
@@ -110,7 +123,7 @@ class Batches:
                 self._generation.record_checksums(NOW_AND_THEN)
             plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
-                raise _NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
+                raise NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
             self._work_on(plan, rows, batch)
         except BaseException as error:
             # Kept here, since it comes back from Java as a text.
@@ -196,18 +209,18 @@ def make_done(
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
     """Py4j logs every exception that goes through it as an error; the one that ends a run is none."""
-    return not (record.exc_info and isinstance(record.exc_info[1], _NoneLeft))
+    return not (record.exc_info and isinstance(record.exc_info[1], NoneLeft))
 
 
 logging.getLogger("py4j.clientserver").addFilter(_is_worth_saying)
 
 
-class _NoneLeft(Exception):
+class NoneLeft(Exception):
     """No plan is left: what ends a bounded run's query. Spark has begun a batch by then, which the next run takes up."""
 
 
-def _readable(job: KeyedJob, error: BaseException) -> BaseException:
-    """Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
+def readable(job: KeyedJob, error: BaseException) -> BaseException:
+    """The error that people are to read: Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
     if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
         return error
     text = str(error)

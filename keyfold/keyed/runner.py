@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.clock import LOOK_EVERY, read_clock
-from keyfold.keyed.batches import Batches, OnBatch
+from keyfold.keyed.batches import OnBatch, batches_on
 from keyfold.keyed.checkpoint import check_checkpoint, finished_batch
 from keyfold.keyed.commit import commit
 from keyfold.keyed.contract import KeyedJob
@@ -273,7 +273,9 @@ class _Run:
         return planned
 
     def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
-        batches = Batches(self._spark, self._lakehouse, self._job, self.generation, next_plan, self._options.on_batch)
+        batches = batches_on(
+            self._spark, self._lakehouse, self._job, self.generation, next_plan, self._options.on_batch
+        )
         try:
             batches.work()
         finally:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from keyfold.journal.clock import Reading, go_on, read_clock
-from keyfold.keyed.batches import Batches
+from keyfold.keyed.batches import batches_on
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
@@ -59,7 +59,7 @@ def take_in(
     plan = _plan(job, beginning, reading, processing_time)
     generation.journal.write_plans([plan])
     # The one plan stands in the journal, where batches look first.
-    Batches(spark, lakehouse, job, generation, lambda: None, None).work()
+    batches_on(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
     # The old generation's ticks count: what it has closed on a silent stream must not open again.

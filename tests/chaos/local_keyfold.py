@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import typer
@@ -28,7 +27,6 @@ from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal, known
 from keyfold.journal import journal
-from keyfold.keyed import runner, seeding
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import JobParameters
@@ -40,7 +38,7 @@ from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
-from tests.keyfold.keyed.without_spark import SPARK, LocalBatches
+from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.local_state import map_blobs
 
 CLICKS = Stream(
@@ -71,16 +69,13 @@ def main() -> None:
 
 def go_without_spark() -> None:
     """Have the commands of this process work in place of Spark's workers, file by file, on toy streams and jobs."""
-    session = SimpleNamespace(**vars(SPARK), sparkContext=SimpleNamespace(defaultParallelism=2))
 
     @contextmanager
     def spark_of_environment(*_: Any) -> Any:
-        yield session
+        yield SPARK
 
     for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
-    for module in (runner, seeding):
-        module.Batches = LocalBatches  # type: ignore[misc]
     rewriting.map_blobs = map_blobs
     moving.find_batch = lambda generation: None
     # One file a batch, and as many batches as files: many moments at which something can happen.

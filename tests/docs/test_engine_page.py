@@ -81,9 +81,11 @@ def test_a_shape_of_state_runs_in_the_engine_and_says_the_same(prelude, code, pr
 @pytest.mark.parametrize("page", [TIMEOUT_PAGE, HARNESS_PAGE], ids=lambda page: page.stem)
 def test_an_example_prints_what_its_page_says(page, capsys):
     page = page.read_text(encoding="utf-8")
-    ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
-    exec(code, {})  # noqa: S102 - our own page
-    assert capsys.readouterr().out == printed
+    examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == page.count("```python")
+    for code, printed in examples:
+        exec(code, {})  # noqa: S102 - our own page
+        assert capsys.readouterr().out == printed
 
 
 def test_every_shape_of_the_table_has_its_part():

@@ -10,7 +10,6 @@ import shlex
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -30,7 +29,7 @@ from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark
 
 __all__ = ["cut_power", "without_spark"]
 
-SESSION = SimpleNamespace(**vars(SPARK), sparkContext=SimpleNamespace(defaultParallelism=2))
+SESSION = SPARK
 
 
 def rows_of(table):

@@ -15,12 +15,12 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from keyfold.keyed import runner, seeding
+from keyfold.keyed import runner
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.lakehouse import Lakehouse, carrying, commits, erasing, fail_points, files
 from keyfold.storage import lease
 from tests.keyfold.keyed.toy_jobs import totals
-from tests.keyfold.keyed.without_spark import SPARK, LocalBatches
+from tests.keyfold.keyed.without_spark import SPARK
 
 LASTS = timedelta(seconds=3)
 REFUSED = 7
@@ -57,8 +57,6 @@ def main() -> None:
 def _run(request: dict, log: Path) -> None:
     """What a child does; it never returns."""
     lease.LASTS = LASTS
-    for module in (runner, seeding):
-        setattr(module, "Batches", LocalBatches)  # noqa: B010 - a module's types say what it has
     if "kill" in request:
         os.environ[fail_points.VARIABLE] = request["kill"]
     if "freeze" in request:

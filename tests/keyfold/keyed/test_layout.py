@@ -17,7 +17,7 @@ from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import LENGTH, START, clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK, Cut, LocalBatches, PowerCut
+from tests.keyfold.keyed.without_spark import SPARK, Cut, PowerCut
 
 DELAY = timedelta(minutes=5)
 EVENTS = st.tuples(st.sampled_from(["ann", "bob", "eve", "cid"]), st.integers(0, 90))
@@ -58,11 +58,6 @@ def tables(lakehouse):
 def land(lakehouse, events):
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     clicks(*events).write_delta(str(lakehouse.events("clicks")), mode="append")
-
-
-@pytest.fixture(autouse=True)
-def loop(monkeypatch):
-    monkeypatch.setattr(runner, "Batches", LocalBatches)
 
 
 @examples(60)

@@ -16,12 +16,12 @@ from keyfold.state.bootstrap import Bootstrap, bootstrap
 from keyfold.state.lines import json_lines
 from keyfold.state.moving import move
 from keyfold.state.reader import read_state
+from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
 from tests.keyfold.state.local_blobs import SESSION, local_reader
 from tests.keyfold.state.local_state import blobs, state_without_spark
-from tests.spark_jobs.jobs.playing import combined
 
 __all__ = ["local_reader", "state_without_spark", "without_spark"]
 

@@ -20,11 +20,11 @@ from keyfold.keyed.parameters import build_job
 from keyfold.state.lines import json_lines
 from keyfold.state.sources import open_source
 from keyfold.state.staging import as_state, check_rows, private_in_state
+from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import HISTORIES, PARTS, START
-from tests.spark_jobs.jobs.playing import combined
 
 
 def with_derived(job, events):

@@ -9,11 +9,11 @@ from polars.testing import assert_frame_equal
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import merged, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import STREAMS
 from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment import Service, job_with
-from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import with_window
 
 OLD = datetime(1958, 3, 2, 13, 7, tzinfo=UTC)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.parameters import build_job
 from keyfold.privacy import private_columns
+from keyfold.testing import play
 from keyfold.times import micros
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.simulation.contract import HOUR
@@ -18,7 +19,6 @@ from spark_jobs.simulation.fraud_score import score_fraud
 from spark_jobs.simulation.payments import payments_table
 from spark_jobs.streams import PAYMENTS
 from tests.examples import examples
-from tests.spark_jobs.jobs.playing import play
 from tests.spark_jobs.jobs.sales_data import NOON
 
 JOB = build_job(CARD_IN_TWO_CITIES)

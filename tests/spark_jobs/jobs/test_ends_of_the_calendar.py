@@ -13,6 +13,7 @@ from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.step_call import within_calendar
 from keyfold.operators.periods import period_starts
+from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, micros, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.fleet_days.days import days_around
@@ -21,7 +22,6 @@ from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
-from tests.spark_jobs.jobs.playing import accounted_for, restart
 
 NEAR_AN_END = st.datetimes(max_value=datetime(2, 1, 1)) | st.datetimes(min_value=datetime(9998, 1, 1))  # noqa: DTZ001 - see TIMES
 TIMES = st.lists((st.datetimes() | NEAR_AN_END).map(lambda time: time.replace(tzinfo=UTC)), min_size=1, max_size=4)

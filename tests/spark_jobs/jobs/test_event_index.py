@@ -18,6 +18,7 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.periods import period_starts
+from keyfold.testing import assert_same, play
 from keyfold.times import EPOCH
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
@@ -25,7 +26,6 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
-from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
 __all__ = ["cut_power", "without_spark"]

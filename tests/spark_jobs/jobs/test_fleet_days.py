@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.testing import assert_same, merged, play
 from keyfold.times import from_micros, micros
 from spark_jobs.jobs.fleet_days.days import days_around
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
@@ -20,7 +21,6 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import day_oracle
-from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches, point, tracks, trips, trips_job
 
 __all__ = ["cut_power", "without_spark"]

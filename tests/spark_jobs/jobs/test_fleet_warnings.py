@@ -19,6 +19,7 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.migrating import changes_to
+from keyfold.testing import assert_same, play
 from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
@@ -27,7 +28,6 @@ from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.spark_jobs.jobs import warning_oracle
-from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.test_vehicle_trips import CUTS, frame, in_batches
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 

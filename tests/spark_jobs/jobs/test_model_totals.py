@@ -15,13 +15,13 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.audit import Author
 from keyfold.state.erasing import Erasure, erase
+from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
-from tests.spark_jobs.jobs.playing import assert_same, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]

@@ -17,12 +17,12 @@ from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.trailing_windows import trailing_means
 from spark_jobs.streams import WEATHER
 from tests.examples import examples
 from tests.spark_jobs.jobs import moving_average_oracle
-from tests.spark_jobs.jobs.playing import assert_same, play
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)

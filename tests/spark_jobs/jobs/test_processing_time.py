@@ -17,13 +17,13 @@ from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import EVENTS, put
 from tests.keyfold.state.local_state import blobs
-from tests.spark_jobs.jobs.playing import assert_same, play
 
 __all__ = ["cut_power", "without_spark"]
 

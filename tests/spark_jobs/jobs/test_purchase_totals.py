@@ -12,10 +12,10 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import assert_same, merged, play, restart
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples
 from tests.spark_jobs.jobs.expiry_oracle import Expiring
-from tests.spark_jobs.jobs.playing import assert_same, merged, play, restart
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame
 from tests.spark_jobs.jobs.sales_oracle import Totals, purchase_order
 

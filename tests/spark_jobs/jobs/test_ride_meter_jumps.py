@@ -8,12 +8,12 @@ import pytest
 
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import play
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS
 from tests.keyfold.ingestion.parsing.reading import file_rows
-from tests.spark_jobs.jobs.playing import play
 from tests.spark_jobs.jobs.sales_data import NOON
 
 END = datetime(2030, 1, 1, tzinfo=UTC)

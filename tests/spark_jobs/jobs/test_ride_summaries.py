@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT
 from tests.examples import examples
 from tests.spark_jobs.jobs import ride_oracle
-from tests.spark_jobs.jobs.playing import assert_same, play
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)

@@ -10,11 +10,11 @@ from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.testing import merged, play
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from tests.spark_jobs.jobs.playing import merged, play
 from tests.spark_jobs.jobs.sales_data import retail, retail_days, sale, sales_frame, with_window
 
 pytestmark = pytest.mark.long

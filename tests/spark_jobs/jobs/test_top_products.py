@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import assert_same, combined, merged, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
-from tests.spark_jobs.jobs.playing import assert_same, combined, merged, play
 from tests.spark_jobs.jobs.sales_data import NOON, retail, retail_days, sale, sales_frame, with_window
 from tests.spark_jobs.jobs.sales_oracle import Windows
 

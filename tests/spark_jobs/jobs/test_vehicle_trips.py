@@ -20,6 +20,7 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.state.moving import move
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY
 from tests.examples import examples
@@ -27,7 +28,6 @@ from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.job_histories import put
 from tests.keyfold.state.local_state import state_without_spark
 from tests.spark_jobs.jobs import trip_oracle
-from tests.spark_jobs.jobs.playing import assert_same, play
 
 __all__ = ["state_without_spark", "without_spark"]
 

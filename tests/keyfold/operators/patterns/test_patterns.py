@@ -12,12 +12,12 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
+from keyfold.testing import assert_same, play
 from spark_jobs.streams import SALES
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.operators.patterns.pattern_oracle import Spelled, in_order, matches
 from tests.keyfold.state.job_histories import put
-from tests.spark_jobs.jobs.playing import assert_same, play
 from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
 __all__ = ["cut_power", "without_spark"]

@@ -14,6 +14,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import assert_same, play, restart
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
@@ -21,7 +22,6 @@ from spark_jobs.streams import METRICS
 from tests.examples import examples
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
-from tests.spark_jobs.jobs.playing import assert_same, play, restart
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.harness import TestHarness
+from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from tests.examples import examples
@@ -24,7 +25,6 @@ from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
     steady,
 )
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job as job_of
-from tests.spark_jobs.jobs.playing import accounted_for, restart
 
 SECOND = timedelta(seconds=1)
 

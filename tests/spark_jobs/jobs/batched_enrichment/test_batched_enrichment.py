@@ -22,6 +22,7 @@ from keyfold.keyed.generations import Generation
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.hashing import PartOf
 from keyfold.keyed.parameters import build_job
+from keyfold.testing import accounted_for, play, restart
 from keyfold.times import EPOCH
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
@@ -34,7 +35,6 @@ from spark_jobs.jobs.batched_enrichment.protocol import Outcome
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.spark_jobs.jobs.batched_enrichment.enrichment_oracle import Oracle
-from tests.spark_jobs.jobs.playing import accounted_for, play, restart
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

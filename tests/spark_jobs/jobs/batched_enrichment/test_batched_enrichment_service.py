@@ -19,12 +19,12 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import fail_points
+from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
 from spark_jobs.simulation.enrichment_service.server import DemoService
 from spark_jobs.streams import RIDE_POINTS
-from tests.spark_jobs.jobs.playing import accounted_for, restart
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Plays runs to a job as an engine that restarts after each batch would, and counts its events each time."""
+"""Play runs to a job in memory as an engine that restarts after each batch would, and count its events each time."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -28,6 +28,23 @@ def play(
     A run is one batch, or as many slices of event time as `cuts` make of it. The state is written and read between
     batches; the job's combiner joins each batch in `parts` of it. `times` are the runs' processing times: all slices of
     a run have one. As by `keyed.slices.cut`, what lies behind the watermark that a run begins with is in one slice.
+
+    Args:
+        job: to which the runs are played.
+        runs: the events of each run, as `TestHarness.batch` takes them.
+        end: event time that a last run without events reaches.
+        parts: into how many parts the combiner's input is cut.
+        cuts: moments of event time at which runs are cut into slices.
+        times: the runs' processing times.
+
+    Raises:
+        AssertionError: events are lost, or counted twice.
+
+    Example:
+        >>> from keyfold import build_job
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> play(build_job(RIDE_SUMMARIES), []).written["ride_summaries"].height
+        0
     """
     harness, read = TestHarness(job), 0
     for number, run in enumerate(runs):
@@ -39,11 +56,11 @@ def play(
             restart(harness)
             # By the lists of keys, where events lie as in the event table, and not by what was made of them.
             read += events.select(job.copies).item() if copies is not events else events.height
-            assert accounted_for(job, harness) == read
+            _check_count(job, harness, read)
     if end:
         harness.batch(advance_to=end)
         restart(harness)
-        assert accounted_for(job, harness) == read
+        _check_count(job, harness, read)
     return harness
 
 
@@ -84,6 +101,11 @@ def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
     """How many events the rows in the job's tables and in its state stand for."""
     in_tables = sum(harness.written[table.name].select(table.events).item() or 0 for table in job.tables)
     return in_tables + (harness.state.select(job.state_events).item() or 0)
+
+
+def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:
+    if (found := accounted_for(job, harness)) != read:
+        raise AssertionError(f"job {job.name}: {read:,} events were played, and tables and state stand for {found:,}")
 
 
 def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:

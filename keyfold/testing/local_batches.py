@@ -1,0 +1,135 @@
+"""Batches of a run in this process: all of the engine's own code, and a loop in place of Spark's query.
+
+The loop does what Spark promises: it numbers batches, calls again for one that it has begun and not finished, keeps the state
+of every batch apart, and marks a batch as finished last.
+"""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from keyfold.errors import Damaged
+from keyfold.keyed.batches import Batches, NoneLeft, readable
+from keyfold.keyed.checkpoint import finished_batch
+from keyfold.keyed.processor import EMITTED, KeyGroupProcessor
+from keyfold.keyed.read import SPLITS, read_slices
+from keyfold.keyed.write import write_tables
+
+_TASKS = 2
+"""As on Spark, a batch is read and written in more than one part."""
+
+State = dict[tuple[int, str], Any]
+"""Values of the state store, by key group and variable."""
+
+
+class LocalBatches(Batches):
+    """Batches, with a loop in place of the query."""
+
+    def work(self) -> None:
+        """As `Batches.work`."""
+        checkpoint = self._generation.checkpoint
+        for folder in ("offsets", "commits", "state"):
+            (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+        (checkpoint / "metadata").write_text("{}")
+        finished = finished_batch(checkpoint)
+        batch = 0 if finished is None else finished + 1
+        try:
+            while True:
+                (checkpoint / "offsets" / str(batch)).write_text("v1")
+                rows: Any = _Rows(self, batch)
+                self._on_trigger(rows, batch)
+                (checkpoint / "commits" / str(batch)).write_text("v1")
+                batch += 1
+        except NoneLeft:
+            return
+        except Exception as error:
+            raise readable(self._job, error) from error
+
+    def work_in_place(self, batch: int) -> list[dict[str, Any]]:
+        """Read a batch, call the step for each key group, write the tables' files; gives what the tasks report."""
+        job, checkpoint = self._job, self._generation.checkpoint
+        before = checkpoint / "state" / str(batch - 1)
+        blobs = self._read(batch)
+        # Spark refuses, too, to go on without the state of the batch before.
+        if batch and not before.exists():
+            raise Damaged(
+                f"job {job.name}: {before} is gone; restore it, or start a new generation with --full-refresh"
+            )
+        state: State = pickle.loads(before.read_bytes()) if batch else {}  # noqa: S301 - this class wrote it
+        folders = {table.name: self._generation.table(table.name) for table in job.tables}
+        schema = pa.schema([(field.name, pa.string() if field.name == "table" else pa.binary()) for field in EMITTED])
+        reported: list[dict[str, Any]] = []
+        for rows in self._called(blobs, state):
+            for part in write_tables(job, folders)(iter([pa.RecordBatch.from_pylist(rows, schema=schema)])):
+                reported += part.to_pylist()
+        (checkpoint / "state" / str(batch)).write_bytes(pickle.dumps(state))
+        return reported
+
+    def _read(self, batch: int) -> dict[int, list[Any]]:
+        """The blobs that a batch reads, by key group."""
+        job = self._job
+        inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
+        blobs: dict[int, list[Any]] = defaultdict(list)
+        for task in range(_TASKS):
+            splits = pa.array(range(batch * SPLITS + task, (batch + 1) * SPLITS, _TASKS), pa.int64())
+            reader = read_slices(job, self._journal.folder, inputs)
+            for part in reader(iter([pa.record_batch([splits], names=["value"])])):
+                for row in part.to_pylist():
+                    blobs[row["key_group"]].append(SimpleNamespace(**row))
+        return blobs
+
+    def _called(self, blobs: dict[int, list[Any]], state: State) -> Iterator[list[dict[str, Any]]]:
+        """What the step emits, by task; changes the state."""
+        processor = KeyGroupProcessor(self._job, self._generation.answers)
+        handle: Any = _Handle(state)
+        processor.init(handle)
+        emitted: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for group in sorted(blobs):
+            handle.group = group
+            rows = processor.handleInputRows((group,), iter(blobs[group]), None)
+            emitted[group % _TASKS] += [row.asDict() for row in rows]
+        yield from emitted.values()
+
+
+class _Rows:
+    """As much of a frame as `Batches` asks for: its rows are made when they are collected."""
+
+    def __init__(self, batches: LocalBatches, batch: int) -> None:
+        self._batches, self._batch = batches, batch
+
+    def collect(self) -> list[dict[str, Any]]:
+        return self._batches.work_in_place(self._batch)
+
+
+class _Value(Protocol):
+    def get(self) -> Any: ...
+
+    def update(self, newValue: Any) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+class _Handle:
+    """As much of Spark's handle on state as the processor asks for."""
+
+    def __init__(self, state: State) -> None:
+        self.group, self._state = 0, state
+
+    def getValueState(self, name: str, schema: Any) -> _Value:
+        handle, state = self, self._state
+
+        class Value:
+            def get(self) -> Any:
+                return state.get((handle.group, name))
+
+            def update(self, newValue: Any) -> None:
+                state[handle.group, name] = newValue
+
+            def clear(self) -> None:
+                state.pop((handle.group, name), None)
+
+        return Value()

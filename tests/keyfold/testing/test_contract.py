@@ -1,0 +1,87 @@
+"""One contract, two engines: the same histories through the local runner and through Spark give the same tables and counts."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import keyfold
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.runner import RunOptions
+from keyfold.lakehouse.reading import scan_table
+from keyfold.testing import local_spark
+from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
+
+HISTORY = [
+    [("ann", 1), ("bob", 2), ("ann", 12)],
+    [("bob", 3), ("cat", 25), ("ann", 26), ("ann", 26)],
+    [("dan", 61), ("bob", 1)],
+]
+"""Clicks of each run. Some come late, some twice, and keys come and go."""
+
+JOBS: dict[str, Callable[[], KeyedJob]] = {
+    "append": windows,
+    "append, with a combiner": lambda: windows(combine=sum_clicks, event_count=pl.col("clicks").sum()),
+    "upsert": totals,
+    "few key groups": lambda: windows(key_groups=2),
+}
+FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_spark_and_the_local_runner_give_the_same_tables_and_counts(spark, tmp_path, name):
+    job = JOBS[name]()
+    found = [story(session, keyfold.Lakehouse(tmp_path / where), job) for session, where in sessions(spark)]
+    assert found[0] == found[1]
+
+
+def test_spark_and_the_local_runner_refuse_the_same_change_with_the_same_error(spark, tmp_path):
+    raised = []
+    for session, where in sessions(spark):
+        lakehouse = keyfold.Lakehouse(tmp_path / where)
+        land(lakehouse, HISTORY[0])
+        keyfold.run(session, lakehouse, windows())
+        with pytest.raises(keyfold.IncompatibleState) as caught:
+            keyfold.run(session, lakehouse, windows(key_groups=2))
+        raised.append(str(caught.value).replace(str(lakehouse.home), "HOME"))
+    assert raised[0] == raised[1]
+
+
+def sessions(spark: Any) -> list[tuple[Any, str]]:
+    return [(spark, "on_spark"), (local_spark(), "here")]
+
+
+def story(spark: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
+    """What each run of a history reports, and the tables after it."""
+    reported: list[Any] = []
+    for batch in HISTORY:
+        land(lakehouse, batch)
+        reported += after(keyfold.run(spark, lakehouse, job, options=FILE_BY_FILE), lakehouse, job)
+    closed = START + timedelta(hours=3)
+    for mode in (
+        Incremental(advance_to=closed),
+        Replay("again", until=START + timedelta(minutes=30)),
+        FullRefresh(closed),
+    ):
+        reported += after(keyfold.run(spark, lakehouse, job, mode), lakehouse, job)
+    return reported
+
+
+def after(done: Any, lakehouse: keyfold.Lakehouse, job: KeyedJob) -> list[Any]:
+    rows = {
+        name: sorted(scan_table(path).collect().rows(), key=repr)
+        for name, path in lakehouse.tables().items()
+        if name.partition("@")[0].removeprefix("late.") == job.name
+    }
+    return [done.counts, done.totals, done.watermark, len(done.batch_seconds), done.generation, rows]
+
+
+def land(lakehouse: keyfold.Lakehouse, rows: list[tuple[str, int]]) -> None:
+    """A file of events each."""
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        write_deltalake(str(lakehouse.events("clicks")), clicks(row), mode="append")
