@@ -14,6 +14,7 @@ from keyfold.ingestion import ingest_continuously, ingest_totals
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
+from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
@@ -35,7 +36,13 @@ def test_of_ingest(lakehouse, tmp_path):
     landing, before = tmp_path / "landing", 0
     landing.mkdir()
     with (
-        TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=EVERY, versions=VERSIONS) as care,
+        TableCare(
+            lakehouse,
+            lambda: tables_of_ingest(lakehouse, EVENTS),
+            lambda: record_ingest(lakehouse, EVENTS.name),
+            every=EVERY,
+            versions=VERSIONS,
+        ) as care,
         running(
             ingest_continuously,
             SPARK_OF_INGEST,
@@ -64,7 +71,13 @@ def test_of_a_job(lakehouse, monkeypatch):
     job, before = totals(), 0
     put(lakehouse, 0)
     with (
-        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), every=EVERY, versions=VERSIONS) as care,
+        TableCare(
+            lakehouse,
+            lambda: tables_of_job(lakehouse, job),
+            lambda: record_job(lakehouse, job.name),
+            every=EVERY,
+            versions=VERSIONS,
+        ) as care,
         running(
             run_continuously,
             SPARK,
