@@ -73,7 +73,7 @@ def _kind(one: Any) -> str:
     kind = one.type_descriptor.annotation
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
-    return {int: "N", float: "N", Path: "PATH"}.get(kind, one.name.upper())
+    return {int: "N", float: "N", Path: "PATH"}.get(kind) or str(one.name).upper()
 
 
 def _default(one: Any) -> str:
