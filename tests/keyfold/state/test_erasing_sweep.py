@@ -38,18 +38,19 @@ from keyfold.state.moving import move
 from keyfold.state.promoting import promote
 from keyfold.state.pruning import prune
 from keyfold.stream import Stream
+from keyfold.testing import local_spark
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.keyfold.keyed.conftest import without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.local_state import blobs, state_without_spark
 
 __all__ = ["state_without_spark", "without_spark"]
 
 CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at", future_bound=timedelta(days=4000))
 BY = Author("dpo@example.org", "request")
-SESSION: Any = SimpleNamespace(conf=SPARK.conf, sparkContext=SimpleNamespace(defaultParallelism=1))
+SESSION: Any = local_spark()
+SESSION.sparkContext.defaultParallelism = 1
 # Each begins with Q, which no digest, identifier or name of the project's has beside such characters.
 KEYS = st.text("zü\"\\,é日\n'%&", min_size=3, max_size=6).map(lambda text: f"Q{text}Q")
 
