@@ -25,7 +25,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -50,7 +50,7 @@ lint: setup
 
 # Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
 test: setup
-	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests hdfs-for-tests
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests
 	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
@@ -62,11 +62,8 @@ java-for-tests: setup
 kafka-for-tests: setup
 	@.venv/bin/python -m tests.kafka_broker
 
-hdfs-for-tests: setup
-	@.venv/bin/python -m tests.hdfs_cluster
-
 chaos: export TRIES ?= 10
-chaos: setup java-for-tests kafka-for-tests hdfs-for-tests
+chaos: setup java-for-tests kafka-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) -o faulthandler_timeout=4000 -m "chaos or faults"
 
 examples: export EXAMPLES = all

@@ -14,7 +14,7 @@ Home = Annotated[
     typer.Option(
         "--home",
         envvar="KEYFOLD_HOME",
-        help="The lakehouse: tables, checkpoints and state. A folder, s3a://BUCKET/FOLDER, or hdfs://HOST:PORT/FOLDER.",
+        help="The lakehouse: tables, checkpoints and state. A folder, or s3a://BUCKET/FOLDER.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]

@@ -14,6 +14,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.scratch import new_scratch
 from keyfold.session.submitting import submit_command
+from keyfold.storage.place import to_place
 
 _PROGRAM = "from keyfold.cli.app import app\n\napp()\n"
 
@@ -25,7 +26,7 @@ def submit(
     with failures():
         if arguments[0] == "submit":
             raise KeyfoldError("give the command that is to be submitted, as in: keyfold submit -- run JOB")
-        settings = SparkSettings.from_environment().for_home(_home(arguments))
+        settings = SparkSettings.from_environment().for_home(to_place(_home(arguments)))
         command = submit_command(settings, _PROGRAM, arguments, new_scratch())
         # The driver is this Python: else spark-submit takes the first that PATH has.
         environment = {"PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}

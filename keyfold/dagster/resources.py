@@ -159,7 +159,7 @@ class LakehouseResource(dg.ConfigurableResource[Lakehouse]):
 
     home: str = Field(
         default=".keyfold",
-        description="Folder of tables, checkpoints and state, s3a://BUCKET/FOLDER, or hdfs://HOST:PORT/FOLDER",
+        description="Folder of tables, checkpoints and state, or s3a://BUCKET/FOLDER",
     )
 
     def create_resource(self, context: dg.InitResourceContext) -> Lakehouse:

@@ -1,6 +1,5 @@
 """Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder or topic shows that one is worth it."""
 
-import math
 import os
 import threading
 import time
@@ -152,23 +151,18 @@ class _ListingLook:
 
     def __init__(self, landing: RemotePath) -> None:
         self._landing = landing
-        self._until = math.inf
         self._seen: Listing | None = None
         self._found: Listing | None = None
 
     def remember(self) -> None:
         """Take the folder as it was at the last look for seen."""
-        self._seen, self._until = self._found, math.inf
+        self._seen = self._found
 
     def remember_until(self, settle: timedelta) -> None:
-        """What waits in a bucket waits for its marker, which is listed as well; elsewhere it may wait to be whole."""
-        if not self._landing.is_there_once_whole:
-            self._until = time.monotonic() + max(settle.total_seconds(), 1.0)
+        """Nothing: what waits in a bucket waits for its marker, which is listed as well."""
 
     def shows_news(self) -> bool:
         """Whether a run may find something."""
-        if time.monotonic() >= self._until:
-            return True
         self._found = list_files(self._landing)
         return self._found != self._seen
 

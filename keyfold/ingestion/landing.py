@@ -30,7 +30,7 @@ def find_landing(
 
     Args:
         stream: its name.
-        given: a folder, `s3a://BUCKET/FOLDER`, `hdfs://HOST:PORT/FOLDER`, or `kafka://TOPIC`.
+        given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`.
         start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
         environment: where settings come from.
 
@@ -82,6 +82,7 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
             )
         if not folder or folder.startswith(PREFIX):
             raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
+        to_place(folder)  # refuses what is neither a folder nor one of a bucket
         if stream in kafka_topics(environment):
             raise Misconfigured(
                 f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out"

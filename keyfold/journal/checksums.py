@@ -43,7 +43,7 @@ _SPARK_KEEPS = 100
 """Versions of the state, and entries of the checkpoint's logs, that Spark keeps at least (its own default)."""
 
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
-_PLACE = re.compile(rb'"(?:file|s3a|hdfs):[^"]*?/checkpoint/state/')
+_PLACE = re.compile(rb'"(?:file|s3a):[^"]*?/checkpoint/state/')
 
 
 class FileSum(NamedTuple):

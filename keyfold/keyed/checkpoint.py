@@ -18,7 +18,7 @@ from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 from keyfold.storage.remote_path import RemotePath
 
-_SCHEMA_FILE = re.compile(r'"(?:file|s3a|hdfs):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
+_SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSchema/[^"]*)"')
 
 
 def finished_batch(checkpoint: Place) -> int | None:

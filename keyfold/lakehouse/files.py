@@ -1,9 +1,9 @@
 """Files that are whole or not there, on a disk and in a store: the one place that knows the difference.
 
-On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. What is in a store, a
-bucket or HDFS, is written whole by what knows the store (`RemotePath`); what there is to see to is that no run writes that has
-lost its lease, and, since such a run may stop for long right before a write, that what counts is written once, or in the place
-of what was read.
+On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. What is in a bucket is
+written whole by what knows the store (`RemotePath`); what there is to see to is that no run writes that has lost its lease,
+and, since such a run may stop for long right before a write, that what counts is written once, or in the place of what was
+read.
 """
 
 import json
@@ -147,7 +147,7 @@ def replace(path: Place, content: bytes, tag: str) -> None:
     elif tag:
         _write_conditionally(path, content, lambda content: path.write_if_unchanged(content, tag))
     else:
-        _write_conditionally(path, content, path.create_replaceable)
+        _write_conditionally(path, content, path.create)
 
 
 def tag_of(path: Place) -> str:
@@ -228,8 +228,8 @@ def second_name(path: Place, other: Place) -> None:
 def move_tree(folder: Place, to: Place, last: str) -> None:
     """Move a folder to a place where nothing is yet.
 
-    On a disk in one step. In HDFS too; in a bucket file by file, by the store itself: the one called `last` comes
-    last there, and goes first here, so that who looks for it finds either folder whole, or both.
+    On a disk in one step; in a bucket file by file, by the store itself: the one called `last` comes last there, and goes
+    first here, so that who looks for it finds either folder whole, or both.
 
     Raises:
         OSError: the disk fails.
@@ -314,8 +314,7 @@ def sync_folder(folder: Place) -> None:
 def sweep(folder: Place) -> None:
     """Remove what a killed process had written aside; call it only under the lock of whoever writes there."""
     if isinstance(folder, RemotePath):
-        folder.sweep()
-        return
+        return  # what was not written whole is not there
     for aside in folder.glob(f"{_ASIDE}*"):
         aside.unlink(missing_ok=True)
 

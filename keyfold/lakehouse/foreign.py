@@ -35,7 +35,7 @@ def check_no_link_leads_out(folder: Place, files: Iterable[Place]) -> None:
     Raises:
         KeyfoldError: one is not.
     """
-    # Buckets and HDFS have no links that leave a folder.
+    # Buckets have no links that leave a folder.
     if not isinstance(folder, Path):
         return
     root = folder.resolve()

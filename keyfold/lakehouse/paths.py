@@ -1,6 +1,6 @@
 """Where everything of the lakehouse lies: one folder that holds landing files, Delta tables, journals and state.
 
-HOME is a folder of a file system, of an object store: s3a://BUCKET/FOLDER, or of HDFS: hdfs://HOST:PORT/FOLDER.
+HOME is a folder of a file system, or of an object store: s3a://BUCKET/FOLDER.
 
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
@@ -23,16 +23,10 @@ from urllib.parse import quote
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import read_json
 from keyfold.lakehouse.tables import is_table
-from keyfold.storage.hdfs_path import HdfsPath
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place, to_place
 
-_PLAIN = re.compile(r"[A-Za-z0-9._+=/-]+")
-
 _TAKEN_FOR_A_URL = "since Delta's own library takes that for a part of a URL and looks for another; name it otherwise"
-
-# A Path folds the slashes of a URL: s3a:/bucket.
-_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
 @dataclass(frozen=True, init=False)
@@ -47,17 +41,12 @@ class Lakehouse:
     home: Place
 
     def __init__(self, home: Place | str) -> None:
-        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER` or `hdfs://HOST:PORT/FOLDER`.
+        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER`.
 
         Raises:
             Misconfigured: it is a URL of something else, or of a folder that Delta's library does not find.
         """
         place = to_place(home)
-        if isinstance(place, HdfsPath) and not _PLAIN.fullmatch(place.key):
-            raise Misconfigured(
-                f"the lakehouse home {home}: in HDFS its path must be of letters, digits and . _ - + = alone, since Delta's own "
-                "library looks for others under other names; and it must be a folder below the root"
-            )
         # Delta's library takes some characters for parts of a URL, Spark's reader of state others for what they are escaped to.
         if isinstance(place, ObjectPath) and quote(place.key, safe="/+=") != place.key:
             raise Misconfigured(
@@ -65,11 +54,6 @@ class Lakehouse:
                 "own library and Spark look for others under other names; name it otherwise"
             )
         if isinstance(place, Path):
-            if _URL.match(str(place)):
-                raise Misconfigured(
-                    f"the lakehouse home {home} is a URL that Keyfold does not take; give s3a://BUCKET/FOLDER, "
-                    "hdfs://HOST:PORT/FOLDER, or a folder, on a shared mount for a cluster"
-                )
             if re.search(r"%[0-9A-Fa-f]{2}|\\", str(place)):
                 raise Misconfigured(
                     f"the lakehouse home {home} must be without \\ and without % before two digits, {_TAKEN_FOR_A_URL}"

@@ -24,7 +24,7 @@ EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 
 SECONDS_TO_FIRST_EXECUTOR = 300
 
-_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_", "HADOOP_USER_NAME")
+_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_")
 """Variables that work in workers reads; on one machine they inherit them."""
 
 _TASKS_A_CORE = 2

@@ -1,6 +1,5 @@
 """What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,6 @@ from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from keyfold.lakehouse.parquet import scan_parquet
 from keyfold.state.lines import is_keyed, keyed_rows
-from keyfold.storage.hdfs_path import HdfsPath
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place, to_place
 
@@ -125,18 +123,11 @@ def _frame(rows: Any) -> pl.DataFrame:
 def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
         return scan_parquet(files)
-    # Of a bucket by their URLs, and by the credentials of the environment, as all else; of HDFS, which Polars does not speak,
-    # by what is in them.
-    texts: Any = [_text(file) for file in files]
+    # Of a bucket by their URLs, and by the credentials of the environment, as all else.
+    texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
     options: Any = {"credential_provider": None}
     if kind == "csv":
         # As text: what is a number, and what only looks like one (007), the columns of the state say.
         return pl.scan_csv(texts, infer_schema=False, **options)
     # By all lines: a column that is empty in the first ten thousand has a type too.
     return pl.scan_ndjson(texts, infer_schema_length=None, **options)
-
-
-def _text(file: Place) -> Any:
-    if isinstance(file, HdfsPath):
-        return io.BytesIO(file.read_bytes())
-    return file.url if isinstance(file, ObjectPath) else file

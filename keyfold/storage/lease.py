@@ -1,4 +1,4 @@
-"""A lease: the right to write to a folder of a bucket or of HDFS, which its holder renews and a dead one loses by itself.
+"""A lease: the right to write to a folder of a bucket, which its holder renews and a dead one loses by itself.
 
 An object says who holds it, and is written by compare-and-swap, so that of two who want it one gets it. How old it is
 tells the store's own clock on both sides (that of the last renewal, and that of an object written now): no machine's clock
@@ -75,7 +75,7 @@ class Lease:
         """
         began = _seconds()
         try:
-            self._tag = self._object.create_replaceable(self._content())
+            self._tag = self._object.create(self._content())
         except FileExistsError:
             self._take_over()
         self._sure_until = began + self._lasts
@@ -133,7 +133,7 @@ class Lease:
         """Write it as ours in the place of what has this tag; gives the new one."""
         try:
             content = self._content()
-            return self._object.write_if_unchanged(content, tag) if tag else self._object.create_replaceable(content)
+            return self._object.write_if_unchanged(content, tag) if tag else self._object.create(content)
         except FileExistsError:
             # A write whose answer was lost has changed the tag: it is ours if it says so.
             held, there, _ = _read(self._object)

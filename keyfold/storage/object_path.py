@@ -39,7 +39,6 @@ class ObjectPath(RemotePath):
 
     __slots__ = ()
 
-    is_there_once_whole: ClassVar[bool] = True
     what_reaches_it: ClassVar[str] = (
         "The AWS_... variables of the environment (AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) "
         "must name a store that runs, and a user that may write there"
@@ -148,9 +147,6 @@ class ObjectPath(RemotePath):
                 obstore.delete(self._store, keys[at : at + 1000])
             if self.key:
                 obstore.delete(self._store, self.key)
-
-    def sweep(self) -> None:
-        """Nothing: what was not written whole is not there."""
 
     def copy_to(self, other: RemotePath) -> None:
         with _told(self):

@@ -1,41 +1,38 @@
-"""A place of a home's: a path of this machine's file systems, or one in a bucket of an object store, or in HDFS."""
+"""A place of a home's: a path of this machine's file systems, or one in a bucket of an object store."""
 
+import re
 from pathlib import Path, PurePath
 
-from keyfold.storage.hdfs_path import HdfsPath
-from keyfold.storage.object_path import ObjectPath
+from keyfold.errors import Misconfigured
+from keyfold.storage.object_path import SCHEMES, ObjectPath
 from keyfold.storage.remote_path import RemotePath
 
 Place = Path | RemotePath
 
-_KINDS: dict[str, type[ObjectPath] | type[HdfsPath]] = {"s3": ObjectPath, "s3a": ObjectPath, "hdfs": HdfsPath}
-"""Of remote places, by how their text begins."""
+# A Path folds the two slashes of a URL into one: gs:/bucket.
+_URL = re.compile(r"([a-z][a-z0-9+.-]+):/")
 
 
 def to_place(text: str | Place) -> Place:
-    """The place that a text names: `s3a://bucket/folder` (or `s3://`), `hdfs://host:port/folder`, or else a path.
+    """The place that a text names: `s3a://bucket/folder` (or `s3://`), or else a path.
 
     Raises:
-        KeyfoldError: it names no bucket, or no file system, or goes up by `..` in one.
+        Misconfigured: it is a URL of another kind, names no bucket, or goes up by `..` in one.
 
     Example:
         >>> to_place("s3://lake/home")
         ObjectPath('s3a://lake/home')
     """
-    # A Path folds the two slashes of a URL into one: who has a URL passes it as the text it is.
-    if isinstance(text, str) and is_remote(text):
-        return _KINDS[text.partition("://")[0]](text)
-    return text if isinstance(text, RemotePath) else Path(text)
-
-
-def is_remote(text: str) -> bool:
-    """Whether a text names a place that no path of this machine leads to.
-
-    Example:
-        >>> is_remote("hdfs://names:8020/lake"), is_remote("/lake"), is_remote("gs://lake/home")
-        (True, False, False)
-    """
-    return "://" in text and text.partition("://")[0] in _KINDS
+    if isinstance(text, RemotePath):
+        return text
+    if isinstance(text, str) and text.partition("://")[0] in SCHEMES:
+        return ObjectPath(text)
+    if url := _URL.match(str(text)):
+        raise Misconfigured(
+            f"{text}: Keyfold reads and writes folders and S3 buckets (s3a://BUCKET/FOLDER), but not {url[1]}://. Mount that "
+            "file system as a folder (on a cluster, at the same path on all nodes), or use an S3 gateway to it"
+        )
+    return Path(text)
 
 
 def path_below(place: Place, folder: Place) -> PurePath | None:

@@ -1,4 +1,4 @@
-"""Whether a store can be reached, and a bucket's keeps conditions: told at once, and not minutes into a run."""
+"""Whether a bucket's store can be reached, and keeps conditions: told at once, and not minutes into a run."""
 
 import os
 import re
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
-from keyfold.storage.hdfs_path import HdfsPath
-from keyfold.storage.name_node import check_name_node
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import to_place
 from keyfold.storage.remote_path import NotAnsweringError, RemotePath
@@ -48,15 +46,13 @@ _REFUSALS = (
 
 
 def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
-    """See that a place, where it is one of a bucket or of HDFS, can be looked at; of any other, nothing.
+    """See that a place, where it is one of a bucket, can be looked at; of any other, nothing.
 
     Raises:
         NotAnsweringError: the store does not answer.
         KeyfoldError: it does not know the bucket, or refuses; says what to set.
     """
     found = to_place(place) if isinstance(place, str | RemotePath) else None
-    if isinstance(found, HdfsPath):
-        check_name_node(found, environment)
     if not isinstance(found, ObjectPath):
         return
     # Once and not for long, since wrong settings are as wrong at the tenth try; but a store that is busy is asked again.
@@ -73,8 +69,6 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
 
 def check_conditions(home: object) -> None:
     """See that a bucket's store keeps the condition of a write: where it did not, two runs could hold one lease.
-
-    HDFS has no choice in it.
 
     Raises:
         KeyfoldError: it writes whether a condition holds or not, or cannot be written to.

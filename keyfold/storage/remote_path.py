@@ -4,8 +4,7 @@ What every kind keeps, and is relied on:
 
 - what is written is whole or not there, and stays.
 - `create` writes only where nothing is yet, in one step of the store.
-- `write_if_unchanged` writes only over what was read, in one step of the store; what is to be written so is made by
-  `create_replaceable`.
+- `write_if_unchanged` writes only over what was read, in one step of the store.
 """
 
 import fnmatch
@@ -54,9 +53,6 @@ class RemotePath(ABC):
 
     __slots__ = ("_key", "_root")
 
-    is_there_once_whole: ClassVar[bool]
-    """Whether what others write there is not seen before it is whole."""
-
     what_reaches_it: ClassVar[str]
     """What must be set and run for it to be reached, for people."""
 
@@ -89,7 +85,7 @@ class RemotePath(ABC):
 
     @property
     def key(self) -> str:
-        """Its path below the bucket, or the root of the file system."""
+        """Its path below the bucket."""
         return "" if self._key == PurePosixPath() else str(self._key)
 
     @property
@@ -128,7 +124,7 @@ class RemotePath(ABC):
         return self.shares_store_with(other) and self._key.is_relative_to(other._key)
 
     def shares_store_with(self, other: object) -> bool:
-        """Whether another place is in the same bucket, or file system."""
+        """Whether another place is in the same bucket."""
         return isinstance(other, RemotePath) and self._root == other._root
 
     def as_posix(self) -> str:
@@ -180,14 +176,6 @@ class RemotePath(ABC):
             FileExistsError: there is one, perhaps somebody else's, perhaps this very one: of a write whose answer was
                 lost nobody knows.
         """
-
-    def create_replaceable(self, content: bytes) -> str:
-        """Write the object unless there is one, for `write_if_unchanged` to take its place; gives its tag.
-
-        Raises:
-            FileExistsError: as `create`.
-        """
-        return self.create(content)
 
     @abstractmethod
     def write_if_unchanged(self, content: bytes, tag: str) -> str:
@@ -249,10 +237,6 @@ class RemotePath(ABC):
     @abstractmethod
     def remove_tree(self) -> None:
         """Remove it and all that lies below it."""
-
-    @abstractmethod
-    def sweep(self) -> None:
-        """Remove from a folder what killed writers had begun, where that shows; nobody else may write there now."""
 
     @abstractmethod
     def copy_to(self, other: "RemotePath") -> None:

@@ -19,9 +19,7 @@ _SIZES = ", ".join(f"{one.counted} ({name}, else {one.size:,})" for name, one in
 
 
 def simulate(
-    to: Annotated[
-        str, typer.Option("--to", help="Folder for the files, s3a://BUCKET/FOLDER, or hdfs://HOST:PORT/FOLDER.")
-    ],
+    to: Annotated[str, typer.Option("--to", help="Folder for the files, or s3a://BUCKET/FOLDER.")],
     stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
     size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
     rides: Annotated[int | None, typer.Option("--rides", min=1, help="The same as --size, of ride_points.")] = None,

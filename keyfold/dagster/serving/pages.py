@@ -22,6 +22,7 @@ from keyfold.dagster.alerts.servers import Ended, ServerReport
 from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
 from keyfold.dagster.serving.supervisor import Server, supervise
 from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
+from keyfold.errors import KeyfoldError
 from keyfold.private_files import keep_files_private
 from keyfold.project import current_project, project_folder
 from keyfold.storage.place import to_place
@@ -40,7 +41,11 @@ def main() -> int:
     if docs_port and (obstacle := _obstacle("DATA_DOCS_PORT", docs_port)):
         print(f"error: {obstacle}", file=sys.stderr)
         return 1
-    lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+    try:
+        lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+    except KeyfoldError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     given = os.environ.get("DAGSTER_HOME")
     if not given and not isinstance(lakehouse, Path):
         print(f"error: {lakehouse} is in a bucket: set DAGSTER_HOME to a folder of this machine", file=sys.stderr)

@@ -10,8 +10,7 @@ Change times are the file server's and are compared with this machine's clock: o
 settling time, or a mount that caches them for longer (NFS: `acregmax`, a minute), wants a longer settling time.
 
 In a bucket an object is there once it is whole, so that none is waited for; and the store's own tag of its content tells
-whether it is what it was. In HDFS a file is there from its first byte on, as on a disk: the settling time counts from when it was
-last closed, or begun. One that is written to for longer must have another name until it is whole, as `hdfs dfs -put` gives it.
+whether it is what it was.
 
 Links that lead out of the folder are not followed: whoever may write there may read no more than what is there.
 """
@@ -144,16 +143,11 @@ def fingerprint(file: Place) -> str:
         OSError: it cannot be read, or is no regular file any more.
     """
     if isinstance(file, RemotePath):
-        return file.stat().e_tag or "" if file.is_there_once_whole else _digest_of(file)
+        return file.stat().e_tag or ""
     # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
         if not S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(None, f"{file} is no regular file")
-        return _digest_of_content(opened)
-
-
-def _digest_of(file: RemotePath) -> str:
-    with file.open_reader(_READ_AT_ONCE) as opened:
         return _digest_of_content(opened)
 
 
@@ -202,14 +196,9 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
     """
     try:
         if isinstance(file, RemotePath):
-            if file.is_there_once_whole:
-                return fingerprint(file) == digest
-            found = file.stat()
-            is_same = (found.st_size, found.st_mtime_ns, found.st_mtime_ns) == (size, *times)
-        else:
-            found = os.stat(file)
-            is_same = (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times)
-        if is_same:
+            return fingerprint(file) == digest
+        found = os.stat(file)
+        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
             return True
         # Copied or touched: other times, the same content.
         return found.st_size == size and fingerprint(file) == digest
@@ -228,9 +217,8 @@ def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in found for marker in markers) if done_marker else None
-        # A store gives every object a tag; one that gives none has its times in its place. What is there before it is whole
-        # has none: it waits as a file does.
-        tag = (stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}") if folder.is_there_once_whole else ""
+        # A store gives every object a tag; one that gives none has its times in its place.
+        tag = stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}"
         yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
 
 

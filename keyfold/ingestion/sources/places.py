@@ -1,7 +1,7 @@
 """Landing folders by name, as the journal keeps them."""
 
 from keyfold.lakehouse import Lakehouse
-from keyfold.storage.place import Place, is_remote, path_below, to_place
+from keyfold.storage.place import Place, path_below, to_place
 
 
 def source_name(lakehouse: Lakehouse, landing: Place) -> str:
@@ -12,4 +12,4 @@ def source_name(lakehouse: Lakehouse, landing: Place) -> str:
 
 def source_place(lakehouse: Lakehouse, source: str) -> Place:
     """The landing folder that a `source_name` names."""
-    return to_place(source) if source.startswith("/") or is_remote(source) else lakehouse.home / source
+    return to_place(source) if source.startswith(("/", "s3a://")) else lakehouse.home / source

@@ -10,8 +10,10 @@ import pytest
 import typer
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
+from typer.testing import CliRunner
 
 from keyfold.cli import spark
+from keyfold.cli.app import app
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures
 from keyfold.errors import KeyfoldError
@@ -44,6 +46,32 @@ def fail(error, process=None):
         process.kill()
         process.wait()
     raise error
+
+
+@pytest.mark.parametrize("place", ["hdfs://names:8020/lake", "gs://lake/home", "abfss://a@b/home"])
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [
+        (("run", "ride_summaries", "--home"), None),
+        (("ingest", "ride_points", "--from"), None),
+        (("ingest", "ride_points"), "KEYFOLD_LANDING"),
+        (("show", "ride_summaries"), "KEYFOLD_HOME"),
+        (("simulate", "--to"), None),
+    ],
+)
+def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_starts(
+    monkeypatch, tmp_path, arguments, variable, place
+):
+    monkeypatch.setattr(spark, "build_session", lambda _: pytest.fail("Java was started"))
+    monkeypatch.setenv("KEYFOLD_HOME", str(tmp_path))
+    if variable:
+        monkeypatch.setenv(variable, f"ride_points={place}" if variable == "KEYFOLD_LANDING" else place)
+    answer = CliRunner().invoke(app, [*arguments] if variable else [*arguments, place])
+    scheme = place.partition("://")[0]
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"error: {place}: Keyfold reads and writes folders and S3 buckets")
+    assert f"but not {scheme}://. Mount that file system as a folder" in " ".join(answer.stderr.split())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

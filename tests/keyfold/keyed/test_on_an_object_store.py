@@ -1,4 +1,4 @@
-"""Keyed jobs on a home in a store, a bucket or HDFS: two drivers, dead ones and frozen ones lose nothing and double nothing."""
+"""Keyed jobs on a home in a bucket: two drivers, dead ones and frozen ones lose nothing and double nothing."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ from keyfold.storage.place import path_below
 from tests.keyfold.keyed.forked_runs import FILE_BY_FILE, REFUSED
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
 
-PROMISE = "A driver on S3 or HDFS that is killed, or frozen and thawed, at any write"
+PROMISE = "A driver on S3 that is killed, or frozen and thawed, at any write"
 REPOSITORY = Path(__file__).parents[3]
 POINTS = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "done", "commit", "merge", "generation"))
@@ -37,17 +37,9 @@ MODES = {"incremental": Incremental(), "full_refresh": FullRefresh()}
 PATIENCE = timedelta(seconds=120)
 
 
-# A file of HDFS takes half a second, and a run writes some thirty.
-@pytest.fixture(params=["S3", pytest.param("HDFS", marks=pytest.mark.chaos)])
-def store(request):
-    return request.param
-
-
 @pytest.fixture
-def lakehouse(store, request):
-    if store == "S3":
-        return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home")
-    return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home")
+def lakehouse(bucket):
+    return Lakehouse(f"s3a://{bucket}/home")
 
 
 @pytest.fixture
@@ -133,16 +125,6 @@ def test_a_job_runs_on_and_anew_and_its_tables_are_found(without_spark, lakehous
     assert sorted(names) == ["generation-0002", "generation-0003", "generation-0004"]
 
 
-def test_on_hdfs_a_job_goes_on_behind_a_run_that_was_cut_off(without_spark, hdfs, cut_power):
-    lakehouse = Lakehouse(hdfs.new_folder() / "home")
-    land(lakehouse, ("ann", 0), ("bob", 1))
-    assert cut_power("commit: one table", lambda: run_job(without_spark, lakehouse, totals()))
-    land(lakehouse, ("ann", 2))
-    run_job(without_spark, lakehouse, totals())
-    assert rows(lakehouse, "totals") == [("ann", 2), ("bob", 1)]
-    assert len(rows(lakehouse, "changes")) == 3
-
-
 def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakehouse, cut_power):
     """A run that lost its lease may still write there."""
     land(lakehouse, ("ann", 0))
@@ -157,9 +139,9 @@ def test_the_folder_of_a_dead_generation_is_no_other_one_s(without_spark, lakeho
 
 @SOME_OR_ALL
 def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
-    without_spark, homes, forked, tally, store, every
+    without_spark, homes, forked, tally, every
 ):
-    told = tally(f"{store}: killed at each named point")
+    told = tally("S3: killed at each named point")
     killed, ended = [], {}
     for point in POINTS[::every]:
         mode = "full_refresh" if point.startswith("generation") else "incremental"
@@ -177,9 +159,9 @@ def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
 @SOME_OR_ALL
 @pytest.mark.parametrize("mode", ["incremental", pytest.param("full_refresh", marks=pytest.mark.chaos)])
 def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another_harms_nothing(
-    without_spark, homes, forked, tally, mode, store, every
+    without_spark, homes, forked, tally, mode, every
 ):
-    told = tally(f"{store}: frozen before each write of a run ({mode})")
+    told = tally(f"S3: frozen before each write of a run ({mode})")
     frozen, answer = [], {}
     for number in itertools.count(step=every):
         lakehouse = homes()
@@ -203,7 +185,7 @@ def test_a_run_that_is_frozen_before_any_of_its_writes_and_thawed_behind_another
 
 
 def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_nothing(
-    without_spark, homes, forked, tally, store
+    without_spark, homes, forked, tally
 ):
     """The first is frozen before it writes its last plan; the other comes in between, and both are refused or done."""
     lakehouse = homes()
@@ -218,4 +200,4 @@ def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_noth
         patch.setattr(fail_points, "act", thaw)
         run_when_free(without_spark, lakehouse)
     run_when_free(without_spark, lakehouse)
-    count(tally(f"{store}: thawed amid another run's planning"), lakehouse, "plans of two runs")
+    count(tally("S3: thawed amid another run's planning"), lakehouse, "plans of two runs")

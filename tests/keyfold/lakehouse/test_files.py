@@ -1,4 +1,4 @@
-"""Files and folders of a home, by the one seam that knows disks, buckets and HDFS: all do the same."""
+"""Files and folders of a home, by the one seam that knows disks and buckets: both do the same."""
 
 import os
 
@@ -26,13 +26,11 @@ from tests.examples import examples
 from tests.faulty_store import Fault, faulty_store
 
 
-@pytest.fixture(params=["disk", "object store", "hdfs"])
+@pytest.fixture(params=["disk", "object store"])
 def home(request, tmp_path):
     """A home of each kind."""
     if request.param == "disk":
         return Lakehouse(tmp_path / "home").home
-    if request.param == "hdfs":
-        return Lakehouse(request.getfixturevalue("hdfs").new_folder() / "home").home
     return Lakehouse(f"s3a://{request.getfixturevalue('bucket')}/home").home
 
 
@@ -114,7 +112,7 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_record_is(in_s
     assert listed(in_store / "to") == whole
 
 
-@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+@pytest.mark.parametrize("home", ["object store"], indirect=True)
 def test_what_was_written_once_stays_as_it_was(home):
     write_once(home / "done", b"first")
     write_once(home / "done", b"first")
@@ -132,7 +130,7 @@ def test_a_pointer_moves_only_from_where_it_was_read(home):
     assert read_json(home / "current.json") == {"generation": 2}
 
 
-@pytest.mark.parametrize("home", ["object store", "hdfs"], indirect=True)
+@pytest.mark.parametrize("home", ["object store"], indirect=True)
 def test_a_pointer_that_another_run_has_moved_is_left_as_it_is(home):
     replace_json(home / "current.json", {"generation": 1}, "")
     _, tag = read_json_with_tag(home / "current.json")
@@ -155,9 +153,3 @@ def test_a_write_whose_answer_is_lost_is_no_other_run_s(in_store, object_store, 
         _, tag = place.read_with_tag()
         files.replace(place, b"mine again", tag)
     assert place.read_bytes() == b"mine again"
-
-
-@pytest.mark.parametrize("home", ["gs://lake/home", "hdfs:///home", "hdfs://names/a b", "abfss://a@b/home", "s3a://"])
-def test_a_home_that_is_another_store_s_is_refused(home):
-    with pytest.raises(KeyfoldError, match=r"s3a://BUCKET/FOLDER|hdfs://HOST:PORT/FOLDER|letters, digits"):
-        Lakehouse(home)

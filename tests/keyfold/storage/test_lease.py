@@ -89,29 +89,6 @@ def test_of_many_that_want_it_at_once_one_has_it(folder):
         holders = [Lease(folder, "job rides", PATIENCE) for _ in range(6)]
 
 
-def test_on_hdfs_one_holds_it_at_a_time_for_as_long_as_he_lives_and_who_is_killed_loses_it(hdfs):
-    folder, lasts = hdfs.new_folder() / "jobs" / "rides", timedelta(seconds=4)
-    with leased(folder, "job rides", lasts=lasts):
-        for _ in range(3):
-            # A renewal takes half a second there.
-            time.sleep(lasts.total_seconds() / 2)
-            check_held()
-            with pytest.raises(
-                LeaseTakenError, match=rf"job rides is already running on hdfs://.*process {os.getpid()}"
-            ):
-                Lease(folder, "job rides", SHORT).take()
-        assert is_held(folder)
-    assert not is_held(folder)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "held\n"
-        process.kill()
-    with leased(folder, "job rides", patience=PATIENCE) as lease:
-        lease.check()
-
-
 def test_a_killed_holder_loses_it_by_itself(folder, holder):
     with pytest.raises(
         LeaseTakenError, match=rf"process {holder.pid},.*loses its lease 1 s after it was last heard of"
