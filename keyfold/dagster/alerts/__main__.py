@@ -6,16 +6,19 @@ A process of its own beside Dagster's daemon; one for each DAGSTER_HOME. A secon
 import os
 import sys
 import threading
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
+from sqlalchemy.exc import SQLAlchemyError
 
 from keyfold.cli.terminal import stop_on_signal
 from keyfold.dagster.alerts.dagster_state import SILENCE
 from keyfold.dagster.alerts.senders import check_addresses
 from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.dagster.alerts.watch import Watch
+from keyfold.dagster.serving.home import unusable
 from keyfold.dagster.serving.only_one import become_the_only_one
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
@@ -48,9 +51,17 @@ def watch(
     every: float = LOOK_SECONDS,
     silence: timedelta = SILENCE,
 ) -> None:
-    """Look every so many seconds, until told to stop."""
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        watching = Watch(instance, lakehouse, tuple(project_streams()), settings, _log, silence=silence)
+    """Look every so many seconds, until told to stop.
+
+    Raises:
+        KeyfoldError: Dagster's home cannot be used.
+    """
+    with ExitStack() as stack:
+        try:
+            instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+            watching = Watch(instance, lakehouse, tuple(project_streams()), settings, _log, silence=silence)
+        except (OSError, SQLAlchemyError) as error:
+            raise unusable(home, error) from error
         names = ", ".join(to.name for to in settings.destinations) or "nowhere but to this log"
         _log(f"alerts go to {names}")
         while True:

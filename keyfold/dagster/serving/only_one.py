@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from platform import node
 
+from keyfold.dagster.serving.home import unusable
 from keyfold.errors import Misconfigured
 from keyfold.locks import A_LOOK, open_lock, take
 
@@ -20,11 +21,19 @@ def become_the_only_one(what: str) -> Path:
         DAGSTER_HOME.
 
     Raises:
-        KeyfoldError: DAGSTER_HOME is not set, or is no folder.
+        KeyfoldError: DAGSTER_HOME is not set, is no folder, or cannot be written.
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         raise Misconfigured(f"DAGSTER_HOME is {home or 'not set'}: set it to the folder that Dagster keeps its runs in")
+    try:
+        _hold(home, what)
+    except OSError as error:
+        raise unusable(Path(home), error) from error
+    return Path(home)
+
+
+def _hold(home: str, what: str) -> None:
     descriptor = open_lock(Path(home) / f"{what}.lock")
     try:
         take(descriptor, seconds=A_LOOK)
@@ -37,7 +46,6 @@ def become_the_only_one(what: str) -> Path:
     os.pwrite(descriptor, f"process {os.getpid()} on {node()} since {datetime.now(UTC):%Y-%m-%d %H:%M} UTC".encode(), 0)
     # What this process becomes holds it on; what that starts does not.
     os.set_inheritable(descriptor, True)
-    return Path(home)
 
 
 def _say(text: str) -> None:

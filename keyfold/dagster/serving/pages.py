@@ -52,10 +52,14 @@ def main() -> int:
         return 1
     home = Path(given or f"{lakehouse}/dagster").expanduser().resolve()
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
-    if differs := prepare_dagster_home(home):
-        print(differs, file=sys.stderr)
-    # Two servers that make a new home's databases at once get in each other's way.
-    make_databases(home)
+    try:
+        if differs := prepare_dagster_home(home):
+            print(differs, file=sys.stderr)
+        # Two servers that make a new home's databases at once get in each other's way.
+        make_databases(home)
+    except KeyfoldError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages come up on port {port} in some seconds: their link follows; Ctrl-C ends them", flush=True)

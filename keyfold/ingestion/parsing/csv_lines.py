@@ -20,6 +20,9 @@ MAX_ROW_LINES = 1000
 MAX_ROW_CHARACTERS = 16 << 20
 """A quote that is not closed within so many lines and characters was not meant to open a field."""
 
+MAX_COLUMNS = 10_000
+"""Columns of a header: each costs memory in every chunk, also where the stream has no such column."""
+
 _QUOTED = r'"(?:[^"]|"")*"'
 _PLAIN = rf'^(?:{_QUOTED}|[^",]*)(?:,(?:{_QUOTED}|[^",]*))*$'
 _BLANK = " \t"
@@ -31,7 +34,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
     """Read the chunks of a CSV file; every column as text, an empty field as NULL.
 
     Raises:
-        UnreadableFileError: the header names a column of the schema twice.
+        UnreadableFileError: the header names a column of the schema twice, or has more than `MAX_COLUMNS`.
     """
     header: list[str] | None = None
     header_text = ""
@@ -113,8 +116,12 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
                 return position, None
             if found is None:
                 raise UnreadableFileError(f"the CSV header cannot be read: {error}")
+            if len(found) > MAX_COLUMNS:
+                raise UnreadableFileError(
+                    f"the CSV header has {len(found):,} columns, and {MAX_COLUMNS:,} at most are read"
+                )
             names = [name.strip() for name in found]
-            twice = sorted({name for name in names if name in schema.names and names.count(name) > 1})
+            twice = sorted(name for name in schema.names if names.count(name) > 1)
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
             # Foreign columns may share a name: each gets one of its own, with NUL, which no column of a schema has.

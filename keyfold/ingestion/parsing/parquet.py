@@ -20,9 +20,12 @@ BATCH_BYTES = 64 << 20
 
 _BUFFER = 1 << 20
 
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 1}
+"""Bytes of a value, by its physical type: those of a fixed length are not here."""
+
 
 def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -> Iterator[Rows]:
-    """Read a whole Parquet file of at most `max_bytes`, decompressed, with rows of at most `max_row` bytes.
+    """Read a whole Parquet file of at most `max_bytes`, decompressed and with its values in each row, and rows of at most `max_row`.
 
     Raises:
         UnreadableFileError: it has a column of the schema twice, or holds more than it may.
@@ -34,9 +37,10 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
     with open_for_reading(path) as opened:
         metadata = pq.read_metadata(opened)
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        sizes = [_expanded(metadata, at) for at in range(metadata.num_row_groups)]
         # By the footer, before a page is decompressed: a few kilobytes may unpack to more than there is memory.
-        if sum(group.total_byte_size for group in groups) > max_bytes:
-            raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)}, which is its limit")
+        if sum(sizes) > max_bytes:
+            raise _too_much(max_bytes)
         file = pq.ParquetFile(
             opened,
             metadata=metadata,
@@ -51,14 +55,33 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         twice = sorted({name for name in schema.names if names.count(name) > 1})
         if twice:
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
-        counts = [BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1) for group in groups if group.num_rows]
-        done = 0
+        counts = [
+            BATCH_BYTES * group.num_rows // size for group, size in zip(groups, sizes, strict=True) if group.num_rows
+        ]
+        done = expanded = 0
         for batch in file.iter_batches(max(1, min([BATCH_ROWS, *counts])), use_threads=False):
-            for part in _parts(batch, done, max_row):
+            for part, size in _parts(batch, done, max_row):
+                # What the footer does not say: how long a text is that is stored once and stands in many rows.
+                expanded += size
+                if expanded > max_bytes:
+                    raise _too_much(max_bytes)
                 lines = np.arange(done + 1, done + 1 + part.num_rows, dtype=np.int64)
                 columns = pa.table([_plainly(column) for column in part.columns], names=part.schema.names)
                 yield Rows(columns, lines, _Raw(part))
                 done += part.num_rows
+
+
+def _too_much(max_bytes: int) -> UnreadableFileError:
+    return UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)}, which is its limit")
+
+
+def _expanded(metadata: pq.FileMetaData, group: int) -> int:
+    """Bytes of a row group's values, each in its row, as far as its footer says: of a text one at least."""
+    found = metadata.row_group(group)
+    columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
+    values = [found.column(at).num_values for at in range(metadata.num_columns)]
+    widths = [_WIDTHS.get(column.physical_type, column.length) for column in columns]
+    return max(found.total_byte_size, sum(count * width for count, width in zip(values, widths, strict=True)), 1)
 
 
 def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
@@ -73,8 +96,8 @@ def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
     return [columns[at].path for at in of_bytes if any(group.column(at).has_dictionary_page for group in groups)]
 
 
-def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[pa.RecordBatch]:
-    """The batch, cut where its values are more than `BATCH_BYTES` once each row has its own."""
+def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The batch, cut where its values are more than `BATCH_BYTES` once each row has its own; each part with its bytes."""
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         sizes += _sizes(column)
@@ -88,7 +111,7 @@ def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[pa.Record
     while start < batch.num_rows:
         before = int(ends[start - 1]) if start else 0
         stop = max(int(np.searchsorted(ends, before + BATCH_BYTES, side="right")), start + 1)
-        yield batch.slice(start, stop - start)
+        yield batch.slice(start, stop - start), int(ends[stop - 1]) - before
         start = stop
 
 

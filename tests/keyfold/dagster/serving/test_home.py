@@ -1,11 +1,16 @@
 """Dagster's home: the project's dagster.yaml is put there once, and one that is there is nobody's but its user's."""
 
+import os
+import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
+from tests.ports import free_port
 
 OURS = Path("keyfold/dagster/dagster.yaml").resolve().read_text()
 
@@ -57,3 +62,30 @@ def test_a_new_home_has_its_databases_before_servers_begin(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*.db")}
     make_databases(home)
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*.db")} == before
+
+
+@pytest.mark.parametrize("module", ["keyfold.dagster.alerts", "keyfold.dagster.serving.pages"])
+@pytest.mark.parametrize("has_settings", [False, True])
+def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path, module, has_settings):
+    home = tmp_path / "home"
+    home.mkdir()
+    if has_settings:
+        (home / "dagster.yaml").write_text(OURS)
+    program = (
+        f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+        f"runpy.run_module({module!r}, run_name='__main__')"
+    )
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "KEYFOLD_HOME": str(tmp_path / "lake"),
+        "PORT": str(free_port()),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    # Of a home without settings Dagster says that it takes its own.
+    said = ended.stderr.splitlines()[-1]
+    assert re.fullmatch(rf"error: DAGSTER_HOME {home} cannot be used: .+; see that its disk has room .+", said)

@@ -1,13 +1,20 @@
 """A file of few bytes that unpacks to much is parsed, or rejected with a reason, in a process of 2 GB."""
 
 import gzip
+import re
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from keyfold.ingestion.parsing import UnreadableFileError, parse_file
+from keyfold.stream import Stream
+from spark_jobs.streams import RIDE_POINTS
 
 PARSE = """
 import resource, sys
@@ -41,3 +48,41 @@ def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, 
     if not told:
         reason = "UnreadableFileError: the file has a row of more than 16 MiB, which is its limit: row 1"
         assert ended.stderr.splitlines()[-1].endswith(reason)
+
+
+def reason_of(path: Path, stream: Stream) -> str:
+    with pytest.raises(UnreadableFileError) as refused:
+        for _ in parse_file(stream, path, datetime.now(UTC)):
+            pass
+    return str(refused.value)
+
+
+def test_a_text_that_parquet_stores_once_counts_in_each_row_against_the_longest_file(tmp_path: Path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000, pa.int32()), pa.array(["x" * 100_000]))
+    pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
+    assert (tmp_path / "a.parquet").stat().st_size < 20_000
+    path, limit = tmp_path / "a.parquet", 100_000_000
+    assert (
+        sum(rows.read for rows in parse_file(replace(RIDE_POINTS, max_file_bytes=limit), path, datetime.now(UTC)))
+        == 1_000
+    )
+    reason = reason_of(path, replace(RIDE_POINTS, max_file_bytes=limit - 1))
+    assert reason == "the file holds more than 95 MiB, which is its limit"
+
+
+@pytest.mark.parametrize("kind", [pa.binary(1_000), pa.int64(), pa.string()])
+def test_rows_of_values_that_take_no_room_in_parquet_count_before_any_is_read(tmp_path: Path, kind, monkeypatch):
+    values = pa.nulls(1_000_000, kind)
+    pq.write_table(pa.table({"note": values}), tmp_path / "a.parquet", write_statistics=False)
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    reason = reason_of(tmp_path / "a.parquet", replace(RIDE_POINTS, max_file_bytes=900_000))
+    assert reason == "the file holds more than 900,000 bytes, which is its limit"
+
+
+@pytest.mark.parametrize("header", ["," * 10_000, "ride_id," * 1_000_000, '"a",' * 10_000])
+def test_a_csv_header_of_very_many_columns_is_rejected_at_once(tmp_path: Path, header: str):
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
+    assert re.fullmatch(
+        r"the CSV header has [\d,]+ columns, and 10,000 at most are read", reason_of(tmp_path / "a.csv", RIDE_POINTS)
+    )
