@@ -143,7 +143,7 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
         land(landing, key, users, 1)
         ingest(spark, lakehouse, stream, landing, settle=timedelta(0))
         rebuild(spark, lakehouse, stream, settle=timedelta(0))
-        job = windows()
+        job = windows(stream=stream)
         run_job(spark, lakehouse, job)
         land(landing, key, users, 30)
         ingest(spark, lakehouse, stream, landing, settle=timedelta(0))
@@ -188,7 +188,7 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
 
 def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spark, lakehouse, monkeypatch, tmp_path):
     monkeypatch.setitem(STREAMS, "clicks", CLICKS)
-    landing, job, seed = lakehouse.landing("clicks"), windows(), tmp_path / "seed.jsonl"
+    landing, job, seed = lakehouse.landing("clicks"), windows(stream=CLICKS), tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:20:00Z","clicks":5,"deadline":"2026-01-01T00:30:00Z"}}')
 
     def deliver(job, minute):
@@ -207,10 +207,10 @@ def test_tools_that_change_files_on_purpose_leave_nothing_that_looks_damaged(spa
         "maintain": lambda: maintain(lakehouse, "events.clicks", lakehouse.events("clicks")),
         "rebuild": lambda: rebuild(spark, lakehouse, CLICKS, settle=timedelta(0)),
         "refresh": lambda: run_job(spark, lakehouse, job, FullRefresh()),
-        "move": lambda: move(spark, lakehouse, windows(key_groups=9)),
+        "move": lambda: move(spark, lakehouse, windows(stream=CLICKS, key_groups=9)),
     }
     for name, use in tools.items():
         use()
         assert (name, check(lakehouse).findings) == (name, ())
-    deliver(windows(key_groups=9), 60)
+    deliver(windows(stream=CLICKS, key_groups=9), 60)
     assert check(lakehouse).findings == ()
