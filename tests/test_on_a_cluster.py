@@ -36,7 +36,7 @@ def driven(cluster, tmp_path_factory):
     """What a driver's process tells, and its folder; it stands outside the repository, as a user would."""
     folder = tmp_path_factory.mktemp("driver")
     done = subprocess.run(
-        # -P: else the folder of that file comes first, and tests/spark_jobs is found for spark_jobs.
+        # -P: else the folder of that file comes first, and tests/keyfold is found for keyfold.
         [sys.executable, "-P", ROOT / "tests" / "cluster_driver.py", folder],
         cwd=folder,
         env=os.environ | cluster.environment,
@@ -53,7 +53,7 @@ def test_both_workers_run_our_code_from_the_zip_with_the_driver_s_variables(driv
     assert len({work for _, work, _, _ in nodes}) == 2, "an executor on each"
     for _, work, file, passed in nodes:
         assert Path(work).is_relative_to(cluster.folder / "work")
-        assert ".zip/spark_jobs/times.py" in file
+        assert ".zip/keyfold/times.py" in file
         assert passed == "from the driver"
 
 
