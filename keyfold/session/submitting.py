@@ -26,10 +26,11 @@ def submit_command(settings: SparkSettings, program: str, arguments: Sequence[st
 
     Example:
         >>> submit_command(SparkSettings(master="yarn", conf=conf), "…", ["run", "rides"], folder)  # doctest: +SKIP
-        ['…/bin/spark-submit', '--master', 'yarn', '--deploy-mode', 'client', …, '…/keyfold.py', 'run', 'rides']
+        ['…/bin/spark-submit', '--master', 'yarn', '--deploy-mode', 'client', …, '…/run_keyfold.py', 'run', 'rides']
     """
     check_target(settings.master, settings.conf)
-    file, properties = folder / "keyfold.py", folder / "spark.properties"
+    # Not keyfold.py: its folder comes first where Python looks for packages.
+    file, properties = folder / "run_keyfold.py", folder / "spark.properties"
     file.write_text(program, encoding="utf-8")
     write_properties(properties, quietly_logged(spark_conf(settings)))
     own = ["--properties-file", str(properties), "--load-spark-defaults"]

@@ -41,13 +41,13 @@ def test_the_command_has_target_program_and_arguments_and_the_file_has_the_setti
     }
     assert command[9:] == [
         "--load-spark-defaults",
-        str(tmp_path / "keyfold.py"),
+        str(tmp_path / "run_keyfold.py"),
         "run",
         "ride_summaries",
         "--home",
         "/mnt/keyfold/home",
     ]
-    assert (tmp_path / "keyfold.py").read_text() == PROGRAM
+    assert (tmp_path / "run_keyfold.py").read_text() == PROGRAM
     assert "planted" not in " ".join(command)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     written = dict(line.split("=", 1) for line in file.read_text().splitlines())
