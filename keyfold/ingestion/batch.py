@@ -23,6 +23,7 @@ from keyfold.ingestion.sources.places import source_place
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.parquet import read_parquet
@@ -111,6 +112,8 @@ def work(
         tables=tables,
         last_written=(before.last_written if before else {})
         | {name: plan.batch for name, files in tables.items() if files},
+        last_files=(before.last_files if before else {})
+        | {name: digest_of(files) for name, files in tables.items() if files},
         counts=counts,
         totals=(before.totals if before else IngestCounts()) + counts,
         segments=live,

@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from keyfold.errors import Damaged, first_line
 from keyfold.journal.journal import D, Journal, P
+from keyfold.lakehouse.commits import committed_digest
 from keyfold.lakehouse.empty_entries import empty_entries, take_back
 from keyfold.lakehouse.presence import check_files_are_there
 from keyfold.storage.place import Place
@@ -35,8 +36,8 @@ def check_tables(
         remedy: what to do where they do not agree.
 
     Raises:
-        KeyfoldError: a table is gone or another one, lacks data files, or table and journal are of different times; says
-            which is older.
+        KeyfoldError: a table is gone or another one, lacks data files, or table and journal are of different times (says
+            which is older) or of different histories.
     """
     # The record before it too: it says what a table had taken where the last batch broke off before its commits.
     done = journal.last_done()
@@ -72,6 +73,12 @@ def check_tables(
                 f"{where}: the log of its table {name} in {path} is damaged: entry {empty[0]} is empty, so that what it said "
                 f"is missing from the table; restore it, or {remedy}"
             )
+        # Where the last batch broke off before its commits, what the one before it had left.
+        record = done if taken == expected else before
+        known = record.last_files.get(name) if record and taken == record.last_written.get(name) else None
+        _check_history(
+            table, f"{identity}/{name}", known, f"{where}: batch {taken} that table {name} in {path} has taken", remedy
+        )
         if taken == expected:
             continue
         if taken is not None and (expected is None or taken > expected):
@@ -92,6 +99,15 @@ def check_tables(
         if isinstance(path, Path):
             check_files_are_there(path, opened[name], f"{where}: its table {name}", remedy)
     return opened
+
+
+def _check_history(table: DeltaTable, application: str, known: int | None, what: str, remedy: str) -> None:
+    """See that the batch that a table has taken is the journal's, by the digest of its files, where the journal has it."""
+    if known is not None and known != committed_digest(table, application):
+        raise Damaged(
+            f"{what} is not the one in its journal: the table is of another history (a restored backup?); restore the one "
+            f"that belongs to the journal, or {remedy}"
+        )
 
 
 def has_taken_all(journal: Journal[P, D], opened: Mapping[str, DeltaTable], identity: str) -> bool:

@@ -43,6 +43,7 @@ class Done(Record):
         seconds: from the start of the batch's work until then.
         tables: the files it wrote, by table.
         last_written: per table the newest batch that wrote to it, this one or an earlier one.
+        last_files: per table the digest of the files of that batch, where this or a later Keyfold wrote it.
     """
 
     batch: int
@@ -51,6 +52,7 @@ class Done(Record):
     seconds: float
     tables: dict[str, tuple[WrittenFile, ...]]
     last_written: dict[str, int]
+    last_files: dict[str, int] = {}
 
     def describe(self) -> str:
         """What came of the batch, in a line for people."""

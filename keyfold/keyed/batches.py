@@ -24,6 +24,7 @@ from keyfold.keyed.read import BLOBS, SPLITS, read_slices
 from keyfold.keyed.records import Counts, KeyedDone, KeyedPlan
 from keyfold.keyed.write import WORKED, BatchResult, put_together, write_tables
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.fail_points import reached
 from keyfold.session.workers import check_shared
@@ -187,6 +188,10 @@ def make_done(
         seconds=seconds,
         tables=tables,
         last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
+        last_files={
+            **(before.last_files if before else {}),
+            **{name: digest_of(files) for name, files in tables.items()},
+        },
         # Slices share files: these are read once the run's last slice is. Before that, planning anew would lose the
         # rest.
         positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),

@@ -1,7 +1,7 @@
 """Commits of files that somebody else wrote: each batch of an application reaches a table once, however often it is tried.
 
 What names a batch is Delta's own transaction record, (application, number): a table that has taken a number, or a later
-one, takes it no more. The log entry is made durable before whoever committed goes on.
+one, takes it no more. A second one holds a digest of the batch's files, by which histories are told apart. The log entry is made durable before whoever committed goes on.
 """
 
 import json
@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from keyfold.errors import Damaged, Locked
 from keyfold.lakehouse.changes import DataFile
+from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.files import sync_file, sync_folder
 from keyfold.storage.lease import check_held
@@ -33,6 +34,22 @@ def committed_batch(table: Place, application: str) -> int | None:
     return DeltaTable(str(table)).transaction_version(application)
 
 
+def committed_digest(delta: DeltaTable, application: str) -> int | None:
+    """The `digest_of` the newest batch of an application that a table has taken; None where an older Keyfold committed it."""
+    return delta.transaction_version(_of_files(application))
+
+
+def digest_of(files: Sequence[WrittenFile]) -> int:
+    """What tells a batch's files from those of the same number in another history: their names are random."""
+    names = "\n".join(sorted(file.path for file in files))
+    # A transaction's number has 63 bits.
+    return int(checksum_of_bytes(names.encode()), 16) >> 1
+
+
+def _of_files(application: str) -> str:
+    return f"{application}#files"
+
+
 def append_files(table: Place, files: Sequence[WrittenFile], application: str, batch: int) -> None:
     """Append written files to a table, unless it has taken this batch before.
 
@@ -46,7 +63,7 @@ def append_files(table: Place, files: Sequence[WrittenFile], application: str, b
         return
     delta = DeltaTable(str(table))
     if not has_taken(delta, application, batch):
-        commit_once(delta, table, [add_action(file) for file in files], application, batch)
+        commit_once(delta, table, [add_action(file) for file in files], files, application, batch)
 
 
 def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[WrittenFile]) -> None:
@@ -96,6 +113,7 @@ def commit_once(
     delta: DeltaTable,
     table: Place,
     actions: Sequence[AddAction | RemoveAction],
+    files: Sequence[WrittenFile],
     application: str,
     batch: int,
     *,
@@ -107,6 +125,7 @@ def commit_once(
         delta: the table as it was read.
         table: its folder.
         actions: the batch's.
+        files: the batch's, by whose names this commit is told from that of another history.
         application: names the sequence of batches in the table's log.
         batch: whose commit it is.
         nobody_else: refuse where anybody has committed since the table was read, even if it was only to append.
@@ -116,7 +135,8 @@ def commit_once(
     """
     # Without another try, Delta's library does not look whether what it finds would go together with this.
     properties = CommitProperties(
-        app_transactions=[Transaction(application, batch)], max_commit_retries=0 if nobody_else else None
+        app_transactions=[Transaction(application, batch), Transaction(_of_files(application), digest_of(files))],
+        max_commit_retries=0 if nobody_else else None,
     )
     read = delta.version()
     check_held()

@@ -81,7 +81,7 @@ def merge_files(
     actions: list[AddAction | RemoveAction] = [add_action(one.written) for one in outcomes if one.written is not None]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
     actions += [RemoveAction(path, True, now, sizes[path], {}) for one in outcomes for path in one.replaced]
-    commit_once(delta, table, actions, application, batch, nobody_else=True)
+    commit_once(delta, table, actions, files, application, batch, nobody_else=True)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,24 @@ def test_a_table_that_is_older_than_its_journal_is_refused(spark, lakehouse):
     check_refused(spark, lakehouse, "the table is older than the journal")
 
 
+@pytest.mark.parametrize("table", ["events", "quarantine"])
+def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused(spark, lakehouse, table):
+    ingest(spark, lakehouse, EVENTS)
+    before, other = lakehouse.home.with_name("before"), lakehouse.home.with_name("other")
+    copy_folder(lakehouse.home, before)
+    lines = [event("u", 3), "{"]
+    land(lakehouse.landing("clicks") / "b.json", lines)
+    ingest(spark, lakehouse, EVENTS)
+    copy_folder(lakehouse.home / table / "clicks", other)
+    remove_folder(lakehouse.home)
+    copy_folder(before, lakehouse.home)
+    land(lakehouse.landing("clicks") / "c.json", lines)
+    ingest(spark, lakehouse, EVENTS)
+    remove_folder(lakehouse.home / table / "clicks")
+    copy_folder(other, lakehouse.home / table / "clicks")
+    check_refused(spark, lakehouse, "is not the one in its journal")
+
+
 def test_a_table_that_is_gone_or_another_one_is_refused(spark, lakehouse):
     ingest(spark, lakehouse, EVENTS)
     remove_folder(lakehouse.events("clicks"))

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
+from keyfold.maintenance.checking import check
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import START, totals, windows
 
@@ -60,6 +61,42 @@ def test_a_part_of_a_generation_that_was_restored_from_a_backup_is_refused_and_a
     with pytest.raises(KeyfoldError, match=f"{told}.*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
     run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+@pytest.mark.parametrize("table", ["totals", "changes"])
+def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and_a_refresh_mends_it(
+    without_spark, lakehouse, rows, land, ran_thrice, table
+):
+    generation = live(lakehouse)
+    other = lakehouse.home.with_name("other")
+    copy_folder(generation.table(table), other)
+    restore(generation, ran_thrice, "journal", "checkpoint", "tables")
+    # What is new comes in one batch now, and another one makes the numbers equal.
+    run_job(without_spark, lakehouse, totals())
+    land(("eve", 9))
+    run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals())
+    remove_folder(generation.table(table))
+    copy_folder(other, generation.table(table))
+    with pytest.raises(
+        Damaged, match=rf"batch 2 that table {table} .* is not the one in its journal: .*--full-refresh"
+    ):
+        run_job(without_spark, lakehouse, totals())
+    assert not check(lakehouse).is_whole
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
+
+
+def test_a_record_without_a_digest_of_its_files_which_an_older_keyfold_wrote_is_taken(
+    without_spark, lakehouse, rows, land, ran_thrice
+):
+    for record in live(lakehouse).folder.glob("journal/*.done.json"):
+        told = json.loads(record.read_bytes())
+        del told["last_files"]
+        record.write_text(json.dumps(told))
+    land(("eve", 9))
+    run_job(without_spark, lakehouse, totals())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 
 
