@@ -1,6 +1,6 @@
 """Landing files and topics to event tables: incremental, exactly once, and every row accounted for.
 
-A run plans what it reads, workers write validated, de-duplicated rows as data files, a done record names them, and the
+A run plans what it reads, workers write validated, de-duplicated rows as data files, a commit record names them, and the
 tables take them by it: see `keyfold.journal`.
 """
 

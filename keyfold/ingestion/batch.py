@@ -51,7 +51,7 @@ def work(
     segments: tuple[Segment, ...],
     access: TopicAccess | None = None,
 ) -> IngestDone:
-    """Do what a plan says, and give back its done record, which is not written yet.
+    """Do what a plan says, and give back its commit record, which is not written yet.
 
     Args:
         spark: spreads the work.
@@ -59,7 +59,7 @@ def work(
         stream: what its inputs hold.
         birth: whose plan it is.
         plan: the plan.
-        before: the done record of the batch before.
+        before: the commit record of the batch before.
         segments: the index of ids that is live.
         access: how the plan's topic is reached, if it reads one.
 

@@ -75,7 +75,7 @@ def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
             return None
         opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items()}
         newest = journal.last_done()
-        # Commits follow their done record: where there is no later one, nothing was added since.
+        # Commits follow their commit record: where there is no later one, nothing was added since.
         is_whole = newest is not None and newest.batch == done.batch and not uncommitted(birth, done, opened)
         if is_whole or not goes_on or time.monotonic() > until:
             return SettledTables(done.totals, {name: table.version() for name, table in opened.items()})
@@ -102,7 +102,7 @@ def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
 
 
 def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
-    """The tables that have yet to take what the newest done record names."""
+    """The tables that have yet to take what the newest commit record names."""
     return [
         name
         for name, files in done.tables.items()

@@ -225,7 +225,7 @@ class _Run:
         # What a failed attempt left: no record names it, so it is no part of the index.
         sweep_segments(self._birth.segments, {segment.name for segment in segments})
         for at, plan in enumerate(plans):
-            # The order is the safety: rows are written, then named in a done record, then the tables take them.
+            # The order is the safety: rows are written, then named in a commit record, then the tables take them.
             access = self._access(plan.topic) if plan.topic else None
             try:
                 done = self._work(plan, last, segments, access)
@@ -292,13 +292,13 @@ class _Run:
         )
 
     def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
-        """Make the commits of a batch that broke off after its done record."""
+        """Make the commits of a batch that broke off after its commit record."""
         done = self.journal.last_done()
         if done is not None and uncommitted(self._birth, done, opened):
             self._commit(done)
 
     def _commit(self, done: IngestDone) -> None:
-        """Let the tables take what a done record names; what they took before they do not take again."""
+        """Let the tables take what a commit record names; what they took before they do not take again."""
         birth = self._birth
         reached("commit: before")
         for number, (name, files) in enumerate(done.tables.items()):

@@ -1,6 +1,6 @@
 """A split: some of a batch's inputs, for one worker; what it is given and what it gives back.
 
-What it gives back are names and counts. Nothing that it wrote counts before the batch's done record names it.
+What it gives back are names and counts. Nothing that it wrote counts before the batch's commit record names it.
 """
 
 from dataclasses import dataclass, field

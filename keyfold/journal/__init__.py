@@ -4,7 +4,7 @@ FOLDER/000000017.plan.json   what batch 17 reads, and at what time
 FOLDER/000000017.done.json   what it made: files by table, counts
 FOLDER/history.jsonl         batches of which the two are not kept any more, a line each
 
-A plan never changes: a crash replays it. A done record is the commit: the tables' own commits are made from it, and a
+A plan never changes: a crash replays it. A commit record is the commit: the tables' own commits are made from it, and a
 second attempt's rows are never used once there is one.
 """
 

@@ -1,7 +1,7 @@
 """Whether a journal and what hangs on it tell one story; one that was restored from a backup on its own does not.
 
 The order of a batch's writes says what may differ after a crash, and by how much: plan, work (and a checkpoint's own
-state), done record, the tables' commits, the checkpoint's commit. Whatever differs otherwise was put there by somebody:
+state), commit record, the tables' commits, the checkpoint's commit. Whatever differs otherwise was put there by somebody:
 going on would skip batches, or make them twice.
 """
 

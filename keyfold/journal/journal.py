@@ -1,4 +1,4 @@
-"""A journal's folder: numbered plans and done records, each whole and durable, of which a bounded number is kept."""
+"""A journal's folder: numbered plans and commit records, each whole and durable, of which a bounded number is kept."""
 
 import json
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class PastBatch:
 
 
 class Journal(Generic[P, D]):
-    """The plans and done records of one job's generation, or of one stream's ingest; one process at a time writes it.
+    """The plans and commit records of one job's generation, or of one stream's ingest; one process at a time writes it.
 
     Reading it needs no lock. Nothing is made or changed until something is written.
     """
@@ -61,12 +61,12 @@ class Journal(Generic[P, D]):
         self._plans, self._dones = plans, dones
 
     def last_done(self) -> D | None:
-        """The newest done record, None before the first."""
+        """The newest commit record, None before the first."""
         numbers = self._numbers("done")
         return self._read(numbers[-1], "done", self._dones) if numbers else None
 
     def done(self, batch: int) -> D | None:
-        """A batch's done record, None where there is none (any more)."""
+        """A batch's commit record, None where there is none (any more)."""
         return self._read_if_there(self._path(batch, "done"), self._dones)
 
     def digest(self, batch: int) -> str | None:
@@ -195,11 +195,11 @@ class Journal(Generic[P, D]):
         reached("journal: old records removed")
 
     def kept(self) -> list[int]:
-        """The batches whose done records are kept, in order."""
+        """The batches whose commit records are kept, in order."""
         return self._numbers("done")
 
     def recent(self, last: int = 2 * KEPT) -> list[D]:
-        """The last done records that are kept, oldest first."""
+        """The last commit records that are kept, oldest first."""
         return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
 
     def history(self, last: int) -> list[PastBatch]:

@@ -1,4 +1,4 @@
-"""The query: Spark runs one batch a plan, in the journal's order, and the driver makes done records and commits of them."""
+"""The query: Spark runs one batch a plan, in the journal's order, and the driver makes commit records and commits of them."""
 
 import logging
 import re
@@ -166,7 +166,7 @@ class Batches:
 def make_done(
     job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, seconds: float
 ) -> KeyedDone:
-    """The done record of a batch, from what its tasks reported and from the record before it."""
+    """The commit record of a batch, from what its tasks reported and from the record before it."""
     totals = before.totals if before else Counts()
     arrivals = before.arrivals if before else ()
     if plan.seed is not None:

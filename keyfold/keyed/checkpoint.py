@@ -1,6 +1,6 @@
 """Spark's checkpoint of a generation: which batches it has finished, and whether that fits the journal.
 
-Spark numbers its batches as the journal does. It finishes one after the journal has its done record, so it is level with
+Spark numbers its batches as the journal does. It finishes one after the journal has its commit record, so it is level with
 the journal or one batch behind; what it began and the journal does not know counts for nothing.
 """
 
@@ -51,7 +51,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, which its journal {generation.journal.folder} does "
             f"not know: the journal is older than the checkpoint (a restored backup?); {remedy}"
         )
-    # One behind is as a crash leaves it: the done record comes first, Spark's own commit after.
+    # One behind is as a crash leaves it: the commit record comes first, Spark's own commit after.
     if finished < done.batch - 1:
         raise Damaged(
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "

@@ -1,4 +1,4 @@
-"""From a done record to the tables: every commit of a batch, each once, however often it is tried."""
+"""From a commit record to the tables: every commit of a batch, each once, however often it is tried."""
 
 from pyspark.sql import SparkSession
 
@@ -12,7 +12,7 @@ from keyfold.lakehouse.merging import merge_files
 
 
 def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
-    """Make the commits that a done record stands for; those that were made already are passed over."""
+    """Make the commits that a commit record stands for; those that were made already are passed over."""
     reached("commit: before")
     for number, table in enumerate(job.tables):
         if number:

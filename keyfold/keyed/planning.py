@@ -103,7 +103,7 @@ def plan_run(
     clocks = before.through(come, came, span) if come else before.tick(span)
     final = clocks[-1]
     warnings.append(waits_for_others(job, came, final))
-    # From the done record alone: a run for which nothing came and nothing is due starts no Spark.
+    # From the commit record alone: a run for which nothing came and nothing is due starts no Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)

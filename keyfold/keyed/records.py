@@ -83,7 +83,7 @@ class Seed(Record):
         files: its rows, below the generation's folder `seed`.
         events: that had reached a step, those that the state stands for among them.
         rows: that the tables it begins with hold, by table.
-        arrivals: as in the done record.
+        arrivals: as in the commit record.
     """
 
     files: tuple[PlannedFile, ...]

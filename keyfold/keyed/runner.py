@@ -159,7 +159,7 @@ def _opened(
                 # Before anything is written to it: a run that does not fit leaves no trace.
                 check_generation(generation, job)
                 _check_agreement(lakehouse, job, generation)
-                # A crash may lie between the last done record and its commits; those made already are passed over.
+                # A crash may lie between the last commit record and its commits; those made already are passed over.
                 if (done := generation.journal.last_done()) is not None:
                     commit(spark, job, generation, done)
             done = generation.journal.last_done()

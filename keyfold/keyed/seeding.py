@@ -28,7 +28,7 @@ class Beginning:
         events, rows: that had come and gone by then; see `records.Seed`.
         position: in the event table, up to which all is in that state; None reads the table from its beginning.
         watermark: event time that the state has reached.
-        newest, arrived_at, stands_in, arrivals: of the events so far, as in the done record.
+        newest, arrived_at, stands_in, arrivals: of the events so far, as in the commit record.
         clock: how far time had gone, of a state that another generation left.
     """
 

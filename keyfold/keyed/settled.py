@@ -47,7 +47,7 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
             return None
         if _is_an_end(generation, done, goes_on=goes_on):
             versions = {table.name: DeltaTable(str(generation.table(table.name))).version() for table in job.tables}
-            # Commits follow their done record: where there is no later one, nothing was added since.
+            # Commits follow their commit record: where there is no later one, nothing was added since.
             newest = generation.journal.last_done()
             if newest is not None and newest.batch == done.batch:
                 return Settled(done, versions)

@@ -119,7 +119,7 @@ def commit_once(
     *,
     nobody_else: bool = False,
 ) -> None:
-    """Commit a batch durably, which another run may do too, from the same done record, where this one has lost its lease.
+    """Commit a batch durably, which another run may do too, from the same commit record, where this one has lost its lease.
 
     Args:
         delta: the table as it was read.

@@ -133,7 +133,7 @@ class _Name:
     """The name of a data file: a new one until it is written, then with the checksum of what it holds."""
 
     def __init__(self, folder: str = "") -> None:
-        # A new name each time: a second attempt must not write over a file that a done record names.
+        # A new name each time: a second attempt must not write over a file that a commit record names.
         self.path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
 
     def __call__(self, file: IO[bytes]) -> str:

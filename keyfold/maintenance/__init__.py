@@ -6,7 +6,7 @@ versions have replaced those. So
 
 - files are kept for the retention at least, and back to the oldest version that a keyed job has yet to read;
 - a job that has not read anything begins with the table as it is then, and needs nothing older;
-- files that a done record names and the table has yet to take are kept;
+- files that a commit record names and the table has yet to take are kept;
 - where it cannot be told how far a job has come, nothing of the table is deleted.
 
 Readers outside of Keyfold are not known here: give them a retention that is long enough.

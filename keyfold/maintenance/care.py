@@ -68,7 +68,7 @@ def maintain(
         table: its folder.
         retention: files that it has replaced are kept for so long, and longer while a job has yet to read them.
         time: of an event table, the column of times by which its files are put in order.
-        written: its files by the done records that are kept of whoever writes it, oldest first.
+        written: its files by the commit records that are kept of whoever writes it, oldest first.
     """
     before = DeltaTable(str(table))
     files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(table)
@@ -113,7 +113,7 @@ def _kept(
 def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequence[Sequence[WrittenFile]]) -> int:
     """Delete what no version that is kept consists of, unless the table may yet take it.
 
-    That is what the newest done record names, and what is newer: a batch may be at work that is not done. The machine's
+    That is what the newest commit record names, and what is newer: a batch may be at work that is not done. The machine's
     clock tells as well how old a file is, but a clock may be wrong.
     """
 
@@ -142,7 +142,7 @@ def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequenc
 
 
 def _delete_staged(table: Place, retention: timedelta, named: set[str]) -> int:
-    """Delete rows that waited to be merged and that no done record knows (any more)."""
+    """Delete rows that waited to be merged and that no commit record knows (any more)."""
     oldest = clock.time() - retention.total_seconds()
     old = [
         path

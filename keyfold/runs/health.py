@@ -87,7 +87,7 @@ def facts_of_ingest(lakehouse: Lakehouse, stream: str) -> Facts:
 
 
 @contextmanager
-def told_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[None]:
+def served_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[None]:
     """Serve `/health` and `/metrics` meanwhile on 127.0.0.1; without a port nothing is served.
 
     Raises:

@@ -12,7 +12,7 @@ from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
-from keyfold.runs.health import facts_of_ingest, told_on_loopback
+from keyfold.runs.health import facts_of_ingest, served_on_loopback
 from keyfold.runs.table_care import TableCare, tables_of_ingest
 from keyfold.stream import Stream
 
@@ -63,7 +63,7 @@ def ingest_continuously(
             on_batch(progress)
         care.after_batch()
 
-    with care, told_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
+    with care, served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
         return continuous.ingest_continuously(
             spark,
             lakehouse,

@@ -16,7 +16,7 @@ from keyfold.keyed.run_mode import Incremental, Replay, RunMode
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
-from keyfold.runs.health import facts_of_job, told_on_loopback
+from keyfold.runs.health import facts_of_job, served_on_loopback
 from keyfold.runs.table_care import TableCare, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
 
@@ -119,7 +119,7 @@ def run_continuously(
         publisher.publish()
         care.after_batch()
 
-    with care, told_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
+    with care, served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
         summary = runner.run_continuously(
             spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
         )

@@ -38,7 +38,7 @@ class Tended:
     Attributes:
         name: as plans have it, `events.<stream>`, or the job's own.
         path: its folder.
-        written: its files by the done records that are kept, oldest first.
+        written: its files by the commit records that are kept, oldest first.
         time: of an event table, its column of times.
         is_upsert: whether batches change rows of it.
     """

@@ -1,4 +1,4 @@
-"""Rows of `append` tables to Kafka: after the table's commit, from the files that its done record names.
+"""Rows of `append` tables to Kafka: after the table's commit, from the files that its commit record names.
 
     KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"   which tables go to which topics
 
@@ -202,7 +202,7 @@ def _check_history(generation: Generation, sent: Sent, last: int, topic: str, jo
 
 
 def _committed(generation: Generation, table: str, first: int, last: int) -> Iterator[KeyedDone]:
-    """The done records from a batch on whose rows the table has, as far as the journal keeps them."""
+    """The commit records from a batch on whose rows the table has, as far as the journal keeps them."""
     folder = generation.table(table)
     taken = DeltaTable(str(folder)).transaction_version(f"{generation.identity}/{table}") if is_table(folder) else None
     for batch in range(first, last + 1):

@@ -72,7 +72,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     remedy = f"start over: `keyfold run {job.name} --full-refresh`"
     opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
-        # What is missing is made by a run from the done record; here it would stay behind.
+        # What is missing is made by a run from the commit record; here it would stay behind.
         raise KeyfoldError(
             f"{where}: a table lacks its last batch; run the job once first, which commits it: `keyfold run {job.name}`"
         )

@@ -9,10 +9,10 @@ import pytest
 from keyfold.keyed import contract, harness, per_key, run_mode
 
 REPOSITORY = Path(__file__).parents[2]
-ROOMS = ("keyfold", "spark_jobs", "assets", "dagster_project")
+FOLDERS = ("keyfold", "spark_jobs", "assets", "dagster_project")
 MODULES = [
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
-    for room in ROOMS
+    for room in FOLDERS
     for path in sorted((REPOSITORY / room).rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]

@@ -15,7 +15,7 @@ PAGES = [
     *sorted((REPOSITORY / "benchmarks").rglob("*.md")),
 ]
 TUTORIAL = REPOSITORY / "docs" / "tutorial" / "own-stream-and-job.md"
-ROOMS = (
+FOLDERS = (
     "keyfold",
     "spark_jobs",
     "assets",
@@ -28,12 +28,12 @@ ROOMS = (
     ".ci",
 )
 PACKAGES = sorted(path.name for path in (REPOSITORY / "keyfold").iterdir() if path.is_dir())
-SOURCES = [path for room in ROOMS[:6] for path in sorted((REPOSITORY / room).rglob("*.py"))]
-PATH = re.compile(rf"(?<![\w/.<-])((?:{'|'.join(ROOMS)})/[\w./-]*\w)(?![\w<…*{{])")
+SOURCES = [path for room in FOLDERS[:6] for path in sorted((REPOSITORY / room).rglob("*.py"))]
+PATH = re.compile(rf"(?<![\w/.<-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)(?![\w<…*{{])")
 IS_METADATA = re.compile(rf"keyfold/(?!(?:{'|'.join(PACKAGES)})/|\w+\.py$)")
 """Keys of metadata and tags in Dagster look like paths."""
 INSIDE = re.compile(rf"(?<![\w/.<-])((?:{'|'.join(PACKAGES)})/[\w/]+\.py)")
-MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(ROOMS[:7])})(?:\.\w+)+)")
+MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS[:7])})(?:\.\w+)+)")
 
 
 def relative(path):

@@ -16,7 +16,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import health
-from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, told_on_loopback
+from keyfold.runs.health import Facts, facts_of_ingest, facts_of_job, served_on_loopback
 from tests.keyfold.ingestion.test_continuous import accepted, going_on, wait_for
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
@@ -53,7 +53,7 @@ def values(text):
 def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port, without_spark):
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival", "emit": "all"}).job()
     part = History("anomaly_predictions").parts()[0]
-    with told_on_loopback(port, lambda: facts_of_job(lakehouse, job.name)):
+    with served_on_loopback(port, lambda: facts_of_job(lakehouse, job.name)):
         status, text = ask(port, "/health")
         assert (status, json.loads(text)["last_batch"]) == (200, None)
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{job="anomaly_predictions"}'] == 0
@@ -74,7 +74,7 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
 def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
     lakehouse, landing = Lakehouse(tmp_path / "home"), tmp_path / "landing"
     land(landing / "a.ndjson", [event(seq=1), event(seq=1), event(seq=2)], "no json")
-    with going_on(lakehouse, landing), told_on_loopback(port, lambda: facts_of_ingest(lakehouse, EVENTS.name)):
+    with going_on(lakehouse, landing), served_on_loopback(port, lambda: facts_of_ingest(lakehouse, EVENTS.name)):
         wait_for(lambda: accepted(lakehouse) == 2)
         found = values(ask(port, "/metrics")[1])
     kinds = {"accepted": 2, "quarantined": 1, "duplicate": 1}
@@ -97,9 +97,9 @@ def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
         taken.listen()
         number = taken.getsockname()[1]
         refused = pytest.raises(KeyfoldError, match=f"port {number} on 127.0.0.1 is not to be had")
-        with refused, told_on_loopback(number, lambda: Facts({})):
+        with refused, served_on_loopback(number, lambda: Facts({})):
             pass
-    with told_on_loopback(None, lambda: Facts({})):
+    with served_on_loopback(None, lambda: Facts({})):
         pass
 
 
@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
 def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, host, path):
     line = "" if host is None else f"Host: {host.format(port=port)}\r\n"
     with (
-        told_on_loopback(port, lambda: Facts({"job": "rides"})),
+        served_on_loopback(port, lambda: Facts({"job": "rides"})),
         socket.create_connection(("127.0.0.1", port)) as caller,
     ):
         caller.settimeout(30)
@@ -123,14 +123,14 @@ def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, hos
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "LOCALHOST", "[::1]:{port}"])
 def test_loopback_has_several_names(port, host):
-    with told_on_loopback(port, lambda: Facts({})):
+    with served_on_loopback(port, lambda: Facts({})):
         url, headers = f"http://127.0.0.1:{port}/health", {"Host": host.format(port=port)}
         assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
 
 
 def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody(port, monkeypatch):
     monkeypatch.setattr(loopback, "READ_SECONDS", 0.2)
-    with told_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
+    with served_on_loopback(port, lambda: Facts({})), ExitStack() as open_callers:
         slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(100)]
         wait_for(lambda: sum(map(is_cut_off, slow)) == len(slow))
         wait_for(lambda: ask(port, "/health")[0] == 200)
