@@ -121,7 +121,7 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
                     f"the CSV header has {len(found):,} columns, and {MAX_COLUMNS:,} at most are read"
                 )
             names = [name.strip() for name in found]
-            twice = sorted(name for name in schema.names if names.count(name) > 1)
+            twice = sorted({name for name in schema.names if names.count(name) > 1})
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
             # Foreign columns may share a name: each gets one of its own, with NUL, which no column of a schema has.
