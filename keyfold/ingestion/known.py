@@ -16,7 +16,7 @@ from keyfold.errors import Damaged, first_line
 from keyfold.ingestion.erased_names import erased_name, is_erased
 from keyfold.ingestion.records import AdmittedFile, IngestDone, IngestPlan
 from keyfold.journal import Journal
-from keyfold.journal.checksums import NUMBER
+from keyfold.journal.file_sums import NUMBER
 from keyfold.lakehouse.files import sweep, write_durably
 from keyfold.lakehouse.parquet import read_parquet
 from keyfold.storage.place import Place

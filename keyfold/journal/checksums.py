@@ -5,61 +5,37 @@ JOURNAL/checksums.json   size, time of change and checksum of each: records, log
 Written at the end of a run and of maintenance, and now and then by one that runs continuously. Data files have their checksum in their names,
 and segments of the index of ids in the commit record.
 
-Most files never change once they are written. Those that are replaced (`_ORDERS`) say themselves which version they are: a
-later one than recorded was written by a run that broke off before its record, an earlier one was put there by somebody.
-In an object store nothing is read for this: what is recorded is the store's own tag.
+Most files never change once they are written. Those that are replaced (`file_sums._ORDERS`) say themselves which version they
+are: a later one than recorded was written by a run that broke off before its record, an earlier one was put there by somebody.
+In an object store hardly anything is read for this: what is recorded is the store's own tag.
 """
 
 import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from io import BytesIO
 from pathlib import Path
 from time import time
-from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-import polars as pl
-
-from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
+from keyfold.journal.file_sums import FileSum, ListedFile, difference, in_digests, is_untouched, last_line, sum_of
+from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.files import DamagedError, files_below, open_for_reading, write_durably
 from keyfold.storage.place import Place, path_below
-from keyfold.times import from_iso, micros
 
 RECORD = "checksums.json"
 
 NOW_AND_THEN = timedelta(seconds=30)
 """From one record to the next, of what runs continuously."""
 
-NUMBER = "keyfold.number"
-"""Key of a Parquet file's metadata that says which version of a replaced file it is."""
-
 _SPARK_KEEPS = 100
 """Versions of the state, and entries of the checkpoint's logs, that Spark keeps at least (its own default)."""
 
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
-_PLACE = re.compile(rb'"(?:file|s3a):[^"]*?/checkpoint/state/')
-
-
-class FileSum(NamedTuple):
-    """A file as it was when its checksum was recorded.
-
-    Attributes:
-        bytes: its size.
-        changed_at: nanoseconds since 1970.
-        checksum: of its content; in a store, the store's tag, empty where it has none.
-        order: which version of a file that is replaced; empty of all others.
-    """
-
-    bytes: int
-    changed_at: int
-    checksum: str
-    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,12 +78,9 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
         if _is_of_later_batch(key, batch):
             continue
         known = old.get(key)
-        try:
-            new = known if known and _is_untouched(known, found) else _sum(key, found)
-        except FileNotFoundError:
-            continue
-        is_changed = known is not None and _difference(known, new) is not None
-        files[key] = known if is_changed and known else new
+        with suppress(FileNotFoundError):
+            is_kept = known and (is_untouched(known, found) or difference(known, sum_of(key, found, known)))
+            files[key] = known if known and is_kept else sum_of(key, found)
     gone = {key: old[key] for key in missing(old, files, parts, batch)}
     if before is None or (batch, files | gone) != (before.batch, before.files):
         write_durably(record, _as_bytes(batch, files | gone))
@@ -136,14 +109,22 @@ def read_checksums(journal: Place) -> Checksums | None:
     """
     record = journal / RECORD
     try:
-        content = record.read_bytes()
+        return _from_bytes(record.read_bytes(), record)
     except FileNotFoundError:
         return None
-    checksum, _, text = content.partition(b"\n")
-    if checksum.decode(errors="replace") != checksum_of_bytes(text):
-        raise DamagedError(f"{record} is damaged (its checksum is another one); restore it, or remove it")
-    told = json.loads(text)
-    return Checksums(told["batch"], {key: FileSum(*one) for key, one in told["files"].items()})
+
+
+def without_tags(content: bytes, digests: Mapping[str, str]) -> bytes:
+    """The content of a record for a copy of what lies in a bucket: copies may have other tags.
+
+    Args:
+        content: of the record; one that is damaged is given back as it is.
+        digests: of the files that were copied (BLAKE2b, 256 bits), by the tags that they had.
+    """
+    with suppress(DamagedError):
+        recorded = _from_bytes(content, RECORD) if digests else None
+        return _as_bytes(recorded.batch, in_digests(recorded.files, digests)) if recorded else content
+    return content
 
 
 def differences(
@@ -160,10 +141,10 @@ def differences(
     present = dict(_listed(parts))
     for key, known in here.items():
         found = present.get(key)
-        if found is None or (trust_times and _is_untouched(known, found)):
+        if found is None or (trust_times and is_untouched(known, found)):
             continue
         try:
-            what = _difference(known, _sum(key, found))
+            what = difference(known, sum_of(key, found, known))
         except FileNotFoundError:
             continue  # it went meanwhile
         if what is not None:
@@ -229,27 +210,13 @@ def _is_of_later_batch(key: str, batch: int) -> bool:
     )
 
 
-class _Listed(NamedTuple):
-    """A file of a part, as a listing tells of it: paths are made of few, and there may be thousands."""
-
-    part: Place
-    below: str
-    bytes: int
-    changed_at: int
-    tag: str = ""
-
-    @property
-    def path(self) -> Place:
-        return self.part / self.below if self.below else self.part
-
-
-def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, _Listed]]:
+def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, ListedFile]]:
     """The files of parts, by their keys; hidden ones are locks, checksums of Hadoop's, and what is half written."""
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):
                 found = place.stat()
-                yield name, _Listed(place, "", found.st_size, found.st_mtime_ns, getattr(found, "e_tag", None) or "")
+                yield name, ListedFile(place, "", found.st_size, found.st_mtime_ns, getattr(found, "e_tag", None) or "")
             continue
         for found in _on_disk(place, str(place)) if isinstance(place, Path) else _in_store(place):
             key = f"{name}/{found.below}"
@@ -257,7 +224,7 @@ def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, _Listed]]:
                 yield key, found
 
 
-def _on_disk(part: Path, folder: str, below: str = "") -> Iterator[_Listed]:
+def _on_disk(part: Path, folder: str, below: str = "") -> Iterator[ListedFile]:
     try:
         entries = os.scandir(folder)
     except FileNotFoundError:
@@ -271,14 +238,14 @@ def _on_disk(part: Path, folder: str, below: str = "") -> Iterator[_Listed]:
                 continue
             with suppress(FileNotFoundError):
                 found = entry.stat(follow_symlinks=False)
-                yield _Listed(part, below + entry.name, found.st_size, found.st_mtime_ns)
+                yield ListedFile(part, below + entry.name, found.st_size, found.st_mtime_ns)
 
 
-def _in_store(part: Place) -> Iterator[_Listed]:
+def _in_store(part: Place) -> Iterator[ListedFile]:
     for found in files_below(part):
         below = path_below(found.path, part)
         if below is not None and not any(name.startswith(".") for name in below.parts):
-            yield _Listed(part, below.as_posix(), found.bytes, found.changed_at, found.tag)
+            yield ListedFile(part, below.as_posix(), found.bytes, found.changed_at, found.tag)
 
 
 def _heads(parts: Mapping[str, Place]) -> set[str]:
@@ -290,75 +257,22 @@ def _place(key: str, parts: Mapping[str, Place]) -> Place:
     return parts[name] if key == name else parts[name] / key.removeprefix(f"{name}/")
 
 
-def _is_untouched(known: FileSum, found: _Listed) -> bool:
-    return (known.bytes, known.changed_at) == (found.bytes, found.changed_at) and (
-        isinstance(found.part, Path) or known.checksum == found.tag
-    )
-
-
-def _sum(key: str, found: _Listed) -> FileSum:
-    name = key.rpartition("/")[2]
-    order_of = _ORDERS.get("known" if key.startswith("files/") else name)
-    path = found.path
-    if isinstance(path, Path):
-        if "/_metadata/" in key:
-            # It names files by their whole paths, and follows when the home is moved.
-            content = _PLACE.sub(b'"', path.read_bytes())
-            return FileSum(len(content), found.changed_at, checksum_of_bytes(content))
-        with path.open("rb") as file:
-            checksum = checksum_of(file)
-    else:
-        checksum = found.tag
-    return FileSum(found.bytes, found.changed_at, checksum, _order(order_of, path) if order_of else "")
-
-
-def _order(order_of: Callable[[bytes], str], path: Place) -> str:
-    try:
-        return order_of(path.read_bytes())
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, pl.exceptions.PolarsError):
-        return ""
-
-
-def _difference(known: FileSum, now: FileSum) -> str | None:
-    """What is wrong with a file; None where it is as it was, or was replaced by a later one."""
-    is_multipart = "-" in known.checksum + now.checksum  # tags of such say how it was sent, too
-    is_same = known.bytes == now.bytes and (known.checksum == now.checksum or is_multipart)
-    if is_same or now.order > known.order:
-        return None
-    if known.order and now.order and now.order < known.order:
-        return "is older than the one that was written last"
-    if known.bytes != now.bytes:
-        return f"has {now.bytes:,} bytes, and had {known.bytes:,}"
-    return "is not what was written (its checksum is another one)"
-
-
 def _as_bytes(batch: int, files: Mapping[str, FileSum]) -> bytes:
     text = json.dumps({"batch": batch, "files": files}, separators=(",", ":"), sort_keys=True).encode()
     return checksum_of_bytes(text).encode() + b"\n" + text
 
 
+def _from_bytes(content: bytes, record: Place | str) -> Checksums:
+    checksum, _, text = content.partition(b"\n")
+    if checksum.decode(errors="replace") != checksum_of_bytes(text):
+        raise DamagedError(f"{record} is damaged (its checksum is another one); restore it, or remove it")
+    told = json.loads(text)
+    return Checksums(told["batch"], {key: FileSum(*one) for key, one in told["files"].items()})
+
+
 def _history(place: Place) -> str:
     """The last batch that a journal has only a line of."""
     try:
-        return _last_line(place.read_bytes())
+        return last_line(place.read_bytes())
     except (FileNotFoundError, ValueError, KeyError, IndexError):
         return ""
-
-
-def _last_line(content: bytes) -> str:
-    return f"{json.loads(content.splitlines()[-1])['batch']:09d}"
-
-
-def _pointer(content: bytes) -> str:
-    told = json.loads(content)
-    return f"{told['generation']} {told.get('cleared_to', '')}"
-
-
-_ORDERS: dict[str, Callable[[bytes], str]] = {
-    "standing.json": lambda content: f"{micros(from_iso(json.loads(content)['processing_time'])):020d}",
-    "history.jsonl": _last_line,
-    "_last_checkpoint": lambda content: f"{json.loads(content)['version']:020d}",
-    "current.json": _pointer,
-    "known": lambda content: f"{int(pl.read_parquet_metadata(BytesIO(content))[NUMBER]):012d}",
-}
-"""How a file that is replaced says which version it is, by its name: text that sorts as the versions do."""

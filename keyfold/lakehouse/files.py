@@ -72,15 +72,22 @@ def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
     """
     tag = ""
     try:
-        if isinstance(path, RemotePath):
-            content, tag = path.read_with_tag()
-            return _as_object(path, content.decode(errors="replace")), tag
-        return read_json(path), tag
+        content, tag = read_with_tag(path)
+        return _as_object(path, content.decode(errors="replace")), tag
     except DamagedError as error:
         error.tag = tag
         raise
     except FileNotFoundError:
         return None, ""
+
+
+def read_with_tag(path: Place) -> tuple[bytes, str]:
+    """The content of a file, and the tag that `replace` takes; on a disk it is empty.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    return path.read_with_tag() if isinstance(path, RemotePath) else (path.read_bytes(), "")
 
 
 def write_json(path: Place, content: dict[str, Any]) -> None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
+from keyfold.journal.checksums import RECORD as CHECKSUMS
+from keyfold.journal.checksums import without_tags
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import FoundFile, files_below, new_file, open_for_reading
 from keyfold.maintenance.backup.cut import MovedOnError, Part, cut_part, part_names
-from keyfold.maintenance.backup.store import BackedUpFile, BackupStore, FileList
+from keyfold.maintenance.backup.store import BackedUpFile, BackupStore, FileList, digest_of
 from keyfold.storage.place import Place, path_below
 
 _TRIES = 10
@@ -145,7 +147,7 @@ class _Copier:
                 part = cut_part(lakehouse, name)
                 with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
                     copied = list(copies.map(self._copy, part.files, part.files.values()))
-                return [*copied, *self._copy_held(part)]
+                return [*copied, *self._copy_held(part, copied)]
             except (MovedOnError, FileNotFoundError) as error:
                 if not (lakehouse.home / name).exists():
                     return []
@@ -158,17 +160,23 @@ class _Copier:
 
     def _copy(self, path: str, file: FoundFile) -> BackedUpFile:
         before = self._before.get(path)
-        is_same = before is not None and (before.size, before.changed_at) == (file.bytes, file.changed_at)
+        is_same = before is not None and before[1:3] + before[4:] == (file.bytes, file.changed_at, file.tag)
         if before is not None and is_same and (before.digest in self._new or before.digest in self._there):
             return before
         with open_for_reading(file.path) as source:
             digest, size = self._store.put(source)
         self._new.add(digest)
-        copied = BackedUpFile(path, size, file.changed_at, digest)
+        copied = BackedUpFile(path, size, file.changed_at, digest, file.tag)
         # So that another try of this part does not read it again.
         self._before[path] = copied
         return copied
 
-    def _copy_held(self, part: Part) -> list[BackedUpFile]:
-        stored = ((path, *self._store.put(io.BytesIO(content))) for path, content in part.held.items())
-        return [BackedUpFile(path, size, 0, digest) for path, digest, size in stored]
+    def _copy_held(self, part: Part, copied: Iterable[BackedUpFile]) -> list[BackedUpFile]:
+        digests = {one.tag: one.digest for one in copied if one.tag}
+        digests |= {tag: digest_of(content) for content, tag in part.held.values() if tag}
+        held = []
+        for path, (content, _) in part.held.items():
+            is_record = path.endswith(f"/journal/{CHECKSUMS}")
+            digest, size = self._store.put(io.BytesIO(without_tags(content, digests) if is_record else content))
+            held.append(BackedUpFile(path, size, 0, digest))
+        return held

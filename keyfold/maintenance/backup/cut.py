@@ -22,7 +22,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.checksums import RECORD as CHECKSUMS
 from keyfold.keyed.generations import RECORD
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.files import FoundFile, files_below
+from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.tables import is_table
 from keyfold.maintenance.backup.delta_log import LogCut, cut_log
@@ -44,12 +44,13 @@ class Part:
 
     Attributes:
         name: for people.
-        held: the content of files that are written anew in place, by path below the home, as it was at the right moment.
+        held: the content of files that are written anew in place, by path below the home, as it was at the right moment,
+            each with its tag in a store.
         files: all others, by path below the home. They are never written again under the same name, or may be of any time.
     """
 
     name: str
-    held: dict[str, bytes] = field(default_factory=dict)
+    held: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     files: dict[str, FoundFile] = field(default_factory=dict)
 
 
@@ -181,7 +182,7 @@ def _cut_table(lakehouse: Lakehouse, table: Place, part: Part, application: str 
 def _hold(lakehouse: Lakehouse, part: Part, *paths: Place) -> None:
     for path in paths:
         try:
-            part.held[_below(lakehouse, path)] = path.read_bytes()
+            part.held[_below(lakehouse, path)] = read_with_tag(path)
         except FileNotFoundError:
             continue
 

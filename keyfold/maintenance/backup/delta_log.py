@@ -4,7 +4,7 @@ import json
 import re
 from typing import NamedTuple
 
-from keyfold.lakehouse.files import FoundFile, files_below
+from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
 from keyfold.storage.place import Place
 
 _ENTRY = re.compile(r"(\d{20})\.json")
@@ -17,13 +17,13 @@ class LogCut(NamedTuple):
     Attributes:
         version: of the table.
         files: entries, checkpoints and checksums up to that version.
-        pointer: the content of `_last_checkpoint`; None where there is none.
+        pointer: the content of `_last_checkpoint`, and its tag in a store; None where there is none.
         is_behind: whether that names a later version.
     """
 
     version: int
     files: list[FoundFile]
-    pointer: bytes | None
+    pointer: tuple[bytes, str] | None
     is_behind: bool
 
 
@@ -44,7 +44,7 @@ def cut_log(log: Place, application: str = "", last: int = -1) -> LogCut:
         if batch is not None:
             cut = version - 1
     kept = [file for name, file in found.items() if (match := _VERSIONED.fullmatch(name)) and int(match[1]) <= cut]
-    is_behind = pointer is not None and json.loads(pointer)["version"] > cut
+    is_behind = pointer is not None and json.loads(pointer[0])["version"] > cut
     return LogCut(cut, kept, pointer, is_behind)
 
 
@@ -55,8 +55,8 @@ def _batch_of(entry: Place, application: str) -> int | None:
     return None
 
 
-def _read_if_there(path: Place) -> bytes | None:
+def _read_if_there(path: Place) -> tuple[bytes, str] | None:
     try:
-        return path.read_bytes()
+        return read_with_tag(path)
     except FileNotFoundError:
         return None

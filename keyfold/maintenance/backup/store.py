@@ -31,12 +31,14 @@ class BackedUpFile(NamedTuple):
         size: bytes.
         changed_at: of the file that was copied, nanoseconds since 1970; 0 of one whose content was held.
         digest: of its content.
+        tag: of the file that was copied from a bucket: there, times are in seconds.
     """
 
     path: str
     size: int
     changed_at: int
     digest: str
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class BackupStore:
         for digest in unwanted:
             (self._content / digest).unlink(missing_ok=True)
         return len(unwanted)
+
+
+def digest_of(content: bytes) -> str:
+    """The digest by which a content is stored."""
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 
 def _stays_below(path: str) -> bool:

@@ -1,0 +1,125 @@
+"""A home in a bucket is checked, backed up and restored by the commands; a restored one is well, and goes on, wherever it is."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keyfold.lakehouse.files import files_below
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.place import to_place
+from tests.chaos.conftest import in_short
+from tests.chaos.launcher import Command, Launcher
+from tests.chaos.story import END, INGEST, TOTALS, WINDOWS, Homes, expected, found, land
+from tests.object_store import ObjectStore
+
+Typed = Callable[..., str]
+
+NOTHING = "nothing is damaged"
+
+
+@pytest.fixture
+def typed(launcher: Launcher, object_store: ObjectStore) -> Typed:
+    """Types commands on a home, one after the other; gives what they said."""
+
+    def run(home: Path | str, *commands: Command, code: int = 0) -> str:
+        ended, run = launcher.run(
+            home, *commands, environment=object_store.environment(), hooks=["tests.chaos.hooks:short_leases"]
+        )
+        assert ended == code, run.said
+        return run.said
+
+    return run
+
+
+def work_on(landed: Path) -> tuple[Command, ...]:
+    return ((*INGEST, "--from", str(landed / "landing" / "clicks")), TOTALS, WINDOWS)
+
+
+def object_of(place: str, *parts: str) -> ObjectPath:
+    """The last object of a home, or of backups, whose path has these parts."""
+    return max(path for path, _ in ObjectPath(place).below() if all(part in str(path) for part in parts))
+
+
+@pytest.mark.parametrize(
+    "places",
+    in_short(
+        [("a bucket", "a bucket", "a disk"), ("a disk", "a disk", "a bucket")],
+        itertools.product(["a bucket", "a disk"], repeat=3),
+    ),
+)
+def test_a_home_is_restored_well_from_wherever_to_wherever_and_goes_on(
+    typed: Typed, homes: Homes, bucket: str, tmp_path: Path, places: tuple[str, str, str]
+):
+    def place(kind: str, name: str) -> str:
+        return f"s3a://{bucket}/{name}" if kind == "a bucket" else str(tmp_path / name)
+
+    landed = homes.copy(homes.fresh)
+    home, backups, restored = map(place, places, ("home", "backups", "restored"))
+    work = work_on(landed)
+    typed(home, *work)
+    assert NOTHING in typed(home, ("check",))
+    typed(home, ("backup", backups))
+    land(landed, 2, 2)
+    typed(home, *work)
+    assert NOTHING in typed(home, ("check",))
+    assert " new, in" in typed(home, ("backup", backups))
+    first, _ = typed(home, ("restore", backups, "--list")).split()
+    typed(restored, ("restore", backups, "--at", first), ("check",), *work, END)
+    assert NOTHING in typed(restored, ("check",))
+    assert found(restored) == expected(landed)
+
+
+def test_damaged_lost_and_older_objects_of_a_home_and_of_its_backup_are_named(typed: Typed, homes: Homes, bucket: str):
+    landed, home, backups = homes.copy(homes.fresh), f"s3a://{bucket}/home", f"s3a://{bucket}/backups"
+    typed(home, *work_on(landed), ("backup", backups))
+    paths = [
+        object_of(home, "events/clicks/_delta_log/", ".json"),
+        object_of(home, "jobs/totals/", "/journal/", ".done.json"),
+        object_of(home, "jobs/windows/", "/tables/windows/part-", ".parquet"),
+    ]
+    before = {path: path.read_bytes() for path in paths}
+    for path, content in before.items():
+        path.write_bytes(content[:-2] + b"??")
+    damaged = typed(home, ("check",), code=1)
+    for path in paths:
+        path.unlink()
+    lost = typed(home, ("check",), code=1)
+    for path, content in before.items():
+        assert f"damaged: {path}" in damaged
+        assert f"damaged: {path}" in lost
+        path.write_bytes(content)
+    assert NOTHING in typed(home, ("check",))
+    content = object_of(f"{backups}/content")
+    content.write_bytes(content.read_bytes()[:-1] + b"?")
+    said = typed(f"s3a://{bucket}/again", ("restore", backups), code=1)
+    assert f"{content}, the content of" in said
+    assert "is damaged; restore another backup" in said
+
+
+def test_a_backup_of_a_bucket_has_what_was_written_again_in_the_same_second_and_size(
+    typed: Typed, homes: Homes, bucket: str
+):
+    home, backups = f"s3a://{bucket}/home", f"s3a://{bucket}/backups"
+    file = to_place(f"{home}/landing/clicks/000.ndjson")
+    # One of the pairs lies within a second of the store's clock.
+    for number in range(8):
+        file.write_bytes(b"%d" % number)
+        typed(home, ("backup", backups))
+        typed(f"{home}-{number}", ("restore", backups))
+        assert to_place(f"{home}-{number}/landing/clicks/000.ndjson").read_bytes() == b"%d" % number
+
+
+def test_what_cannot_be_checked_backed_up_or_restored_says_why(typed: Typed, homes: Homes, bucket: str):
+    home, backups = f"s3a://{bucket}/home", f"s3a://{bucket}/backups"
+    assert f"the lakehouse home {home} is not there" in typed(home, ("check",), code=1)
+    assert f"there is no lakehouse in {home}" in typed(home, ("backup", backups), code=1)
+    assert f"there is no backup in {backups}" in typed(home, ("restore", backups), code=1)
+    to_place(f"{home}/landing/clicks/000.ndjson").write_bytes(b"{}")
+    assert "lies in the lakehouse" in typed(home, ("backup", f"{home}/backups"), code=1)
+    assert "there is no bucket not-there" in typed(home, ("backup", "s3a://not-there/backups"), code=1)
+    assert "there is no bucket not-there" in typed("s3a://not-there/home", ("check",), code=1)
+    typed(home, ("backup", backups))
+    assert f"{home} is not empty" in typed(home, ("restore", backups), code=1)
+    assert [file.path.name for file in files_below(to_place(home))] == ["000.ndjson"]
