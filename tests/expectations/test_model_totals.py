@@ -7,7 +7,7 @@ import pytest
 
 from expectations.model_totals import EXPECTATIONS
 from spark_jobs.jobs.model_totals import MODEL_TOTAL
-from tests.expectations.failed_checks import failed_checks
+from tests.expectations.failed_checks import failed_checks, rows_found
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -23,19 +23,31 @@ def test_good_rows_pass_the_whole_suite(spark):
     assert failed_checks(spark, GOOD, MODEL_TOTAL, EXPECTATIONS) == set()
 
 
+def test_each_fault_is_found_by_the_check_that_is_about_it(spark):
+    faults = [
+        total(None),
+        total("model 0"),
+        total("a", quantity=None),
+        total("b", purchases=0),
+        total("c", latest=None),
+    ]
+    assert rows_found(spark, [*GOOD, *faults], MODEL_TOTAL, EXPECTATIONS) == {
+        "model_is_there": 1,
+        "one_row_a_model": 2,
+        "quantity_is_there": 1,
+        "a_total_is_of_a_purchase_at_least": 1,
+        "latest_is_there": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("faults", "checks"),
     [
-        ([total(None)], {"model_is_there"}),
-        ([total("model 0")], {"one_row_a_model"}),
-        ([total("new", quantity=None)], {"quantity_is_there"}),
-        ([total("new", purchases=0)], {"a_total_is_of_a_purchase_at_least"}),
-        ([total("new", latest=None)], {"latest_is_there"}),
         ([total(f"new {one}", quantity=-1) for one in range(3)], {"no_more_is_returned_than_bought"}),
         ([total("new", quantity=-(10**6))], {"mean_quantity_is_usual"}),
     ],
 )
-def test_a_fault_fails_the_check_that_is_about_it(spark, faults, checks):
+def test_totals_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
     assert failed_checks(spark, [*GOOD, *faults], MODEL_TOTAL, EXPECTATIONS) == checks
 
 

@@ -9,7 +9,7 @@ from expectations import latest_moving_averages, moving_averages, station_sessio
 from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.moving_averages.tables import STATION_SESSION
-from tests.expectations.failed_checks import failed_checks
+from tests.expectations.failed_checks import rows_found
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -58,73 +58,87 @@ GOOD = {
 }
 
 
-def failed(spark, table, rows):
+def found(spark, table, faults):
     expectations, columns = SUITES[table]
-    return failed_checks(spark, rows, columns, expectations)
+    return rows_found(spark, [*GOOD[table], *faults], columns, expectations)
 
 
 @pytest.mark.parametrize("table", SUITES)
 def test_good_rows_pass_the_whole_suite(spark, table):
-    assert failed(spark, table, GOOD[table]) == set()
+    assert found(spark, table, []) == {}
 
 
-@pytest.mark.parametrize(
-    ("fault", "check"),
-    [
-        ({"station_id": None}, "station_id_is_there"),
-        ({"end_time": NOON}, "ends_after_it_starts"),
-        ({"end_time": NOON + 10 * HOUR, "start_time": NOON}, "one_row_a_reading"),
-        ({"n_readings": 0, "reason": "TIMEOUT"}, "has_readings"),
-        ({"reason": "BORED"}, "reason_is_known"),
-        ({"n_readings": 9}, "full_windows_are_of_one_size"),
-        ({"pressure_avg": 29.9}, "pressure_is_plausible"),
-        ({"temp_avg": 284.0}, "temp_is_plausible"),
-    ],
-)
-def test_a_faulty_average_fails_the_check_that_is_about_it(spark, fault, check):
-    assert check in failed(spark, "moving_averages", [*GOOD["moving_averages"], average(50, **fault)])
+def test_each_faulty_average_is_found_by_the_check_that_is_about_it(spark):
+    faults = [
+        average(50, station_id=None),
+        average(51, end_time=NOON),
+        average(52, end_time=NOON + 10 * HOUR, start_time=NOON),
+        average(53, n_readings=0, reason="TIMEOUT"),
+        average(54, reason="BORED"),
+        average(55, n_readings=9),
+        average(56, pressure_avg=29.9),
+        average(57, temp_avg=284.0),
+    ]
+    assert found(spark, "moving_averages", [*(average(number) for number in range(100, 120)), *faults]) == {
+        "station_id_is_there": 1,
+        "ends_after_it_starts": 1,
+        "one_row_a_reading": 2,
+        "has_readings": 1,
+        "reason_is_known": 1,
+        "full_windows_are_of_one_size": 1,
+        "pressure_is_plausible": 1,
+        "temp_is_plausible": 1,
+    }
 
 
 def test_stations_that_come_and_go_are_told(spark):
     rows = [average(number, n_readings=4, reason="TIMEOUT") for number in range(100, 105)]
-    assert failed(spark, "moving_averages", [*GOOD["moving_averages"], *rows]) == {"most_windows_are_full"}
+    assert found(spark, "moving_averages", rows) == {"most_windows_are_full": 6}
 
 
-@pytest.mark.parametrize(
-    ("fault", "check"),
-    [
-        ({"station_id": None}, "station_id_is_there"),
-        ({"station_id": "station-1"}, "one_row_a_station"),
-        ({"end_time": NOON - HOUR}, "ends_after_it_starts"),
-        ({"reason": "BORED"}, "reason_is_known"),
-        ({"pressure_avg": 29.9}, "pressure_is_plausible"),
-        ({"temp_avg": 284.0}, "temp_is_plausible"),
-        ({"start_time": NOON - 40 * HOUR, "end_time": NOON - 30 * HOUR}, "no_station_lags_behind"),
-    ],
-)
-def test_a_faulty_latest_row_fails_the_check_that_is_about_it(spark, fault, check):
-    table = "latest_moving_averages"
-    assert check in failed(spark, table, [*GOOD[table], average(0, **{"station_id": "LGA", **fault})])
+def test_each_faulty_latest_row_is_found_by_the_check_that_is_about_it(spark):
+    faults = [
+        average(0, station_id=None),
+        average(0, station="station-1"),
+        average(0, station="LGA", end_time=NOON - HOUR),
+        average(0, station="BOS", reason="BORED"),
+        average(0, station="ORD", pressure_avg=29.9),
+        average(0, station="SFO", temp_avg=284.0),
+        average(0, station="LAX", start_time=NOON - 40 * HOUR, end_time=NOON - 30 * HOUR),
+    ]
+    assert found(spark, "latest_moving_averages", faults) == {
+        "station_id_is_there": 1,
+        "one_row_a_station": 2,
+        "ends_after_it_starts": 1,
+        "reason_is_known": 1,
+        "pressure_is_plausible": 1,
+        "temp_is_plausible": 1,
+        "no_station_lags_behind": 1,
+    }
 
 
-@pytest.mark.parametrize(
-    ("fault", "check"),
-    [
-        ({"station_id": None}, "station_id_is_there"),
-        ({"end_time": NOON}, "ends_after_it_starts"),
-        ({"n_readings": 0}, "has_readings"),
-        ({"reason": "BORED"}, "reason_is_known"),
-        ({"start_time": NOON + 910 * HOUR}, "sessions_do_not_overlap"),
-        ({"n_readings": 1}, "a_lone_reading_takes_no_time"),
-    ],
-)
-def test_a_faulty_session_fails_the_check_that_is_about_it(spark, fault, check):
-    assert check in failed(spark, "station_sessions", [*GOOD["station_sessions"], session(30, **fault)])
+def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
+    faults = [
+        session(30, station_id=None),
+        session(31, end_time=NOON),
+        session(32, n_readings=0),
+        session(33, reason="BORED"),
+        session(34, start_time=NOON + 3310 * HOUR),
+        session(35, n_readings=1),
+    ]
+    assert found(spark, "station_sessions", faults) == {
+        "station_id_is_there": 1,
+        "ends_after_it_starts": 1,
+        "has_readings": 1,
+        "reason_is_known": 1,
+        "sessions_do_not_overlap": 1,
+        "a_lone_reading_takes_no_time": 1,
+    }
 
 
 def test_sessions_too_short_for_a_window_are_told(spark):
     rows = [session(number, n_readings=4) for number in range(30, 40)]
-    assert failed(spark, "station_sessions", [*GOOD["station_sessions"], *rows]) == {"most_sessions_fill_a_window"}
+    assert found(spark, "station_sessions", rows) == {"most_sessions_fill_a_window": 11}
 
 
 @pytest.mark.parametrize("table", SUITES)
