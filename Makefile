@@ -3,7 +3,7 @@
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
 # make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
 # make browser-tests        all tests in a browser; make test opens each kind of page once
-# make slow-tests           more tests that start everything; make test has one of each kind
+# make slow-tests           slower variants of tests on Spark, and more that start everything; make test has one of each kind
 # make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
 # make examples             the tests that make their examples up, with all of them: make test tries a quarter
 # make cluster-tests        tests of clusters, and those that share a Spark session on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)

@@ -42,9 +42,9 @@ def answer(real_files):
     ("close", "shuffled", "split"),
     [
         ("fast", False, ONE_BATCH),
-        ("fast", True, SMALL_BATCHES),
-        ("complete", False, SMALL_BATCHES),
-        ("complete", True, ONE_BATCH),
+        pytest.param("fast", True, SMALL_BATCHES, marks=pytest.mark.slow),
+        pytest.param("complete", False, SMALL_BATCHES, marks=pytest.mark.slow),
+        pytest.param("complete", True, ONE_BATCH, marks=pytest.mark.slow),
         # Files are up to three quarters of an hour out of order: a run reads them in order of time all the same.
         ("complete", True, SMALL_BATCHES),
     ],

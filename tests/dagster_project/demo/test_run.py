@@ -29,22 +29,26 @@ def rows(report: str, job: str) -> tuple[int, int]:
     return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
 
-def test_the_demo_makes_the_tables_and_a_second_one_goes_on(tmp_path):
-    first = demo(tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert re.search(r"\d{3} passed, 0 failed", first.stdout)
-    assert "make ui" in first.stdout
-    assert len(first.stdout.splitlines()) < 40
+def test_the_demo_makes_the_tables(tmp_path):
+    done = demo(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\d{3} passed, 0 failed", done.stdout)
+    assert "make ui" in done.stdout
+    assert len(done.stdout.splitlines()) < 40
     assert open_to_others(tmp_path) == []
-    second = demo(tmp_path)
-    assert second.returncode == 0, second.stderr
+    assert all(rows(done.stdout, job)[0] > 0 for job in JOBS)
+    with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
+        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
+        assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}
+
+
+@pytest.mark.slow
+def test_a_second_demo_goes_on(tmp_path):
+    first, second = demo(tmp_path), demo(tmp_path)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     for job in JOBS:
         before, _ = rows(first.stdout, job)
         after, new = rows(second.stdout, job)
-        assert before > 0, job
         # The job's own table may have one row a key: then new ones take the place of some.
         is_upserted = build_job(JOBS[job]).output_mode == "upsert"
         assert before <= after <= before + new if is_upserted else after == before + new, job
-    with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
-        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS] * 2
-        assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}
