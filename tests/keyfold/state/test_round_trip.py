@@ -1,6 +1,7 @@
 """Every shipped job: state that is read and seeded, or moved, goes on as if it had never stopped. Without Spark."""
 
 import shutil
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from keyfold.keyed.codec import decode, polars_schema
 from keyfold.keyed.contract import STALE_AT
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import Incremental
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.bootstrap import Bootstrap, bootstrap
 from keyfold.state.lines import json_lines
@@ -49,6 +50,36 @@ def run(lakehouse, job, parts, *, to_the_end=False):
 def copied(lakehouse, tmp_path, name):
     shutil.copytree(lakehouse.home, tmp_path / name)
     return Lakehouse(tmp_path / name)
+
+
+class Whole(NamedTuple):
+    """A job that never stopped: its lakehouse and last summary after two parts, after all, and at the end of time."""
+
+    begun: Lakehouse
+    begun_with: RunSummary
+    went_on: Lakehouse
+    ended: Lakehouse
+    ended_with: RunSummary
+
+
+@pytest.fixture(scope="module")
+def whole_of(tmp_path_factory):
+    """Run each history once for all tests, which copy what they change."""
+    known: dict[str, Whole] = {}
+
+    def whole_of(history: History) -> Whole:
+        if str(history) not in known:
+            folder, job, parts = tmp_path_factory.mktemp("whole"), history.job(), history.parts()
+            lakehouse = Lakehouse(folder / "home")
+            begun_with = run(lakehouse, job, parts[:2])
+            begun = copied(lakehouse, folder, "begun")
+            run(lakehouse, job, parts[2:])
+            went_on = copied(lakehouse, folder, "went_on")
+            ended_with = run(lakehouse, job, (), to_the_end=True)
+            known[str(history)] = Whole(begun, begun_with, went_on, lakehouse, ended_with)
+        return known[str(history)]
+
+    return whole_of
 
 
 def state_of(lakehouse, job):
@@ -111,49 +142,46 @@ def written(state, path, form):
         path.write_text("".join(f"{line}\n" for line in json_lines(state, (), "jsonl")))
 
 
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize("form", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
 @every_job
-def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, history: History, form):
-    job, parts = history.job(), history.parts()
-    whole = Lakehouse(tmp_path / "whole")
-    before_seed = run(whole, job, parts[:2])
-    seeded = copied(whole, tmp_path, "seeded")
+def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_path, whole_of, history: History, form):
+    job, parts, whole = history.job(), history.parts(), whole_of(history)
+    seeded = copied(whole.begun, tmp_path, "seeded")
     read = read_state(SESSION, seeded, job).polars()
     assert read.height
     path = tmp_path / f"state.{form}"
     written(read, path, form)
     told = bootstrap(SPARK, seeded, job, Bootstrap(str(path)))
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
-    assert told.checked.events == before_seed.totals.open_events
-    assert_frame_equal(state_of(seeded, job), state_of(whole, job), check_row_order=False, check_exact=True)
-    before = tables_of(whole, job)
-    for one in (whole, seeded):
-        run(one, job, parts[2:])
-    assert_goes_on(whole, seeded, job, before)
-    ended, ended_seeded = (run(one, job, (), to_the_end=True) for one in (whole, seeded))
-    assert_goes_on(whole, seeded, job, before)
+    assert told.checked.events == whole.begun_with.totals.open_events
+    assert_frame_equal(state_of(seeded, job), state_of(whole.begun, job), check_row_order=False, check_exact=True)
+    before = tables_of(whole.begun, job)
+    run(seeded, job, parts[2:])
+    assert_goes_on(whole.went_on, seeded, job, before)
+    ended = run(seeded, job, (), to_the_end=True)
+    assert_goes_on(whole.ended, seeded, job, before)
     assert any(table_of(seeded, job, table).height for table in job.tables)
-    assert ended_seeded.watermark == ended.watermark
-    assert ended_seeded.totals.events == told.checked.events + copies_of(job, parts[2:])
-    assert accounted_for(seeded, job) == ended_seeded.totals.events
-    assert ended_seeded.totals.open_events == ended.totals.open_events
+    assert ended.watermark == whole.ended_with.watermark
+    assert ended.totals.events == told.checked.events + copies_of(job, parts[2:])
+    assert accounted_for(seeded, job) == ended.totals.events
+    assert ended.totals.open_events == whole.ended_with.totals.open_events
 
 
-@pytest.mark.parametrize("key_groups", [1, 13])
+@pytest.mark.parametrize("key_groups", [13, pytest.param(1, marks=pytest.mark.slow)])
 @every_job
-def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(tmp_path, history: History, key_groups):
-    job, parts = history.job(), history.parts()
+def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(
+    tmp_path, whole_of, history: History, key_groups
+):
+    job, parts, whole = history.job(), history.parts(), whole_of(history)
     other = history.job(key_groups=key_groups)
-    whole = Lakehouse(tmp_path / "whole")
-    run(whole, job, parts[:2])
-    moved = copied(whole, tmp_path, "moved")
+    moved = copied(whole.begun, tmp_path, "moved")
     told = move(SPARK, moved, other)
-    assert told.rows == told.rows_before == state_of(whole, job).height
-    before = tables_of(whole, job)
+    assert told.rows == told.rows_before == state_of(whole.begun, job).height
+    before = tables_of(whole.begun, job)
     for table in job.tables:
         assert_frame_equal(table_of(moved, job, table), before[table.name], check_row_order=False)
+    ended = run(moved, other, parts[2:], to_the_end=True)
+    assert ended.totals.events == accounted_for(moved, job) == copies_of(job, parts)
+    assert whole.ended_with.totals.events == accounted_for(whole.ended, job) == copies_of(job, parts)
     nothing = {name: rows.clear() for name, rows in before.items()}
-    for lakehouse, one in ((whole, job), (moved, other)):
-        summary = run(lakehouse, one, parts[2:], to_the_end=True)
-        assert summary.totals.events == accounted_for(lakehouse, job) == copies_of(job, parts)
-    assert_goes_on(whole, moved, job, nothing)
+    assert_goes_on(whole.ended, moved, job, nothing)
