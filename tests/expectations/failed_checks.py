@@ -17,7 +17,7 @@ def failed_checks(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Sc
 
 def rows_found(
     spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema, expectations: Suite
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Of each check that fails, how many rows violate it; of one on a mean, the mean.
 
     With good rows and faults in one table, and as many found as there are faults about a check, each fault was found by

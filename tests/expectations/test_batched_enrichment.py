@@ -28,15 +28,15 @@ def dead_letter(number: int, **changes: Any) -> dict[str, Any]:
     return {**EVENT, "value": float(number), **story, **changes}
 
 
-def found(spark: SparkSession, rows: list[dict[str, Any]], suite: Any, schema: Any) -> dict[str, float]:
+def found(spark: SparkSession, rows: list[dict[str, Any]], suite: Any, schema: Any) -> dict[str, Any]:
     return rows_found(spark, rows, schema(METRICS, METRICS.event_time), suite.EXPECTATIONS)
 
 
-def found_enriched(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, float]:
+def found_enriched(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found(spark, rows, batched_enrichment, enriched_schema)
 
 
-def found_letters(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, float]:
+def found_letters(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found(spark, rows, batched_enrichment_dead_letters, dead_letter_schema)
 
 

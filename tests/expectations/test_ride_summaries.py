@@ -29,7 +29,7 @@ def ride(number: int, **changes: Any) -> dict[str, Any]:
     return {**good, **changes}
 
 
-def found(spark: SparkSession, rides: list[dict[str, Any]]) -> dict[str, float]:
+def found(spark: SparkSession, rides: list[dict[str, Any]]) -> dict[str, Any]:
     return rows_found(spark, rides, RIDE_SUMMARY, EXPECTATIONS)
 
 
