@@ -3,21 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
+from keyfold.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
+from keyfold.source import TIME_UNITS, Source
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 INGESTED_AT = "ingested_at"
 """The column of every event table that says when an event arrived; Keyfold fills it, and no stream declares it."""
-
-TIME_UNITS = ("s", "ms", "us", "ns")
-"""Of numbers that count from 1970."""
 
 
 @dataclass(frozen=True)
@@ -31,37 +30,6 @@ class Rule:
 
     reason: str
     broken: pl.Expr
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where an event column's value comes from in raw data; the first of these that has one gives it, row by row.
-
-    Attributes:
-        names: raw columns, in order. Of a message of Kafka also `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`,
-            `kafka_partition`, `kafka_offset` and `kafka_timestamp`, which are not of its value.
-        path: the file's path below its landing folder, without its endings (`.csv.gz`).
-        constant: the same value for every row.
-        time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count
-            from 1970, or a format such as `%d/%m/%Y %H:%M` (chrono's, as Polars takes it), UTC unless it has an offset
-            (`%z`). Never guessed: nobody knows whether a number counts seconds, or which of two days is the month.
-
-    Example:
-        >>> Source(names=("ts", "timestamp"), time="ms").raw_type(TIMESTAMP)
-        DataType(double)
-    """
-
-    names: tuple[str, ...] = ()
-    path: bool = False
-    constant: Any = None
-    time: str = ""
-
-    def raw_type(self, column: pa.DataType) -> pa.DataType:
-        """The type that raw values of a column have, where their format knows types."""
-        if not self.time:
-            return column
-        # A count of seconds may have a fraction; one of nanoseconds has more digits than a float can hold.
-        return {"ns": pa.int64()}.get(self.time, pa.float64() if self.time in TIME_UNITS else pa.string())
 
 
 @dataclass(frozen=True)
@@ -164,6 +132,7 @@ class Stream:
                     f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
                     "%d/%m/%Y %H:%M"
                 )
+        _check_paths(self)
 
     def source(self, column: str) -> Source:
         """Where a column comes from."""
@@ -185,15 +154,21 @@ class Stream:
 
     @property
     def raw_schema(self) -> pa.Schema:
-        """The raw columns that a file may have, each with the type of the event column that it becomes."""
-        return pa.schema(
-            [
-                pa.field(name, source.raw_type(column.type))
-                for column in self.schema
-                for source in [self.source(column.name)]
-                for name in source.names
-            ]
+        """The raw columns that rows may have, each with the type of the event column that it becomes, or is part of."""
+        sources = [(self.source(column.name), column.type) for column in self.schema]
+        return read_schema(
+            (name, source.raw_type(kind)) for source, kind in sources if not source.place for name in source.raw_names
         )
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of raw columns, as its sources spell them."""
+        return tuple(dict.fromkeys(name for column in self.schema.names for name in self.source(column).raw_names))
+
+    @property
+    def list_path(self) -> Path | None:
+        """The list whose elements are events; None where each row is one."""
+        return list_of(self.raw_names)
 
 
 _ARRIVAL = column(
@@ -206,3 +181,56 @@ _ARRIVAL = column(
 
 def _is_time_shape(shape: str) -> bool:
     return shape in TIME_UNITS or "%" in shape
+
+
+def _check_paths(stream: Stream) -> None:
+    """Check what sources say of nested data.
+
+    Raises:
+        Misconfigured: some of it makes no sense, alone or together.
+    """
+    where = f"stream {stream.name}"
+    try:
+        elements = stream.list_path
+    except ValueError as error:
+        raise Misconfigured(f"{where}: {error}; the elements of one list alone become events") from None
+    placed = {name for name, source in stream.sources.items() if source.place}
+    kept = {name: source for name, source in stream.sources.items() if source.json}
+    for name in (*placed, *kept):
+        source, wanted = stream.sources[name], pa.int64() if name in placed else pa.string()
+        what = "place" if name in placed else "json"
+        if stream.schema.field(name).type != wanted or source.time or (source.place and (source.json or source.names)):
+            raise Misconfigured(
+                f"{where}: the source of {name} has {what}=True, which is for a column of type {wanted}"
+            )
+    if placed and elements is None:
+        raise Misconfigured(
+            f"{where}: the source of {', '.join(sorted(placed))} has place=True, and no other leads into the elements of a "
+            "list, such as Source('readings[].value')"
+        )
+    for name, source in kept.items():
+        if strange := [one for one in source.names if not all(isinstance(step, str) for step in path_of(one))]:
+            raise Misconfigured(
+                f"{where}: the source of {name} has json=True, which keeps what keys of objects lead to, and "
+                f"{', '.join(strange)} leads into a list"
+            )
+        tops = [path_of(one) for one in source.names] or [()]
+        inside = [
+            column
+            for column in stream.private
+            if any(path_of(one)[: len(top)] == top for one in stream.source(column).names for top in tops)
+        ]
+        if inside and name not in stream.private:
+            raise Misconfigured(
+                f"{where}: {name} keeps the text that the private {', '.join(inside)} is taken from; name it in private too"
+            )
+    ids = [stream.source(name) for name in stream.event_id]
+    if elements is not None and ids and not any(_tells_elements_apart(one) for one in ids):
+        raise Misconfigured(
+            f"{where}: event_id names nothing of an element of {name_of(elements)}, so that all of a list would pass for "
+            "copies of one; add a column of the element, or its place: Source(place=True)"
+        )
+
+
+def _tells_elements_apart(source: Source) -> bool:
+    return source.place or any(EACH in path_of(name) for name in source.names)

@@ -2,18 +2,21 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyarrow import types
 
 from keyfold.ingestion.formats import file_type, open_text
 from keyfold.lakehouse.parquet import parquet_file
+from keyfold.raw_paths import EACH, PLACE, TEXT_OF, Path, name_of, path_of
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 _LINES = 100
 _LINE_BYTES = 1 << 20
+_ELEMENTS = 10
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Drift:
 
     Attributes:
         file: which.
-        unknown: raw columns that no column of the stream is made of; they are left out without harm.
+        unknown: raw columns that no column of the stream is made of, and fields, as paths, of objects that the stream reads in
+            part; they are left out without harm.
         lacking: columns that an event must have and none of whose raw columns is in the file.
     """
 
@@ -48,42 +52,84 @@ def find_drift(stream: Stream, files: Iterable[Place]) -> list[Drift]:
     return found
 
 
-def _drift(stream: Stream, file: Place, columns: frozenset[str]) -> Drift:
-    known = {*stream.raw_schema.names, *stream.ignored}
+def _drift(stream: Stream, file: Place, columns: frozenset[Path]) -> Drift:
     lacking = [
         field.name
         for field in stream.schema
         if not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
     ]
-    return Drift(file, tuple(sorted(columns - known)), tuple(lacking))
+    taken = {path for name in stream.raw_names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
+    # What lies in what is kept as a whole, or ignored, is known with it.
+    known = taken | {path for name in stream.ignored for path in _paths(name)}
+    opened = {path[:end] for path in taken for end in range(1, len(path))}
+    unknown = set() if TEXT_OF in stream.raw_names else {_stranger(path, known, opened) for path in columns}
+    return Drift(file, tuple(sorted(unknown - {""})), tuple(lacking))
+
+
+def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> str:
+    """The name of what is unknown of a path, as near to the row as may be; empty where nothing is."""
+    ways = [path[:end] for end in range(1, len(path) + 1)]
+    if any(way in known for way in ways):
+        return ""
+    return name_of(next((way for way in ways if way not in opened), ()))
+
+
+def _paths(name: str) -> tuple[Path, Path]:
+    """Where a name's values may stand, whatever their place in a list."""
+    return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
 
 
 def _is_stood_in_for(stream: Stream, column: str) -> bool:
     return stream.missing_time == "arrival" and column == stream.event_time
 
 
-def _has_source(stream: Stream, column: str, columns: frozenset[str]) -> bool:
+def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
     source = stream.source(column)
-    return source.path or source.constant is not None or any(name in columns for name in source.names)
+    if source.path or source.constant is not None or source.place or TEXT_OF in source.raw_names:
+        return True
+    wanted = {path for name in source.names for path in _paths(name)}
+    return any(path[:end] in wanted for path in columns for end in range(1, len(path) + 1))
 
 
-def _columns(file: Place) -> frozenset[str]:
+def _columns(file: Place) -> frozenset[Path]:
+    """Where values stand in a file's rows."""
     found = file_type(file).format
     if found == "parquet":
         with parquet_file(file) as opened:
-            return frozenset(opened.schema_arrow.names)
+            return frozenset(path for field in opened.schema_arrow for path in _of_type((field.name,), field.type))
     is_csv = found == "csv"
     with open_text(file) as source:
         # Bounded: a file may be one line of gigabytes.
         lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
     if is_csv:
-        return frozenset(name.strip() for name in next(csv.reader([lines[0].decode("utf-8-sig")]), []))
-    return frozenset(name for line in lines for name in _keys(line))
+        return frozenset((name.strip(),) for name in next(csv.reader([lines[0].decode("utf-8-sig")]), []))
+    return frozenset(path for line in lines for path in _of_line(line))
 
 
-def _keys(line: bytes) -> Iterable[str]:
+def _of_type(path: Path, kind: pa.DataType) -> Iterator[Path]:
+    if types.is_struct(kind) and kind.num_fields:
+        for field in kind:
+            yield from _of_type((*path, field.name), field.type)
+    elif types.is_list(kind) or types.is_large_list(kind):
+        yield from _of_type((*path, EACH), kind.value_type)
+    else:
+        yield path
+
+
+def _of_line(line: bytes) -> Iterable[Path]:
     try:
         found = json.loads(line)
-    except ValueError:
+        return list(_of_value((), found)) if isinstance(found, dict) else ()
+    except (ValueError, RecursionError):
         return ()
-    return found.keys() if isinstance(found, dict) else ()
+
+
+def _of_value(path: Path, value: object) -> Iterator[Path]:
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from _of_value((*path, key), one)
+    elif isinstance(value, list) and value:
+        for one in value[:_ELEMENTS]:
+            yield from _of_value((*path, EACH), one)
+    elif path:
+        yield path

@@ -18,6 +18,7 @@ from keyfold.ingestion.parsing.csv_lines import read_row
 from keyfold.ingestion.parsing.mapping import map_columns
 from keyfold.ingestion.sources.kafka.messages import message_columns
 from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.raw_paths import PLACE, TEXT_OF, Path, list_of, path_of
 from keyfold.stream import Stream
 
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
@@ -29,7 +30,7 @@ def search_lines(
     stream: Stream,
     wanted: Mapping[str, pl.Series],
     texts: Mapping[str, Sequence[str]],
-    path_of: Callable[[str], str | None],
+    path_of_file: Callable[[str], str | None],
 ) -> pl.Expr:
     """Say of each row of a quarantine whether it is one of those wanted: FOUND, ABSENT, or UNKNOWN.
 
@@ -39,10 +40,10 @@ def search_lines(
         stream: whose quarantine.
         wanted: values by column; a row is found that has one of them in every column.
         texts: the same as they were given.
-        path_of: what the name of a file says as a value; None where that is not known any more.
+        path_of_file: what the name of a file says as a value; None where that is not known any more.
     """
     return pl.struct(pl.all()).map_batches(
-        lambda rows: _search(stream, wanted, texts, path_of, rows.struct.unnest()),
+        lambda rows: _search(stream, wanted, texts, path_of_file, rows.struct.unnest()),
         return_dtype=pl.Int8,
         is_elementwise=True,
     )
@@ -52,29 +53,31 @@ def _search(
     stream: Stream,
     wanted: Mapping[str, pl.Series],
     texts: Mapping[str, Sequence[str]],
-    path_of: Callable[[str], str | None],
+    path_of_file: Callable[[str], str | None],
     rows: pl.DataFrame,
 ) -> pl.Series:
-    wanted_names = {name for column in wanted for name in stream.source(column).names}
-    names = {field.name: pa.types.is_list(field.type) for field in stream.raw_schema if field.name in wanted_names}
+    names = {
+        name: pa.types.is_list(stream.schema.field(column).type)
+        for column in wanted
+        for name in stream.source(column).raw_names
+    }
     takes_path = any(stream.source(column).path for column in wanted)
-    fields: list[_Fields | None] = [
+    fields: list[list[_Fields] | None] = [
         _fields(raw, file or "", header, names)
         for raw, file, header in zip(
             rows["raw"], rows["file"], rows["header"] if "header" in rows.columns else [None] * rows.height, strict=True
         )
     ]
-    paths = [path_of(file or "") if takes_path else "" for file in rows["file"]]
+    paths = [path_of_file(file or "") if takes_path else "" for file in rows["file"]]
     is_known = [one is not None and path is not None for one, path in zip(fields, paths, strict=True)]
     found = pl.Series([ABSENT if known else UNKNOWN for known in is_known], dtype=pl.Int8)
-    at_paths: dict[str | None, list[int]] = {}
+    at_paths: dict[str | None, list[tuple[int, _Fields]]] = {}
     for at, path in enumerate(paths):
         if is_known[at]:
-            at_paths.setdefault(path, []).append(at)
-    for path, positions in at_paths.items():
-        those = [one for at in positions if (one := fields[at]) is not None]
-        matches = _matches(stream, wanted, texts, _as_table(those, names), path)
-        found[[at for at, match in zip(positions, matches, strict=True) if match]] = FOUND
+            at_paths.setdefault(path, []).extend((at, one) for one in fields[at] or [])
+    for path, those in at_paths.items():
+        matches = _matches(stream, wanted, texts, _as_table([one for _, one in those], names), path)
+        found[sorted({at for (at, _), match in zip(those, matches, strict=True) if match})] = FOUND
     return found
 
 
@@ -113,21 +116,60 @@ def _as_table(fields: Sequence[_Fields], names: Mapping[str, bool]) -> pa.Table:
     return pa.table({**columns, "\0": pa.nulls(len(fields))})
 
 
-def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, bool]) -> _Fields | None:
-    """The fields of a line that are asked for; None where they cannot be told."""
+def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, bool]) -> list[_Fields] | None:
+    """The fields of a line that are asked for, of each element where it is a list's; None where they cannot be told."""
     if not raw:
-        return {}  # nothing of the file, or of the message, is kept
+        return [{}]  # nothing of the file, or of the message, is kept
+    if any(name == PLACE or name.endswith(TEXT_OF) for name in names):
+        return None
     if file.startswith(PREFIX) and message_columns(sorted(names)):
         return None
     if not file.startswith(PREFIX) and file_type(PurePath(file)).format == "csv":
-        return _csv_fields(raw, header)
+        fields = _csv_fields(raw, header)
+        return None if fields is None else [fields]
+    return _json_fields(raw, names)
+
+
+def _json_fields(raw: str, names: Mapping[str, bool]) -> list[_Fields] | None:
     try:
         found = json.loads(raw, object_pairs_hook=_object)
         if not isinstance(found, dict):
             return None
-        return {name: _text(found[name], is_list=is_list) for name, is_list in names.items() if name in found}
+        return [
+            {name: _text(_value(found, name, place), is_list=is_list) for name, is_list in names.items()}
+            for place in _places(found, list_of(names))
+        ]
     except (ValueError, RecursionError):
         return None
+
+
+def _places(found: dict[str, Any], path: Path | None) -> Sequence[int]:
+    elements = None if path is None else _inside(found, path, 0)
+    return range(len(elements)) if isinstance(elements, list) and elements else range(1)
+
+
+def _value(found: dict[str, Any], name: str, place: int) -> Any:
+    flat = found.get(name)
+    return _inside(found, path_of(name), place) if flat is None else flat
+
+
+def _inside(value: Any, path: Path, place: int) -> Any:
+    """What a path leads to; its `[]` stands for the element at a place.
+
+    Raises:
+        ValueError: it leads into what is no object, or no list: whose value that is cannot be told.
+    """
+    for step in path:
+        if value is None:
+            return None
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        elif not isinstance(step, str) and isinstance(value, list):
+            at = step if isinstance(step, int) else place
+            value = value[at] if at < len(value) else None
+        else:
+            raise ValueError(f"no {step} in it")  # noqa: TRY004 - as of what is no JSON
+    return value
 
 
 def _csv_fields(raw: str, header: str | None) -> _Fields | None:

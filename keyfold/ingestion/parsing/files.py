@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from keyfold.ingestion.formats import READABLE, file_type
 from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Rows, ValidatedRows, validate_rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, read_chunks
+from keyfold.raw_paths import TEXT_OF, name_of
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -38,7 +40,8 @@ def parse_file(stream: Stream, path: Place, arrived: datetime, landing: Place | 
     value = path_value(path, landing)
     try:
         for rows in _read(stream, path):
-            yield validate_rows(stream, rows, arrived, value)
+            for part in exploded(stream, rows):
+                yield validate_rows(stream, part, arrived, value)
     # Also an ArrowException: memory that ran out is not the file's fault, and must not reject it.
     except pa.ArrowMemoryError:
         raise
@@ -59,4 +62,18 @@ def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     if found is None:
         raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")
     text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
-    yield from read_csv(schema, text) if found == "csv" else read_json(schema, text, missing=stream.missing)
+    yield from read_csv(_flat(stream), text) if found == "csv" else read_json(schema, text, missing=stream.missing)
+
+
+def _flat(stream: Stream) -> pa.Schema:
+    """The columns that CSV may have: those of the names themselves.
+
+    Raises:
+        UnreadableFileError: the stream takes what no CSV has.
+    """
+    if stream.list_path is not None or TEXT_OF in stream.raw_names:
+        what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
+        raise UnreadableFileError(
+            f"the file is CSV, which has no lists or objects, and stream {stream.name} takes {what}"
+        )
+    return pa.schema([(name.removesuffix(TEXT_OF), pa.string()) for name in stream.raw_names])

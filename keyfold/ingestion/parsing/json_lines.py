@@ -6,7 +6,7 @@ the bad line is among a few, and those few go through Python's json, which also 
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,9 @@ import pyarrow.json as pj
 from pyarrow import types
 
 from keyfold.ingestion.parsing.casting import SHOWN, named
+from keyfold.ingestion.parsing.json_texts import JsonTexts
 from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.raw_paths import TEXT_OF, is_each, path_of
 from keyfold.whole_numbers import whole_number
 
 _PARTS = 16
@@ -51,7 +53,8 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
 
 def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
     """The table of `count` objects, one a line; None where they must be looked at one by one."""
-    return _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
+    table = _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
+    return None if table is None else _with_texts(schema, table, lambda: text)
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
@@ -63,6 +66,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
     tables: list[pa.Table] = []
     kept: list[int] = []
     rejects: list[Reject] = []
+    broken: dict[tuple[int, int], str] = {}
 
     def read(start: int, stop: int) -> None:
         part = there[start:stop]
@@ -84,10 +88,11 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
         alone: list[tuple[int, pa.Table]] = []
         for index in range(start, stop):
             value = there[index]
-            row, reason = _read_one(schema, value, missing)
+            row, reason, elements = _read_one(schema, value, missing)
             if reason is None:
                 good.append(row)
                 kept.append(index)
+                broken.update({(int(lines[where[index]]), place): why for place, why in elements.items()})
             elif reason.startswith(_NOT_JSON) and (table := _read_alone(text_schema, value)) is not None:
                 alone.append((index, table))
             else:
@@ -101,7 +106,8 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
         read(0, len(there))
     sources = where[kept]
     table = pa.concat_tables(tables) if tables else text_schema.empty_table()
-    return Rows(table, lines[sources], lambda position: _line_text(values[sources[position]]), rejects)
+    table = _with_texts(schema, table, lambda: b"\n".join(there[index] for index in kept))
+    return Rows(table, lines[sources], lambda position: _line_text(values[sources[position]]), rejects, broken=broken)
 
 
 class _RawLine:
@@ -122,8 +128,28 @@ def _line_text(value: bytes) -> str:
 
 
 def _as_text(schema: pa.Schema) -> pa.Schema:
-    """The schema to read with: times are text in JSON."""
-    return pa.schema([(field.name, pa.string() if _is_text(field.type) else field.type) for field in schema])
+    """The schema to read with: times are text in JSON, and what is kept as JSON text is not read."""
+    return pa.schema([pa.field(one.name, _text_type(one.type)) for one in schema if not one.name.endswith(TEXT_OF)])
+
+
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    if types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _text_type(one.type)) for one in kind])
+    if types.is_list(kind):
+        return pa.list_(_text_type(kind.value_type))
+    return pa.string() if _is_text(kind) else kind
+
+
+def _with_texts(schema: pa.Schema, table: pa.Table, text: Callable[[], bytes]) -> pa.Table:
+    """The table with what is kept as JSON text, of the lines that it was read from."""
+    names = [name for name in schema.names if name.endswith(TEXT_OF)]
+    if not names or not table.num_rows:
+        return table
+    texts = JsonTexts(text())
+    for name in names:
+        inside = name.removesuffix(TEXT_OF)
+        table = table.append_column(name, texts.at(path_of(inside) if inside else ()))
+    return table
 
 
 def _is_text(target: pa.DataType) -> bool:
@@ -184,29 +210,80 @@ def _whole(text: str) -> int | _Real:
 _DECODER = json.JSONDecoder(parse_float=_Real, parse_int=_whole)
 
 
-def _read_one(schema: pa.Schema, value: bytes, missing: tuple[str, ...]) -> tuple[dict[str, Any], str | None]:
+class _WrongError(Exception):
+    """A value that is not of its column's type; the message is the reason."""
+
+
+def _read_one(
+    schema: pa.Schema, value: bytes, missing: tuple[str, ...]
+) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
+    """A line's row, why it is none, and by place why elements of the list whose elements are events are none."""
     if _depth(value) > _MAX_DEPTH:
-        return {}, f"{_NOT_JSON}: nested too deeply"
+        return {}, f"{_NOT_JSON}: nested too deeply", {}
     try:
         found = _DECODER.decode(value.decode("utf-8-sig"))
     except ValueError as error:
-        return {}, f"{_NOT_JSON}: {error}"
+        return {}, f"{_NOT_JSON}: {error}", {}
     if not isinstance(found, dict):
-        return {}, f"not a JSON object: {_short(found)}"
+        return {}, f"not a JSON object: {_short(found)}", {}
+    elements: dict[int, str] = {}
+    try:
+        return _fields(found, schema, missing, "", elements), None, elements
+    except _WrongError as wrong:
+        return {}, str(wrong), {}
+
+
+def _fields(
+    found: dict[str, Any], fields: Iterable[pa.Field], missing: tuple[str, ...], above: str, elements: dict[int, str]
+) -> dict[str, Any]:
+    """The fields of an object that are read.
+
+    Raises:
+        _WrongError: one is not of its type.
+    """
     row: dict[str, Any] = {}
-    for field in schema:
-        given = found.get(field.name)
-        if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
-            continue
-        # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one. In a column of text
-        # it becomes NULL later, as where Arrow read it.
-        if isinstance(given, str) and not _is_text(field.type) and given.strip() in missing:
-            continue
-        typed = _typed(given, field.type)
-        if typed is None:
-            return {}, f"{field.name} is not {named(field.type)}: {_short(given)}"
-        row[field.name] = typed
-    return row, None
+    for field in fields:
+        given, name = found.get(field.name), f"{above}{field.name}"
+        if isinstance(given, list) and is_each(field):
+            row[field.name] = _elements(given, field.type.value_type, missing, name, elements)
+        else:
+            row[field.name] = _value(given, field.type, missing, name, elements)
+    return row
+
+
+def _elements(
+    given: list[Any], kind: pa.DataType, missing: tuple[str, ...], name: str, elements: dict[int, str]
+) -> list[Any]:
+    """A list's elements, NULL for those that are not of its type; why is put among `elements`."""
+    read: list[Any] = []
+    for place, one in enumerate(given):
+        try:
+            read.append(_value(one, kind, missing, f"{name}[]", elements))
+        except _WrongError as wrong:
+            read.append(None)
+            elements[place] = str(wrong)
+    return read
+
+
+def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, elements: dict[int, str]) -> Any:
+    if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
+        return None
+    if types.is_struct(kind):
+        if not isinstance(given, dict):
+            raise _WrongError(f"{name} is not an object: {_short(given)}")
+        return _fields(given, kind, missing, f"{name}.", elements)
+    if types.is_list(kind) and not types.is_string(kind.value_type):
+        if not isinstance(given, list):
+            raise _WrongError(f"{name} is not a list: {_short(given)}")
+        return [_value(one, kind.value_type, missing, f"{name}[{place}]", elements) for place, one in enumerate(given)]
+    # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one. In a column of text
+    # it becomes NULL later, as where Arrow read it.
+    if isinstance(given, str) and not _is_text(kind) and given.strip() in missing:
+        return None
+    typed = _typed(given, kind)
+    if typed is None:
+        raise _WrongError(f"{name} is not {named(kind)}: {_short(given)}")
+    return typed
 
 
 def _depth(value: bytes) -> int:

@@ -9,6 +9,7 @@ from pyarrow import types
 from keyfold.ingestion.formats import file_type
 from keyfold.ingestion.parsing.casting import to_series
 from keyfold.ingestion.parsing.declared_times import to_iso_times
+from keyfold.ingestion.parsing.nested import raw_values
 from keyfold.storage.place import Place, path_below
 from keyfold.stream import Stream
 
@@ -30,7 +31,7 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
     columns: dict[str, list[pa.ChunkedArray]] = {}
     for field in stream.schema:
         source = stream.source(field.name)
-        found = [_present(raw.column(name), stream.missing) for name in source.names if name in raw.column_names]
+        found = [_present(one, stream.missing) for name in source.raw_names for one in raw_values(raw, name)]
         if source.time:
             found = [_iso_times(one, source.time) for one in found]
         fallback = path if source.path else source.constant

@@ -5,6 +5,7 @@ do with it. A message that is blank, or has no value, is rejected too: each one 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.stream import Stream
@@ -48,15 +50,25 @@ def parse_messages(
     if rows is None:
         rows = _read_with_care(stream, schema, values, numbers, faults or {})
     # Numbers grow: where a row's stands is where its message is.
-    at = np.searchsorted(numbers, rows.lines)
-    columns = rows.columns
+    columns, at = rows.columns, np.searchsorted(numbers, rows.lines)
     for name, column in own.items():
         columns = columns.append_column(name, column.take(pa.array(at)))
-    return validate_rows(
-        stream,
-        Rows(columns, rows.lines, rows.raw, rows.rejects),
-        arrived if isinstance(arrived, datetime) else arrived.gather(at),
-        path,
+    parts = []
+    for part in exploded(stream, replace(rows, columns=columns)):
+        at = np.searchsorted(numbers, part.lines)
+        parts.append(
+            validate_rows(stream, part, arrived if isinstance(arrived, datetime) else arrived.gather(at), path)
+        )
+    return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
+    return ValidatedRows(
+        read=sum(part.read for part in parts),
+        accepted=pl.concat([part.accepted for part in parts]),
+        lines=np.concatenate([part.lines for part in parts]),
+        rejects=[reject for part in parts for reject in part.rejects],
+        untimed=sum(part.untimed for part in parts),
     )
 
 
@@ -87,7 +99,7 @@ def _read_with_care(
     good = [at for at, reason in enumerate(reasons) if not reason]
     taken = [value for at in good if (value := values[at]) is not None]
     rows = read_values(schema, taken, numbers[good] if good else numbers[:0], stream.missing)
-    return Rows(rows.columns, rows.lines, rows.raw, [*rows.rejects, *rejects])
+    return replace(rows, rejects=[*rows.rejects, *rejects])
 
 
 def _decodes(text: bytes) -> bool:

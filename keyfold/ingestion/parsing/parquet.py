@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from keyfold.ingestion.parsing.rows import Lines, Rows
+from keyfold.ingestion.parsing.row_sizes import row_sizes
+from keyfold.ingestion.parsing.rows import Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
@@ -55,6 +55,10 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         twice = sorted({name for name in schema.names if names.count(name) > 1})
         if twice:
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
+        for field in schema:
+            at = file.schema_arrow.get_field_index(field.name)
+            if at >= 0 and (misfit := _misfit(field.type, file.schema_arrow.field(at).type, field.name)):
+                raise UnreadableFileError(misfit)
         counts = [
             BATCH_BYTES * group.num_rows // size for group, size in zip(groups, sizes, strict=True) if group.num_rows
         ]
@@ -69,6 +73,21 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
                 columns = pa.table([_plainly(column) for column in part.columns], names=part.schema.names)
                 yield Rows(columns, lines, _Raw(part))
                 done += part.num_rows
+
+
+def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:
+    """Why paths lead nowhere in a column, if it holds no objects or lists where they have steps."""
+    found = found.value_type if types.is_dictionary(found) else found
+    if types.is_struct(wanted):
+        if not types.is_struct(found):
+            return f"the file's column {name} holds no objects but {found}, and fields of it are read"
+        inside = [(one.type, found.get_field_index(one.name), f"{name}.{one.name}") for one in wanted]
+        return next((why for kind, at, one in inside if at >= 0 and (why := _misfit(kind, found[at].type, one))), None)
+    if types.is_list(wanted) and not types.is_string(wanted.value_type):
+        if not (types.is_list(found) or types.is_large_list(found)):
+            return f"the file's column {name} holds no lists but {found}, and elements of it are read"
+        return _misfit(wanted.value_type, found.value_type, f"{name}[]")
+    return None
 
 
 def _too_much(max_bytes: int) -> UnreadableFileError:
@@ -100,7 +119,7 @@ def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.
     """The batch, cut where its values are more than `BATCH_BYTES` once each row has its own; each part with its bytes."""
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
-        sizes += _sizes(column)
+        sizes += row_sizes(column)
     if len(too_long := np.flatnonzero(sizes > max_row)):
         row = done + int(too_long[0]) + 1
         raise UnreadableFileError(
@@ -113,31 +132,6 @@ def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.
         stop = max(int(np.searchsorted(ends, before + BATCH_BYTES, side="right")), start + 1)
         yield batch.slice(start, stop - start), int(ends[stop - 1]) - before
         start = stop
-
-
-def _sizes(column: pa.Array) -> Lines:
-    """Bytes of each row's value."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    kind = column.type
-    if isinstance(column, pa.DictionaryArray):
-        of_value = _sizes(column.dictionary)
-        return of_value[column.indices.fill_null(0).to_numpy(zero_copy_only=False)] if len(of_value) else _none(column)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        return pc.call_function("binary_length", [column]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
-        offsets = column.offsets.to_numpy()
-        values = column.keys if types.is_map(kind) else column.values
-        inner = _sizes(values) + _sizes(column.items) if types.is_map(kind) else _sizes(values)
-        sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(inner)])
-        return sums[offsets[1:]] - sums[offsets[:-1]]
-    if types.is_struct(kind):
-        return sum((_sizes(field) for field in column.flatten()), _none(column))
-    return _none(column) + 8  # numbers and times; fixed sizes of more are bounded by their pages
-
-
-def _none(column: pa.Array) -> Lines:
-    return np.zeros(len(column), dtype=np.int64)
 
 
 def _plainly(column: pa.Array) -> pa.Array:

@@ -1,6 +1,6 @@
 """The shape that every parser hands over, and the validation that parts it into accepted and rejected rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -40,6 +40,8 @@ class Rows:
         raw: gives the raw text of the row at a position in `columns`; asked for bad rows only.
         rejects: the rows that could not be read.
         header: of CSV, the text that names its columns; empty of others.
+        broken: by line and place, why an element of the list whose elements are events is none; NULL stands there.
+        where: begins the reason of the row at a position: where in its line it is, if it is not the whole line.
     """
 
     columns: pa.Table
@@ -47,6 +49,8 @@ class Rows:
     raw: Callable[[int], str]
     rejects: Sequence[Reject] = field(default=())
     header: str = ""
+    broken: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    where: Callable[[int], str] = lambda position: ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class ValidatedRows:
     """A chunk's rows, each accepted or rejected.
 
     Attributes:
-        read: how many rows the parser found.
+        read: how many rows the parser found; each element is one where a list's elements are events.
         accepted: those that are valid, in the event table's columns and types.
         lines: the line number of each accepted row.
         rejects: the others, by line.
@@ -95,7 +99,8 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
     if reasons.null_count() < len(reasons):
         bad = reasons.is_not_null()
         for position in bad.arg_true().to_list():
-            rejects.append(Reject(rows.raw(position), int(lines[position]), reasons[position]))
+            reason = f"{rows.where(position)}{reasons[position]}"
+            rejects.append(Reject(rows.raw(position), int(lines[position]), reason))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
@@ -123,5 +128,6 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series
 
 def _wanted(stream: Stream, column: str) -> str:
     """Which raw columns would have been the value, where their names do not say so themselves."""
-    names = stream.source(column).names
+    source = stream.source(column)
+    names = ("the line",) if source.json and not source.names else source.names
     return f": no value in {' or '.join(names)}" if names and names != (column,) else ""

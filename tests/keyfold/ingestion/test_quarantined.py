@@ -139,6 +139,48 @@ def test_what_is_beside_a_message_cannot_be_searched_in_its_value():
     assert search(frame, stream, card="11").to_list() == [UNKNOWN]
 
 
+SENT = Stream(
+    name="sent",
+    schema=pa.schema([("person", pa.string()), ("friend", pa.string()), ("time", TIMESTAMP)]),
+    event_time="time",
+    sources={"person": Source(("user.name", "name")), "friend": Source("friends[].name")},
+)
+
+
+@given(
+    people=st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=4),
+    friends=st.lists(st.sampled_from(["a", "b", None]), max_size=3),
+    form=st.sampled_from(["jsonl", "parquet"]),
+)
+@examples(60, [HealthCheck.function_scoped_fixture])
+def test_lines_are_found_by_values_within_objects_and_elements_by_their_own_alone(tmp_path, people, friends, form):
+    path = tmp_path / f"sent.{form}"
+    rows = [{"user": {"name": one}, "friends": [{"name": friend} for friend in friends]} for one in people]
+    if form == "parquet":
+        friend = pl.List(pl.Struct({"name": pl.String}))
+        pl.DataFrame(rows, {"user": pl.Struct({"name": pl.String}), "friends": friend}).write_parquet(path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frame = quarantined(path, stream=SENT)
+    found = [search(frame, SENT, **texts).to_list() for texts in ({"person": "a"}, {"friend": "a"})]
+    expected = [(one == "a", friend == "a") for one in people for friend in friends]
+    assert list(zip(*found, strict=True)) == [tuple(map(int, one)) for one in expected]
+
+
+def test_a_line_of_several_elements_is_found_by_any_and_one_through_no_object_cannot_be_searched(tmp_path):
+    path = tmp_path / "sent.jsonl"
+    lines = [
+        '{"name": 5, "friends": [{"name": "b"}, {"name": "a"}]}',
+        '{"name": "a", "friends": {"name": "a"}}',
+        '{"name": "a", "friends": null}',
+        '{"user": "a", "friends": [{"name": "b"}]}',
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    frame = quarantined(path, stream=SENT).sort("line")
+    assert search(frame, SENT, friend="a").to_list() == [FOUND, UNKNOWN, ABSENT, ABSENT]
+    assert search(frame, SENT, person="a").to_list() == [ABSENT, FOUND, FOUND, UNKNOWN]
+
+
 def test_a_name_holds_a_value_as_a_word_of_its_own_and_gives_none_of_it_away():
     holds = holds_any(["zürich", "11", "a.b"])
     assert all(map(holds, ["zürich.csv", "z%C3%BCrich/1.csv", "zu\u0308rich_2.csv", "card-11.csv", "a.b"]))

@@ -27,7 +27,7 @@ from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.lakehouse.changes import snapshot
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.storage.place import Place
-from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from keyfold.times import micros
 from spark_jobs.streams import RIDE_POINTS
 
@@ -172,6 +172,36 @@ def test_copies_are_dropped_in_a_file_across_files_and_across_runs(
     summary = ingest(spark, lakehouse, EVENTS, landing)
     check_counts(lakehouse, summary)
     assert (summary.rows_read, summary.accepted, summary.duplicates, summary.quarantined) == (4, 1, 2, 1)
+
+
+def test_elements_of_a_list_are_events_each_once_and_all_are_counted(
+    spark: SparkSession, lakehouse: Lakehouse, landing: Path
+):
+    schema = pa.schema([("sensor", pa.string()), ("place", pa.int64()), ("value", pa.float64()), ("at", TIMESTAMP)])
+    sources = {"sensor": Source("sensor.name"), "place": Source(place=True), "value": Source("values[].v")}
+    stream = Stream("sensors", schema, "at", event_id=("sensor", "at", "place"), sources=sources)
+    lists = [[1, 1, 1], [1, "x", 2], []]
+    lines = [
+        {"sensor": {"name": name}, "at": START.isoformat(), "values": [{"v": value} for value in values]}
+        for name, values in zip("abc", lists, strict=True)
+    ]
+    land(landing / "a.json", [*lines, lines[0]], "{", '{"sensor": {"name": "d"}}')
+    land(landing / "b.json", lines)
+    summary = ingest(spark, lakehouse, stream, landing)
+    check_counts(lakehouse, summary, stream)
+    events, quarantine, _ = tables(lakehouse, stream)
+    assert events == [
+        *(("a", place, 1.0, START) for place in range(3)),
+        ("b", 0, 1.0, START),
+        ("b", 2, 2.0, START),
+    ]
+    # Two bad elements, each in both files; a line that is none, and one without a list.
+    assert (summary.rows_read, summary.quarantined, summary.duplicates) == (17, 4, 8)
+    assert {reason.partition(":")[0] for _, _, _, reason, *_ in quarantine} == {
+        "values[1]",
+        "not valid JSON",
+        "values is missing",
+    }
 
 
 def test_copies_beyond_the_window_are_kept_however_the_files_are_split(spark: SparkSession, new_home, tmp_path: Path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from keyfold.ingestion.parsing import parse_messages
 from keyfold.ingestion.parsing.csv_lines import read_csv
+from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json
 from keyfold.ingestion.parsing.rows import validate_rows
 from keyfold.ingestion.parsing.text import chunks
@@ -84,6 +85,62 @@ JSON_FIELD = st.builds(
     st.sampled_from([":", ": ", ":\r"]),
     JSON_VALUE,
 )
+NESTED = Stream(
+    name="nested",
+    schema=pa.schema(
+        [
+            ("device", pa.int64()),
+            ("site", pa.string()),
+            ("first", pa.float64()),
+            ("value", pa.float64()),
+            ("names", pa.list_(pa.string())),
+            ("place", pa.int64()),
+            ("kept", pa.string()),
+            ("whole", pa.string()),
+            ("time", TIMESTAMP),
+        ]
+    ),
+    event_time="time",
+    missing_time="arrival",
+    sources={
+        "device": Source("device.id"),
+        "site": Source(("device.site.name", "site")),
+        "first": Source("readings[0].value"),
+        "value": Source("readings[].value"),
+        "names": Source("readings[].names"),
+        "place": Source(place=True),
+        "kept": Source("device", json=True),
+        "whole": Source(json=True),
+    },
+    missing=("NA",),
+)
+NESTED_VALUE = st.recursive(
+    JSON_VALUE,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda values: f"[{','.join(values)}]"),
+        st.lists(
+            st.builds('"{}": {}'.format, st.sampled_from(["id", "site", "name", "value", "names", "\\u0069d"]), inner),
+            max_size=3,
+        ).map(lambda fields: "{" + " , ".join(fields) + "}"),
+    ),
+    max_leaves=6,
+)
+GOOD_FIELDS = {
+    "device": ['{"id": 7}', '{"id": 9007199254740993, "site": {"name": "a"}}', '{"\\u0069d": 1.0, "more": [{}]}'],
+    "readings": ['[{"value": 1}, {"value": 2.5, "names": "a"}]', '[{"names": ["a", null]}, {}, null]', "[]"],
+    "site": ['"b"'],
+    "time": ['"2025-12-01T00:00:00Z"'],
+}
+NESTED_FIELD = st.one_of(
+    st.sampled_from([f'"{name}":{value}' for name, values in GOOD_FIELDS.items() for value in values]),
+    st.builds(
+        '"{}":{}'.format, st.sampled_from(["device", "device.id", "readings", "site", "other", "time"]), NESTED_VALUE
+    ),
+)
+NESTED_LINE = st.one_of(
+    st.lists(NESTED_FIELD, max_size=4).map(lambda fields: "{" + ",".join(fields) + "}"),
+    st.sampled_from(["", "{", ' {"readings":[{"value":1},null,{"value":"x"}]}\r', '{"readings":[{"value":1}]}']),
+)
 JSON_LINE = st.one_of(
     st.lists(JSON_FIELD, max_size=3).map(lambda fields: "{" + ",".join(fields) + "}"),
     st.sampled_from(["", " ", "{}\r", "{}{}", "{", "null", " {}", '{"other": {}']),
@@ -93,9 +150,9 @@ CSV_FIELD = st.sampled_from(
 )
 
 
-def json_rows(lines: list[str], size: int) -> list[dict]:
+def json_rows(lines: list[str], size: int, stream: Stream = STREAM) -> list[dict]:
     text = io.BytesIO("\n".join(lines).encode())
-    return rows_of(read_json(STREAM.raw_schema, chunks(text, size), STREAM.missing))
+    return rows_of(read_json(stream.raw_schema, chunks(text, size), stream.missing), stream)
 
 
 def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
@@ -103,15 +160,16 @@ def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
     return rows_of(read_csv(STREAM.raw_schema, chunks(text, size)))
 
 
-def rows_of(parts) -> list[dict]:
-    found = [row for rows in parts for row in as_rows(STREAM, validate_rows(STREAM, rows, ARRIVED))]
+def rows_of(parts, stream: Stream = STREAM) -> list[dict]:
+    parts = [part for rows in parts for part in exploded(stream, rows)]
+    found = [row for rows in parts for row in as_rows(stream, validate_rows(stream, rows, ARRIVED))]
     return sorted(
         ({name: repr(value) if name != "line" else value for name, value in row.items()} for row in found), key=line_of
     )
 
 
-def line_of(row: dict) -> int:
-    return row["line"]
+def line_of(row: dict) -> tuple:
+    return row["line"], str(row.get("place")), row["reason"]
 
 
 @examples(200)
@@ -126,6 +184,21 @@ def test_a_json_line_is_read_alike_among_others_alone_in_small_chunks_and_as_a_m
     found = as_rows(STREAM, parse_messages(STREAM, [line.encode() for line in messages], numbers, ARRIVED))
     reasons = [(row["line"], repr(row["reason"])) for row in sorted(found, key=line_of)]
     assert reasons == [(row["line"], row["reason"]) for row in together]
+
+
+@examples(400)
+@given(st.lists(NESTED_LINE, min_size=1, max_size=8), st.integers(1, 200))
+def test_a_nested_line_and_each_of_its_elements_is_read_alike_among_others_alone_and_as_a_message(lines, size):
+    together = json_rows(lines, 1 << 20, NESTED)
+    alone = [row | {"line": at} for at, line in enumerate(lines, 1) for row in json_rows([line], 1 << 20, NESTED)]
+    assert together == alone
+    assert together == json_rows(lines, size, NESTED)
+    messages = [(at, line.encode()) for at, line in enumerate(lines, 1) if line.strip()]
+    numbers = np.array([at for at, _ in messages], dtype=np.int64)
+    found = as_rows(NESTED, parse_messages(NESTED, [line for _, line in messages], numbers, ARRIVED))
+    assert sorted((row["line"], repr(row["reason"])) for row in found) == sorted(
+        (row["line"], row["reason"]) for row in together
+    )
 
 
 @examples(200)

@@ -1,0 +1,86 @@
+"""Where in the text of one JSON object a value stands; for lines that go to quarantine, one by one."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from keyfold.raw_paths import Path
+
+BESIDE = 64 << 10
+"""Characters beside a list that are repeated with each of its elements that is kept; of more, the element is kept alone."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+def with_one_element(text: str, path: Path) -> Callable[[int], str]:
+    """Make the function that gives the text with one element alone in the list that a path leads to.
+
+    A text that has no such list is given as it is. An element without what stands beside its list begins with `…`: it is
+    no JSON, and nobody takes it for a whole row.
+
+    Example:
+        >>> with_one_element('{"at": 5, "all": [1.0, {"b": 2}]}', ("all",))(1)
+        '{"at": 5, "all": [{"b": 2}]}'
+    """
+    try:
+        start, end = _span(text, path)
+        elements = list(_elements(text, start)) if text[start] == "[" else []
+    except (ValueError, LookupError, RecursionError):
+        return lambda place: text
+
+    def cut(place: int) -> str:
+        if place >= len(elements):
+            return text
+        first, last = elements[place]
+        if len(text) - (end - start) > BESIDE:
+            return f"…{text[first:last]}"
+        return f"{text[: start + 1]}{text[first:last]}{text[end - 1 :]}"
+
+    return cut
+
+
+def _span(text: str, path: Path) -> tuple[int, int]:
+    """Where the value begins and ends that keys lead to.
+
+    Raises:
+        LookupError: there is none.
+        ValueError: the text is not JSON.
+    """
+    start, end = _skip(text, 0), len(text)
+    for step in path:
+        start, end = (
+            dict(_members(text, start))[step] if isinstance(step, str) else list(_elements(text, start))[step or 0]
+        )
+    return start, end
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    at = _skip(text, at + 1) if text[at] == "{" else len(text)
+    while at < len(text) and text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        at = _end(text, start)
+        yield key, (start, at)
+        at = _next(text, at)
+
+
+def _elements(text: str, at: int) -> Iterator[tuple[int, int]]:
+    at = _skip(text, at + 1) if text[at] == "[" else len(text)
+    while at < len(text) and text[at] != "]":
+        end = _end(text, at)
+        yield at, end
+        at = _next(text, end)
+
+
+def _end(text: str, start: int) -> int:
+    return _DECODER.raw_decode(text, start)[1]
+
+
+def _next(text: str, at: int) -> int:
+    at = _skip(text, at)
+    return _skip(text, at + 1) if text[at] == "," else at
+
+
+def _skip(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches nothing too

@@ -1,0 +1,141 @@
+"""The JSON text of values within many lines at once, to the byte as it stands there.
+
+No parser gives it: they read numbers and texts, and write others that mean the same, or nearly so (a float of 2^53 + 1). So
+the text is looked at as an array: where quotes, brackets and commas are, how deep, and which keys stand there.
+"""
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keyfold.raw_paths import Path
+
+Numbers = npt.NDArray[np.int64]
+
+_QUOTE, _BACKSLASH, _COLON, _COMMA = (ord(sign) for sign in '"\\:,')
+_BLANKS = np.isin(np.arange(256), list(b" \t\r\n"))
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"{[")], _STEPS[list(b"}]")], _STEPS[_COMMA] = 1, -1, 2
+
+
+class JsonTexts:
+    """The text of valid JSON objects, one a line."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._bytes = np.frombuffer(text, np.uint8)
+        quotes = np.flatnonzero(self._bytes == _QUOTE)
+        self._has_escapes = b"\\" in text
+        if self._has_escapes:
+            quotes = quotes[~self._is_escaped(quotes)]
+        self._opened, self._closed = quotes[0::2], quotes[1::2]
+        steps = _STEPS[self._bytes]
+        marks = np.flatnonzero(steps)
+        marks = marks[(np.searchsorted(quotes, marks) & 1) == 0]
+        steps = steps[marks]
+        self._marks = marks
+        brackets = np.where(steps == 2, 0, steps)
+        self._after = np.cumsum(brackets, dtype=np.int32)
+        # An opening bracket is as deep as what it holds, and so is the closing one.
+        self._is_open, self._is_close = brackets == 1, brackets == -1
+        self._depth = self._after + self._is_close
+
+    def at(self, path: Path) -> pa.Array:
+        """The text of what keys lead to, an element a line; NULL where that is not there, or is null."""
+        opens = self._opens(1)
+        rows, lines = np.arange(len(opens)), len(opens)
+        starts = opens
+        for depth, key in enumerate(path, 1):
+            starts = self._values(str(key), depth, opens, rows, lines)
+            opens = self._opens(depth + 1)
+            rows = np.full(len(opens), -1)
+            inside = np.flatnonzero((starts >= 0) & (self._bytes[starts] == ord("{")))
+            rows[np.searchsorted(opens, starts[inside])] = inside
+        return self._slices(starts, self._ends(starts, len(path) + 1))
+
+    def _opens(self, depth: int) -> Numbers:
+        return self._marks[self._is_open & (self._depth == depth)]
+
+    def _values(self, key: str, depth: int, opens: Numbers, rows: Numbers, lines: int) -> Numbers:
+        """Where the values of a key begin, by line, in the objects that open at some places; -1 where there is none."""
+        starts = np.full(lines, -1, dtype=np.int64)
+        tokens = self._named(key)
+        first = self._opened[tokens]
+        level = self._after[np.searchsorted(self._marks, first) - 1]
+        tokens, first = tokens[level == depth], first[level == depth]
+        if not len(tokens):
+            return starts
+        row = rows[np.searchsorted(opens, first) - 1]
+        colon = self._skip(self._closed[tokens] + 1)
+        is_key = (row >= 0) & (self._bytes[colon] == _COLON)
+        # Of a key that stands twice the last one counts, as everywhere.
+        starts[row[is_key]] = self._skip(colon[is_key] + 1)
+        return starts
+
+    def _named(self, key: str) -> Numbers:
+        """Texts that are a name, whatever they are there for."""
+        name = np.frombuffer(key.encode(), np.uint8)
+        tokens = np.flatnonzero(self._closed - self._opened - 1 == len(name))
+        for offset, one in enumerate(name):
+            tokens = tokens[self._bytes[self._opened[tokens] + 1 + offset] == one]
+        if not self._has_escapes:
+            return tokens
+        escapes = np.flatnonzero(self._bytes == _BACKSLASH)
+        escaped = np.unique(np.searchsorted(self._opened, escapes) - 1)
+        # A name of six times the length has each character as \uXXXX: longer ones are not read.
+        escaped = escaped[(self._closed - self._opened)[escaped] <= 6 * len(key) + 1]
+        same = [token for token in escaped.tolist() if json.loads(self._token(token)) == key]
+        return np.union1d(np.setdiff1d(tokens, escaped), np.array(same, dtype=np.int64))
+
+    def _token(self, token: int) -> bytes:
+        return self._text[self._opened[token] : self._closed[token] + 1]
+
+    def _ends(self, starts: Numbers, depth: int) -> Numbers:
+        """Where values end that begin at some places, all at one depth."""
+        ends = np.full(len(starts), -1, dtype=np.int64)
+        there = np.flatnonzero(starts >= 0)
+        begin, first = starts[there], self._bytes[starts[there]]
+        # A number, true, false or null goes on to what is next.
+        end = self._marks[np.minimum(np.searchsorted(self._marks, begin), len(self._marks) - 1)]
+        while (is_blank := _BLANKS[self._bytes[end - 1]]).any():
+            end = end - is_blank
+        is_text = first == _QUOTE
+        end[is_text] = self._closed[np.searchsorted(self._opened, begin[is_text])] + 1
+        is_nested = (first == ord("{")) | (first == ord("["))
+        # Of one depth, brackets open and close in turn.
+        brackets = self._marks[(self._is_open | self._is_close) & (self._depth == depth)]
+        end[is_nested] = brackets[np.searchsorted(brackets, begin[is_nested]) + 1] + 1
+        ends[there] = end
+        return ends
+
+    def _slices(self, starts: Numbers, ends: Numbers) -> pa.Array:
+        is_there = starts >= 0
+        ends = np.maximum.accumulate(np.where(is_there, ends, 0)) if len(ends) else ends
+        offsets = np.empty(2 * len(starts) + 1, dtype=np.int64)
+        offsets[0::2] = np.concatenate([[0], ends])
+        offsets[1::2] = np.where(is_there, starts, ends)
+        # A value at each odd place, what lies between two at each even one.
+        spans = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(self._text)]
+        )
+        texts = spans.take(pa.array(np.arange(len(starts)) * 2 + 1)).cast(pa.string())
+        is_null = pc.call_function("equal", [texts, pa.scalar("null")]).to_numpy(zero_copy_only=False)
+        return pc.call_function("if_else", [pa.array(is_there & ~is_null), texts, pa.scalar(None, pa.string())])
+
+    def _skip(self, at: Numbers) -> Numbers:
+        while (is_blank := _BLANKS[self._bytes[at]]).any():
+            at = at + is_blank
+        return at
+
+    def _is_escaped(self, quotes: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether an odd number of backslashes stands before a quote."""
+        odd = np.zeros(len(quotes), dtype=bool)
+        left, at = np.arange(len(quotes)), quotes - 1
+        while len(left):
+            is_more = (at >= 0) & (self._bytes[at] == _BACKSLASH)
+            left, at = left[is_more], at[is_more] - 1
+            odd[left] = ~odd[left]
+        return odd

@@ -1,0 +1,46 @@
+"""What paths lead to in columns of objects and lists."""
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from keyfold.ingestion.parsing.casting import to_series
+from keyfold.raw_paths import TEXT_OF, Path, path_of
+
+
+def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
+    """The raw columns of a name: those that are called so, then what its path leads to."""
+    found = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
+    if name.endswith(TEXT_OF) and not found:
+        # Formats other than JSON have no text of their own for it.
+        return [_as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
+    path = path_of(name)
+    inside = None if len(path) == 1 else value_at(raw, path)
+    return found if inside is None else [*found, inside]
+
+
+def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:
+    """What a path without `[]` leads to; None where no row can have it."""
+    if path[0] not in raw.column_names:
+        return None
+    column = raw.column(path[0])
+    for step in path[1:]:
+        if isinstance(step, str):
+            if not types.is_struct(column.type) or column.type.get_field_index(step) < 0:
+                return None
+            column = pc.call_function("struct_field", [column], pc.StructFieldOptions([step]))
+        elif isinstance(step, int):
+            if not (types.is_list(column.type) or types.is_large_list(column.type)):
+                return None
+            column = pa.chunked_array([to_series(column).list.get(step, null_on_oob=True).to_arrow()])
+    return column
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as JSON text; texts as they are, since they are that already where a format has no objects."""
+    values = to_series(column)
+    if values.dtype == pl.String:
+        return pa.chunked_array([values.to_arrow()])
+    texts = values.alias("").to_frame().to_struct("").struct.json_encode().str.slice(len('{"":')).str.head(-1)
+    return pa.chunked_array([texts.set(values.is_null(), None).to_arrow()])

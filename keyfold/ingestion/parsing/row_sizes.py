@@ -1,0 +1,33 @@
+"""How many bytes each row of a column has."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from keyfold.ingestion.parsing.rows import Lines
+
+
+def row_sizes(column: pa.Array) -> Lines:
+    """Bytes of each row's value, once it has its own."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if isinstance(column, pa.DictionaryArray):
+        of_value = row_sizes(column.dictionary)
+        return of_value[column.indices.fill_null(0).to_numpy(zero_copy_only=False)] if len(of_value) else _none(column)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return pc.call_function("binary_length", [column]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        offsets = column.offsets.to_numpy()
+        values = column.keys if types.is_map(kind) else column.values
+        inner = row_sizes(values) + row_sizes(column.items) if types.is_map(kind) else row_sizes(values)
+        sums = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(inner)])
+        return sums[offsets[1:]] - sums[offsets[:-1]]
+    if types.is_struct(kind):
+        return sum((row_sizes(field) for field in column.flatten()), _none(column))
+    return _none(column) + 8  # numbers and times; fixed sizes of more are bounded by their pages
+
+
+def _none(column: pa.Array) -> Lines:
+    return np.zeros(len(column), dtype=np.int64)

@@ -1,0 +1,380 @@
+"""Nested data: paths lead into objects and lists, elements of a list become events, and JSON text is kept as it stood."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.ingestion.parsing import parse_messages
+from keyfold.ingestion.parsing.json_spans import with_one_element
+from keyfold.ingestion.parsing.json_texts import JsonTexts
+from keyfold.raw_paths import name_of, path_of
+from keyfold.stream import TIMESTAMP, Source, Stream
+from tests.examples import examples
+from tests.keyfold.ingestion.parsing.reading import file_rows
+
+ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
+READINGS = Stream(
+    name="readings",
+    schema=pa.schema(
+        [
+            column("device", pa.int64(), "Device", nullable=False),
+            column("room", pa.string(), "Room"),
+            column("value", pa.float64(), "Value", nullable=False),
+            column("place", pa.int64(), "Place in the list", nullable=False),
+            column("time", TIMESTAMP, "When", nullable=False),
+        ]
+    ),
+    event_time="time",
+    event_id=("device", "time", "place"),
+    sources={
+        "device": Source("device.id"),
+        "room": Source(("device.room", "rooms[0].name")),
+        "value": Source("readings[].value"),
+        "place": Source(place=True),
+        "time": Source("sent.at", time="s"),
+    },
+)
+PUSHES = Stream(
+    name="pushes",
+    schema=pa.schema(
+        [
+            column("repository", pa.int64(), "Repository", nullable=False),
+            column("payload", pa.string(), "What happened, as JSON"),
+            column("whole", pa.string(), "The whole event, as JSON"),
+            column("time", TIMESTAMP, "When", nullable=False),
+        ]
+    ),
+    event_time="time",
+    sources={
+        "repository": Source("repo.id"),
+        "payload": Source("payload", json=True),
+        "whole": Source(json=True),
+        "time": Source("created_at"),
+    },
+)
+MOMENT = datetime(2025, 12, 1, tzinfo=UTC)
+
+
+def line(**fields: Any) -> str:
+    given = {"device": {"id": 7, "room": "hall"}, "sent": {"at": 1764547200}, "readings": [{"value": 1}]}
+    return json.dumps({**given, **fields})
+
+
+def parsed(tmp_path: Path, *lines: str, stream: Stream = READINGS) -> list[dict[str, Any]]:
+    path = tmp_path / "a.ndjson"
+    path.write_text("".join(f"{one}\n" for one in lines))
+    return file_rows(stream, path, ARRIVED)
+
+
+def reasons(rows: list[dict[str, Any]]) -> list[str | None]:
+    return [row["reason"] for row in rows]
+
+
+def test_paths_lead_through_objects_and_lists_and_whole_numbers_stay_exact(tmp_path):
+    rows = parsed(
+        tmp_path,
+        line(device={"id": 2**53 + 1, "room": "hall", "extra": [{}]}),
+        line(device={"id": 2}, rooms=[{"name": "attic"}, {"name": "x"}]),
+        line(device={"id": 3}, rooms=[]),
+    )
+    assert [(row["device"], row["room"], row["value"]) for row in rows] == [
+        (2**53 + 1, "hall", 1.0),
+        (2, "attic", 1.0),
+        (3, None, 1.0),
+    ]
+    assert rows[0]["time"] == MOMENT
+
+
+@pytest.mark.parametrize("lacking", [{"device": None}, {"device": {}}, {"device": {"id": None}}])
+def test_a_line_that_lacks_a_path_fares_as_one_that_lacks_a_flat_column(tmp_path, lacking):
+    (row,) = parsed(tmp_path, line(**lacking))
+    assert row["reason"] == "readings[0]: device is missing: no value in device.id"
+    (row,) = parsed(tmp_path, line(rooms=None, device={"id": 1}))
+    assert (row["room"], row["reason"]) == (None, None)
+
+
+def test_a_path_through_what_is_no_object_is_named(tmp_path):
+    rows = parsed(tmp_path, line(device="x"), line(device={"id": "x"}), line(readings={"value": 1}), line())
+    assert reasons(rows) == [
+        "device is not an object: x",
+        "device.id is not an integer of 64 bits: x",
+        'readings is not a list: {"value": 1}',
+        None,
+    ]
+
+
+def test_a_bad_element_goes_to_quarantine_with_its_place_and_the_others_are_events(tmp_path):
+    rows = parsed(tmp_path, line(readings=[{"value": 1}, {"value": "x"}, None, {}, {"value": 5}]), line())
+    assert [(row["line"], row["place"], row["value"]) for row in rows if row["reason"] is None] == [
+        (1, 0, 1.0),
+        (1, 4, 5.0),
+        (2, 0, 1.0),
+    ]
+    bad = [(row["reason"], json.loads(row["raw"])["readings"]) for row in rows if row["reason"]]
+    assert bad == [
+        ("readings[1]: readings[].value is not a finite number: x", [{"value": "x"}]),
+        ("readings[2]: not a JSON object: null", [None]),
+        ("readings[3]: value is missing: no value in readings[].value", [{}]),
+    ]
+    assert all(json.loads(row["raw"])["device"] == {"id": 7, "room": "hall"} for row in rows if row["reason"])
+
+
+def test_a_line_without_the_list_goes_to_quarantine_and_one_of_an_empty_list_has_no_events(tmp_path):
+    rows = parsed(tmp_path, line(readings=[]), line(readings=None), line())
+    assert [(row["line"], row["reason"]) for row in rows] == [
+        (2, "readings is missing: there is no list whose elements would be events"),
+        (3, None),
+    ]
+
+
+def test_a_list_of_plain_values_becomes_events_too(tmp_path):
+    schema = pa.schema([("value", pa.float64()), ("place", pa.int64()), ("time", TIMESTAMP)])
+    sources = {"value": Source("values[]"), "place": Source(place=True)}
+    stream = Stream("plain", schema, "time", sources=sources)
+    at = '"time": "2025-12-01T00:00:00Z"'
+    rows = parsed(tmp_path, f'{{{at}, "values": [1, null, 2.5]}}', f'{{{at}, "values": [3, "x"]}}', stream=stream)
+    assert [(row["line"], row["place"], row["value"], row["reason"]) for row in rows] == [
+        (1, 0, 1.0, None),
+        (1, 1, None, None),
+        (1, 2, 2.5, None),
+        (2, 0, 3.0, None),
+        (2, None, None, "values[1]: values[] is not a finite number: x"),
+    ]
+
+
+def test_a_column_of_the_very_name_comes_before_the_path(tmp_path):
+    text = '{"device.id": 5, "readings": [{"value": 1}], "sent": {"at": 1764547200}, "device": {"id": 9}}'
+    (row,) = parsed(tmp_path, text)
+    assert row["device"] == 5
+
+
+def test_csv_has_paths_as_its_columns_names_and_no_lists(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("repo.id,payload,created_at\n5,{},2025-12-01T00:00:00Z\n")
+    sources = {name: source for name, source in PUSHES.sources.items() if name != "whole"}
+    schema = pa.schema([one for one in PUSHES.schema if one.name != "whole"])
+    (row,) = file_rows(Stream("flat", schema, "time", sources=sources), path, ARRIVED)
+    assert (row["repository"], row["payload"], row["reason"]) == (5, "{}", None)
+    assert reasons(file_rows(READINGS, path, ARRIVED)) == [
+        "the file is CSV, which has no lists or objects, and stream readings takes readings[]"
+    ]
+    assert reasons(file_rows(PUSHES, path, ARRIVED)) == [
+        "the file is CSV, which has no lists or objects, and stream pushes takes the text of a whole JSON line"
+    ]
+
+
+def test_parquet_gives_what_json_gives(tmp_path):
+    lines = [
+        line(),
+        line(device={"id": 2**53 + 1}, rooms=[{"name": "attic"}]),
+        line(readings=[{"value": 1.5}, {"value": None}, None, {"value": 4}]),
+        line(readings=[]),
+        line(readings=None),
+    ]
+    schema = pa.schema(
+        [
+            ("device", pa.struct([("id", pa.int64()), ("room", pa.string())])),
+            ("sent", pa.struct([("at", pa.float64())])),
+            ("readings", pa.large_list(pa.struct([("value", pa.float64())]))),
+            ("rooms", pa.list_(pa.struct([("name", pa.string())]))),
+        ]
+    )
+    pq.write_table(pa.Table.from_pylist([json.loads(one) for one in lines], schema), tmp_path / "a.parquet")
+    found = file_rows(READINGS, tmp_path / "a.parquet", ARRIVED)
+    expected = parsed(tmp_path, *lines)
+    assert [row | {"raw": None} for row in found] == [row | {"raw": None} for row in expected]
+    assert [json.loads(row["raw"])["readings"] for row in found if row["reason"]] == [[None], [{"value": None}], None]
+
+
+def test_a_parquet_column_without_fields_is_refused_with_its_file(tmp_path):
+    pq.write_table(pa.table({"device": ["x"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"readings": [1]}), tmp_path / "b.parquet")
+    assert reasons(file_rows(READINGS, tmp_path / "a.parquet", ARRIVED)) == [
+        "the file's column device holds no objects but string, and fields of it are read"
+    ]
+    assert reasons(file_rows(READINGS, tmp_path / "b.parquet", ARRIVED)) == [
+        "the file's column readings holds no lists but int64, and elements of it are read"
+    ]
+
+
+def test_json_text_is_kept_to_the_byte_beside_paths_into_it(tmp_path):
+    payload = '{"n": 9007199254740993.0, "e":1e2,"s":"\\u00e9\\"}" , "deep":[{"payload": 1}],"n":1}'
+    text = f'{{"repo":{{"id":1}}, "payload" : {payload} ,"created_at":"2025-12-01T00:00:00Z"}}'
+    other = '{"repo":{"id":2},"payload":null,"created_at":"2025-12-01T00:00:00Z"}'
+    for more in ([], ["{", '{"repo": 1}']):
+        first, second, *_ = parsed(tmp_path, f"  {text}", other, *more, stream=PUSHES)
+        assert (first["payload"], first["whole"]) == (payload, text)
+        assert (second["payload"], second["whole"]) == (None, other)
+
+
+def test_of_parquet_json_text_is_what_the_value_says(tmp_path):
+    table = pa.table(
+        {
+            "repo": [{"id": 1}, {"id": 2}],
+            "payload": [{"a": 1, "b": ["x"]}, None],
+            "created_at": ["2025-12-01T00:00:00Z"] * 2,
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    stream = Stream(
+        "kept",
+        pa.schema([one for one in PUSHES.schema if one.name != "whole"]),
+        "time",
+        sources={name: source for name, source in PUSHES.sources.items() if name != "whole"},
+    )
+    first, second = file_rows(stream, tmp_path / "a.parquet", ARRIVED)
+    assert (json.loads(first["payload"]), second["payload"]) == ({"a": 1, "b": ["x"]}, None)
+
+
+def test_messages_of_kafka_become_the_elements_of_their_lists(tmp_path):
+    values = [
+        line(readings=[{"value": 1}, {"value": 2}]).encode(),
+        line(readings=[{"value": "x"}, {"value": 3}]).encode(),
+    ]
+    arrived = pl.Series([ARRIVED, MOMENT])
+    found = parse_messages(READINGS, values, np.array([10, 20]), arrived)
+    assert found.accepted.select("value", "place", "ingested_at").rows() == [
+        (1.0, 0, ARRIVED),
+        (2.0, 1, ARRIVED),
+        (3.0, 1, MOMENT),
+    ]
+    assert (found.lines.tolist(), found.read, [one.line for one in found.rejects]) == ([10, 10, 20], 4, [20])
+
+
+def test_a_list_whose_elements_would_share_too_much_costs_its_line_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("keyfold.ingestion.parsing.exploding.LIST_BYTES", 10_000)
+    monkeypatch.setattr("keyfold.ingestion.parsing.exploding.PIECE_BYTES", 1_000)
+    many = [{"value": one} for one in range(100)]
+    rows = parsed(tmp_path, line(device={"id": 1, "room": "x" * 500}, readings=many), line(readings=many))
+    assert [(row["line"], row["place"]) for row in rows if row["reason"] is None] == [(2, one) for one in range(100)]
+    assert "readings has 100 elements" in rows[0]["reason"]
+
+
+READING = st.fixed_dictionaries({}, optional={"value": st.one_of(st.none(), st.integers(-5, 5), st.just("x"))})
+LINES = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "device": st.fixed_dictionaries({}, optional={"id": st.integers(0, 3)}),
+            "readings": st.lists(READING),
+        },
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@examples(60)
+@given(LINES)
+def test_elements_are_those_that_duckdb_unnests(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("lines") / "a.ndjson"
+    path.write_text("".join(json.dumps({**one, "sent": {"at": 1764547200}}) + "\n" for one in lines))
+    found = file_rows(READINGS, path, ARRIVED)
+    expected = duckdb.execute(
+        """
+        WITH lines AS (
+            SELECT row_number() OVER () AS line, json->>'$.device.id' AS device, (json->'$.readings')::JSON[] AS list
+            FROM read_ndjson_objects($path)
+        ), elements AS (
+            SELECT line, device, unnest(range(len(list))) AS place, unnest(list)->>'value' AS value FROM lines
+        )
+        SELECT line, place, value FROM elements
+        WHERE device IS NOT NULL AND try_cast(value AS INT) IS NOT NULL ORDER BY line, place
+        """,
+        {"path": str(path)},
+    ).fetchall()
+    assert [(row["line"], row["place"], str(int(row["value"]))) for row in found if row["reason"] is None] == expected
+    count = sum(len(one["readings"]) for one in lines if "readings" in one)
+    assert len(found) == count + sum("readings" not in one for one in lines)
+
+
+TEXT = st.sampled_from(['"a"', '"{"', '"\\\\"', '"\\""', '"é]"', '"b"', '""'])
+VALUE = st.recursive(
+    st.one_of(TEXT, st.sampled_from(["1", "-2.50", "1e2", "true", "null", "{}", "[ ]"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda values: f"[{' ,'.join(values)}]"),
+        st.lists(st.tuples(TEXT, inner), max_size=3).map(
+            lambda fields: "{ " + ",".join(f"{key} :{value}" for key, value in fields) + "}"
+        ),
+    ),
+    max_leaves=8,
+)
+FIELDS = st.lists(st.tuples(TEXT, st.sampled_from(["", " ", "\t"]), VALUE), max_size=4)
+
+
+@examples(300)
+@given(st.lists(FIELDS, min_size=1, max_size=5), st.sampled_from(["a", "b", "é]", '"', "\\", ""]))
+def test_the_text_of_a_key_is_what_was_written_there(lines, key):
+    texts = [
+        "{" + ",".join(f"{name}{blank}:{blank}{value}{blank}" for name, blank, value in line) + "}" for line in lines
+    ]
+    written = [{json.loads(name): value for name, _, value in line}.get(key) for line in lines]
+    found = JsonTexts("\n".join(texts).encode()).at((key,))
+    assert found.to_pylist() == [None if value == "null" else value for value in written]
+    deeper = JsonTexts("\n".join(texts).encode()).at((key, "a")).to_pylist()
+    outer = [json.loads(value or "null") for value in written]
+    inner = [one.get("a") if isinstance(one, dict) else None for one in outer]
+    assert [None if one is None else json.loads(one) for one in deeper] == inner
+
+
+def test_an_element_keeps_what_stands_beside_its_list_unless_that_is_long():
+    text = '{"a": {"l": [1.0, {"l": "]"} ,"x"], "b": 2}, "c": [3]}'
+    cut = with_one_element(text, ("a", "l"))
+    assert [cut(place) for place in range(3)] == [
+        '{"a": {"l": [1.0], "b": 2}, "c": [3]}',
+        '{"a": {"l": [{"l": "]"}], "b": 2}, "c": [3]}',
+        '{"a": {"l": ["x"], "b": 2}, "c": [3]}',
+    ]
+    long = json.dumps({"beside": "x" * 100_000, "l": [1, 2]})
+    assert with_one_element(long, ("l",))(1) == "…2"
+    assert with_one_element("{", ("l",))(0) == "{"
+
+
+@pytest.mark.parametrize("name", ["speed [km/h]", "a..b", "", "x[", "kafka_header.trace", "payload{}", "a[b]"])
+def test_a_name_that_is_no_path_is_a_column_and_no_more(name):
+    assert path_of(name) == (name,)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b", "a[0].b[2]", "a[]", "a.b[].c d"])
+def test_a_path_is_written_as_it_is_read(name):
+    assert name_of(path_of(name)) == name
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"value": Source("readings[].values[]")}, "has [] twice"),
+        ({"value": Source("readings[].value"), "room": Source("rooms[].name")}, "stands for the elements of"),
+        ({"place": Source(place=True), "value": Source("value")}, "no other leads into the elements of a list"),
+        ({"value": Source("value", json=True)}, "json=True, which is for a column of type string"),
+        ({"room": Source("readings[].room", json=True)}, "leads into a list"),
+        ({"place": Source("place"), "device": Source("device.id")}, "would pass for copies of one"),
+    ],
+)
+def test_sources_that_make_no_sense_are_refused_when_definitions_load(changes, said):
+    with pytest.raises(Misconfigured) as refused:
+        Stream("wrong", READINGS.schema, "time", event_id=READINGS.event_id, sources={**READINGS.sources, **changes})
+    assert said in str(refused.value)
+
+
+def test_text_that_holds_a_private_value_is_private_too():
+    with pytest.raises(Misconfigured, match="payload keeps the text that the private user is taken from"):
+        Stream(
+            "leak",
+            pa.schema([("user", pa.string()), ("payload", pa.string()), ("time", TIMESTAMP)]),
+            "time",
+            sources={"user": Source("payload.user.name"), "payload": Source("payload", json=True)},
+            private=("user",),
+        )
