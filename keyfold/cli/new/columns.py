@@ -1,7 +1,7 @@
 """What type each raw column has, judged over all rows of a sample and no further than ingest would follow."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -21,10 +21,13 @@ _REAL = r"^-?(?:(?:0|[1-9]\d*)\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 _OFFSET = r"(?:[Zz]|[+-]\d\d:?(?:\d\d)?)$"
 _CODE = r"^\d+[eE]\d+$"
 """Some programs write 1e3 for 1000; where most values look so they are codes."""
+_FEW = 3
+"""Of fewer values none may be broken: one of two says nothing of the other."""
+
 _FLOAT_DIGITS = 17
 """No float needs more to be told from all others."""
 
-_NOT_READ = "ingest reads no nested values, binaries, days or integers of more than 64 bits: it is left out"
+_NOT_READ = "ingest reads no binaries, days or integers of more than 64 bits: it is left out"
 _ID_WORDS = frozenset(("id", "key", "code", "uuid", "guid", "customer", "account"))
 
 
@@ -39,6 +42,8 @@ class RawColumn:
         time: how its times are written, as `Source.time` takes it.
         marks: texts of it that stand for no value.
         notes: what people should know.
+        misfits: how many values there are that would not go.
+        json: whether it is kept as JSON text.
     """
 
     raw: str
@@ -47,6 +52,8 @@ class RawColumn:
     time: str = ISO
     marks: Sequence[str] = ()
     notes: Sequence[str] = ()
+    misfits: int = 0
+    json: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -63,10 +70,13 @@ def propose_columns(sample: Sample) -> list[RawColumn]:
     """The columns of a sample, in its order."""
     proposed = []
     for name, values in sample.columns.items():
+        if name in sample.kept:
+            proposed.append(RawColumn(name, pa.string(), values, notes=(sample.kept[name],), json=True))
+            continue
         column = _propose(name, values, is_csv=sample.format == "csv")
         if odd := sample.odd.get(name):
             note = f"{odd:,} of its values {'is' if odd == 1 else 'are'} of another type than the others"
-            column = RawColumn(**{**vars(column), "notes": (*column.notes, note)})
+            column = replace(column, notes=(*column.notes, note), misfits=column.misfits + odd)
         proposed.append(column)
     marks = sorted({mark for column in proposed for mark in column.marks})
     return [_without(column, marks) for column in proposed] if marks else proposed
@@ -74,10 +84,10 @@ def propose_columns(sample: Sample) -> list[RawColumn]:
 
 def _without(column: RawColumn, marks: Sequence[str]) -> RawColumn:
     """A column of text as it is where these texts stand for no value: what a stream calls missing is so in all columns."""
-    if column.values.dtype != pl.String:
+    if column.values.dtype != pl.String or column.json:
         return column
     is_marked = column.values.str.strip_chars().is_in(list(marks)).fill_null(value=False)
-    return RawColumn(**{**vars(column), "values": column.values.set(is_marked, None)})
+    return replace(column, values=column.values.set(is_marked, None))
 
 
 def _propose(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
@@ -105,7 +115,7 @@ def _propose(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
 
 
 def _of_numbers(name: str, values: pl.Series, there: pl.Series) -> RawColumn:
-    if found := find_time_shape(name, there, 0):
+    if found := find_time_shape(name, there, _most(there)):
         return _of_times(name, values, there.is_not_null(), found)
     if values.dtype.is_float():
         return RawColumn(name, pa.float64(), values)
@@ -126,16 +136,23 @@ def _of_text(name: str, values: pl.Series, *, is_csv: bool) -> RawColumn:
     marks = tuple(sorted(set(stripped.filter(is_marked).to_list())))
     if there.is_empty():
         return RawColumn(name, pa.string(), values)
-    # One in ten may be broken: a sample of real files has bad lines, and they must not make a time a text.
-    most = len(there) // 10
+    most = _most(there)
     if found := find_time_shape(name, there, most):
         column = _of_times(name, real, real.is_not_null(), found)
-        return RawColumn(**{**vars(column), "marks": marks})
+        return replace(column, marks=marks)
     # Of formats that know types, ingest takes a text for nothing else.
     found = (_truth(name, real, there) or _number(name, real, there, most)) if is_csv else None
     if found is None:
         return RawColumn(name, pa.string(), values, notes=_why_text(name, there) if is_csv else ())
-    return RawColumn(**{**vars(found), "marks": marks})
+    return replace(found, marks=marks)
+
+
+def _most(there: pl.Series) -> int:
+    """How many values may be broken: a sample of real files has bad lines, and they must not make a time a text.
+
+    One in ten, and one of three or more.
+    """
+    return max(len(there) // 10, int(len(there) >= _FEW))
 
 
 def _truth(name: str, values: pl.Series, there: pl.Series) -> RawColumn | None:
@@ -181,7 +198,8 @@ def _why_text(name: str, there: pl.Series) -> tuple[str, ...]:
 
 
 def _of_times(name: str, values: pl.Series, is_there: pl.Series, found: TimeShape) -> RawColumn:
-    notes = list(_misfits(values.drop_nulls().filter(found.times.is_null()), "no time"))
+    misfits = values.drop_nulls().filter(found.times.is_null())
+    notes = list(_misfits(misfits, "no time"))
     if found.other:
         notes.append(f"its times are read as {found.shape} and could as well be {found.other}: see to it in `sources`")
     if found.shape == ISO and values.dtype == pl.String:
@@ -191,7 +209,12 @@ def _of_times(name: str, values: pl.Series, is_there: pl.Series, found: TimeShap
     rows = pl.Series(name, [None] * len(values), dtype=pl.Datetime("us", "UTC"))
     where = values.is_not_null().arg_true()
     return RawColumn(
-        name, TIMESTAMP, rows.scatter(where, found.times.cast(rows.dtype)), found.shape, notes=tuple(notes)
+        name,
+        TIMESTAMP,
+        rows.scatter(where, found.times.cast(rows.dtype)),
+        found.shape,
+        notes=tuple(notes),
+        misfits=len(misfits),
     )
 
 

@@ -204,7 +204,6 @@ def _stream_text(sample: Sample, proposal: Proposal, trial: _Trial) -> str:
     lines.append(f"event time: {proposal.event_time}")
     lines.append(f"event id: {', '.join(proposal.event_id) or 'none'}")
     lines += [f"note: {note}" for note in proposal.notes]
-    lines += [f"note: left out: {name}" for name in proposal.ignored]
     lines.append(f"ingest would accept {trial.accepted:,} of these rows and reject {trial.rejected:,}")
     lines += [f"  {fault}" for fault in trial.faults]
     return "\n".join(lines)

@@ -1,9 +1,11 @@
 """What a stream should be, by a sample of its rows: columns, event time, event id, private columns, and what to know of them."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -22,6 +24,8 @@ ARRIVAL = "arrival"
 _EVENT_TIMES = ("event_time", "timestamp", "time", "ts", "event_timestamp", "occurred_at", "datetime", "at")
 _TIMES_OF_SOMETHING_ELSE = re.compile("updated|modified|ingested|received|loaded|processed|deleted|expires|birth|end")
 _NAMES_THINGS = re.compile("ids?|key|code|uuid|guid|number|no|nr|seq|sequence|idx|index|offset|name|symbol|sku")
+_KEPT = 1_000
+"""Texts of JSON whose names are looked at."""
 _TRIED = 8
 """Columns that an event id may be of: what is tried grows with their third power."""
 _COUNTS_EVENTS = re.compile("idx|index|seq|sequence|number|no|nr|offset")
@@ -105,10 +109,16 @@ def propose_stream(
     names = column_names({raw: label for raw, (label, _) in labelled.items()})
     columns = {names[raw]: column for raw, column in readable.items()}
     time, others = _event_time(columns, event_time)
+    _require_key(found, columns, time)
     notes = [f"{column.raw}: {note}" for column in found for note in column.notes]
-    if time in columns and (lacking := columns[time].values.null_count()):
+    notes += [
+        f"{raw}: {count:,} of its values {'is' if count == 1 else 'are'} no object: such rows go to quarantine"
+        for raw, count in sample.misfits.items()
+    ]
+    # Those that are there and cannot be read have a note of their own.
+    if time in columns and (lacking := columns[time].values.null_count() - columns[time].misfits):
         notes.append(
-            f"{lacking:,} of {sample.rows:,} rows have no time that can be read: they go to quarantine; with "
+            f"{lacking:,} of {sample.rows:,} rows have no time: they go to quarantine; with "
             'missing_time="arrival" in the stream, those that have none are taken by their arrival'
         )
     if others:
@@ -129,6 +139,30 @@ def propose_stream(
         ignored=[column.raw for column in found if column.kind is None],
         notes=notes,
     )
+
+
+def _require_key(found: Sequence[RawColumn], columns: dict[str, RawColumn], time: str) -> None:
+    """See that some column can say what an event is about, if there were others than those that can be read.
+
+    Raises:
+        KeyfoldError: none of those that are left can.
+    """
+    lost = [column.raw for column in found if column.json or column.kind is None]
+    if not lost or any(_is_key(column) for name, column in columns.items() if name != time):
+        return
+    told = ", ".join(f"{name} ({spoken(column)})" for name, column in columns.items())
+    raise KeyfoldError(
+        "no column that ingest reads can be the key of a job: what an event is about is told by texts, whole numbers, or true "
+        f"and false. Its columns: {told}. Write the stream yourself, with paths into {', '.join(lost)}, such as "
+        f"Source('{lost[0]}.FIELD')"
+    )
+
+
+def _is_key(column: RawColumn) -> bool:
+    is_kind = column.kind is not None and (
+        types.is_string(column.kind) or types.is_integer(column.kind) or types.is_boolean(column.kind)
+    )
+    return is_kind and not column.json and column.values.null_count() < len(column.values)
 
 
 def _named(columns: dict[str, RawColumn], name: str) -> str:
@@ -194,8 +228,13 @@ def _tells_events_apart(chosen: Sequence[str], time: str) -> bool:
 
 def _is_id(name: str, column: RawColumn) -> bool:
     """Whether a row without it should be no event: what others are told apart by. A measurement may well be missing."""
-    is_text_or_whole = column.kind is not None and (types.is_string(column.kind) or types.is_integer(column.kind))
+    is_text_or_whole = (
+        column.kind is not None and not column.json and (types.is_string(column.kind) or types.is_integer(column.kind))
+    )
     if not (is_text_or_whole and column.is_whole):
+        return False
+    # What is there and empty names nothing, and would be asked for in vain.
+    if types.is_string(column.kind) and (column.values.str.strip_chars() == "").any():
         return False
     repeats = types.is_string(column.kind) and column.values.n_unique() < len(column.values)
     return repeats or _has_word(name, _NAMES_THINGS)
@@ -204,10 +243,27 @@ def _is_id(name: str, column: RawColumn) -> bool:
 def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
     private = []
     for name, column in columns.items():
-        if why := why_private(column.raw, column.values):
+        if why := _why_kept_private(column) if column.json else why_private(column.raw, column.values):
             private.append(name)
             notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
     return private
+
+
+def _why_kept_private(column: RawColumn) -> str:
+    """Why JSON text should be shown to nobody: what it holds under a name that says so."""
+    nothing = pl.Series([], dtype=pl.String)
+    names = dict.fromkeys(
+        name for text in column.values.drop_nulls().head(_KEPT) for name in _names_in(json.loads(text))
+    )
+    found = next((name for name in names if why_private(name, nothing)), None)
+    return why_private(column.raw, nothing) or (f"since it holds {found!r}" if found is not None else "")
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    yield from value if isinstance(value, dict) else ()
+    for one in inside:
+        yield from _names_in(one)
 
 
 def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
@@ -216,6 +272,8 @@ def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
 
 def spoken(column: RawColumn) -> str:
     """What people call the values of a column."""
+    if column.json:
+        return "JSON text"
     if column.is_time:
         return "time"
     names = {pa.string(): "text", pa.int64(): "whole numbers", pa.float64(): "numbers", pa.bool_(): "true or false"}

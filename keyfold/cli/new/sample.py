@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from keyfold.cli.new.flattening import flatten, flatten_table
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.formats import READABLE, Format, file_type
 from keyfold.ingestion.parsing import Reject, UnreadableFileError
@@ -38,6 +39,8 @@ class Sample:
         format: of its rows.
         columns: values by raw name, in the file's order; NULL where a row has none. Text throughout for CSV.
         odd: of JSON, how many values of a column are of another type than most of it.
+        kept: why columns are JSON text: those of lists, and of objects without fixed fields.
+        misfits: of JSON, how many values of an object whose fields are columns are no objects.
         bad: lines that are no rows.
         is_cut: whether the file holds more rows than were looked at.
     """
@@ -46,6 +49,8 @@ class Sample:
     format: Format
     columns: dict[str, pl.Series]
     odd: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    misfits: dict[str, int] = field(default_factory=dict)
     bad: Sequence[Reject] = ()
     is_cut: bool = False
 
@@ -143,10 +148,12 @@ def _read_json(path: Path) -> Sample:
             column.append(value)
         count += 1
     columns, odd = {}, {}
-    for name, found in values.items():
-        found.extend([None] * (count - len(found)))
+    for column in values.values():
+        column.extend([None] * (count - len(column)))
+    flat = flatten(values)
+    for name, found in flat.values.items():
         columns[name], odd[name] = _typed(name, found)
-    return Sample(path, "json", columns, odd, bad, is_cut)
+    return Sample(path, "json", columns, odd, flat.kept, flat.misfits, bad, is_cut)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -202,5 +209,6 @@ def _read_parquet(path: Path) -> Sample:
                 break
         table = pa.Table.from_batches(batches, file.schema_arrow).slice(0, MAX_ROWS)
         is_cut = file.metadata.num_rows > MAX_ROWS
-    columns = {name: pl.Series(pl.from_arrow(table.column(name))).alias(name) for name in names}
-    return Sample(path, "parquet", columns, is_cut=is_cut)
+    flat, kept = flatten_table(table)
+    columns = {name: pl.Series(pl.from_arrow(column)).alias(name) for name, column in flat.items()}
+    return Sample(path, "parquet", columns, kept=kept, is_cut=is_cut)

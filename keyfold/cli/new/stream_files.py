@@ -12,7 +12,7 @@ from pyarrow import types
 
 from keyfold.cli.new.names import title
 from keyfold.cli.new.proposal import Column, Proposal
-from keyfold.cli.new.python_text import assigned, bracketed, call, names, quoted
+from keyfold.cli.new.python_text import assigned, bracketed, call, quoted
 from keyfold.cli.new.sample import Sample
 from keyfold.cli.new.writing import render
 from keyfold.ingestion.parsing.declared_times import parse_times
@@ -57,7 +57,9 @@ def stream_of(module: str) -> Stream:
 
 def _module(name: str, proposal: Proposal, sample: Sample) -> str:
     columns = proposal.columns
-    sources = [column for column in columns if column.name != column.source.raw or column.source.time]
+    sources = [
+        column for column in columns if column.name != column.source.raw or column.source.time or column.source.json
+    ]
     ruled = [column.name for column in columns if not column.nullable and types.is_string(column.kind)]
     contract = [
         *(["INGESTED_AT"] if proposal.event_time == INGESTED_AT else []),
@@ -122,7 +124,8 @@ def _more(proposal: Proposal, sources: Sequence[Column], ruled: Sequence[str]) -
 
 def _source(column: Column) -> str:
     time = f", time={quoted(column.source.time)}" if column.source.time else ""
-    return f"Source({names([column.source.raw])}{time})"
+    kept = ", json=True" if column.source.json else ""
+    return f"Source({quoted(column.source.raw)}{time}{kept})"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -171,6 +174,8 @@ def example(kind: pa.DataType) -> Any:
 
 def _raw_value(column: Column) -> Any:
     shape = column.source.time
+    if column.source.json:
+        return {}
     if column.kind != TIMESTAMP:
         return example(column.kind)
     if not shape:
@@ -181,6 +186,8 @@ def _raw_value(column: Column) -> Any:
 
 
 def _value(column: Column, raw: Any) -> Any:
+    if column.source.json:
+        return "{}"
     if column.kind != TIMESTAMP or not column.source.time:
         return example(column.kind)
     # A format of days alone says less than the moment.

@@ -14,7 +14,7 @@ def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
     found = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
     if name.endswith(TEXT_OF) and not found:
         # Formats other than JSON have no text of their own for it.
-        return [_as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
+        return [as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
     path = path_of(name)
     inside = None if len(path) == 1 else value_at(raw, path)
     return found if inside is None else [*found, inside]
@@ -37,7 +37,7 @@ def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:
     return column
 
 
-def _as_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as JSON text; texts as they are, since they are that already where a format has no objects."""
     values = to_series(column)
     if values.dtype == pl.String:

@@ -294,8 +294,9 @@ def test_json_keeps_its_types_and_says_what_differs(tmp_path):
         "x": "double",
         "name": "string",
         "tags": "list<item: string>",
+        "deep_a": "int64",
     }
-    assert proposal.ignored == ["deep"]
+    assert not proposal.ignored
     assert "n: 1 of its values is of another type than the others" in proposal.notes
 
 
@@ -317,6 +318,93 @@ def test_whole_numbers_become_integers_or_are_left_out_and_never_floats(tmp_path
         "price: its numbers have up to 18 digits, of which a float keeps 15: the others are rounded" in proposal.notes
     )
     assert accepted(proposal, path) == 1
+
+
+NESTED = ROOT / "tests" / "data" / "nested"
+
+
+@pytest.mark.parametrize(
+    ("name", "rejected", "event_time", "event_id", "kept"),
+    [
+        ("repository_events", 0, "created_at", ["id"], ["payload"]),
+        ("device_readings", 1, "message_sent_at", ["message_seq", "device_id"], ["readings"]),
+    ],
+)
+def test_objects_become_columns_and_what_has_no_fixed_fields_json_text(name, rejected, event_time, event_id, kept):
+    path = NESTED / f"{name}.ndjson"
+    proposal = propose_stream(name, read_sample(path))
+    assert (proposal.event_time, proposal.event_id) == (event_time, event_id)
+    assert [column.name for column in proposal.columns if column.source.json] == kept
+    found = [rows.accepted for rows in parse_file(stream_of(proposal, path), path, datetime(2026, 6, 1, tzinfo=UTC))]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum(part.height for part in found) == len(lines) - rejected
+    for column in proposal.columns:
+        if column.is_number or column.source.json:
+            expected = [inside(line, column.source.raw) for line in lines]
+            values = [json.loads(one) if column.source.json and one else one for one in found[0][column.name].to_list()]
+            assert [one for one in expected if one in values] == values or rejected
+
+
+def inside(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if value is not None else None
+    return value
+
+
+def test_a_sample_of_structs_in_parquet_is_flattened_alike(tmp_path):
+    rows = [
+        {"id": index, "at": moment, "device": {"name": "a", "at": {"lat": 1.5}}, "values": [{"v": 1}], "tags": ["x"]}
+        for index, moment in enumerate(times(4))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found, expected = propose(tmp_path / "a.parquet"), propose(json_of(tmp_path, *rows))
+    assert (kinds(found), found.event_id) == (kinds(expected), expected.event_id)
+    assert kinds(found) == {
+        "id": "int64",
+        "at": "timestamp[us, tz=UTC]",
+        "device_name": "string",
+        "device_at_lat": "double",
+        "values": "string",
+        "tags": "list<item: string>",
+    }
+    assert accepted(found, tmp_path / "a.parquet") == 4
+
+
+def test_json_text_that_holds_what_is_private_is_proposed_as_private(tmp_path):
+    rows = [{"at": moment, "id": 1, "open": [{"who": {"email": "a@example.org"}}]} for moment in times(3)]
+    proposal = propose(json_of(tmp_path, *rows))
+    assert list(proposal.private) == ["open"]
+    assert any("'email'" in note for note in proposal.notes)
+
+
+def test_a_bad_time_is_borne_as_a_bad_number_is_and_each_thing_is_said_once(tmp_path):
+    rows = [
+        {"id": index, "at": moment, "speed": 1.5, "epoch": {"ts": 1767225600 + index}}
+        for index, moment in enumerate(times(5))
+    ]
+    rows[1] |= {"at": "soon"}
+    rows[2] |= {"speed": "fast"}
+    rows[3] |= {"epoch": {"ts": 0}}
+    rows[4] |= {"epoch": 5}
+    proposal = propose(json_of(tmp_path, *rows), event_time="at")
+    assert kinds(proposal)["at"] == kinds(proposal)["epoch_ts"] == "timestamp[us, tz=UTC]"
+    assert kinds(proposal)["speed"] == "double"
+    assert [note for note in proposal.notes if note.startswith(("at:", "speed:", "epoch"))] == [
+        "at: 1 value is no time, such as 'soon': such rows go to quarantine",
+        "speed: 1 of its values is of another type than the others",
+        "epoch.ts: 1 value is no time, such as '0': such rows go to quarantine",
+        "epoch: 1 of its values is no object: such rows go to quarantine",
+    ]
+    assert len(set(proposal.notes)) == len(proposal.notes)
+    assert not any("no time:" in note for note in proposal.notes)
+
+
+@pytest.mark.parametrize("more", [{}, {"speed": 1.5}, {"id": None}])
+def test_a_sample_of_which_nothing_that_is_left_can_be_a_key_is_refused(tmp_path, more):
+    with pytest.raises(KeyfoldError, match="can be the key of a job") as refused:
+        propose(json_of(tmp_path, *[{"at": moment, **more, "open": [{"id": 1}]} for moment in times(3)]))
+    assert "Source('open.FIELD')" in str(refused.value)
+    propose(json_of(tmp_path, *[{"at": moment, "speed": 1.5} for moment in times(3)]))
 
 
 def test_parquet_and_compressed_files_are_samples_too(tmp_path):
