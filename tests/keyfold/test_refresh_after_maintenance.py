@@ -19,7 +19,10 @@ from tests.folders import simulate_into
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "size", "files"), [("moving_averages", 6, 12), ("ride_summaries", 60, 6)])
+@pytest.mark.parametrize(
+    ("name", "size", "files"),
+    [pytest.param("moving_averages", 6, 12, marks=pytest.mark.slow), ("ride_summaries", 60, 6)],
+)
 def test_a_refresh_and_a_replay_after_maintenance_make_the_tables_of_before(spark, lakehouse, name, size, files):
     job = build_job(JOBS[name], {"key_groups": 8})
     stream = STREAMS[job.stream.name]

@@ -29,7 +29,7 @@ def assert_same(spark, path):
     return ours.count()
 
 
-@pytest.mark.parametrize("name", ["table", "with blank", "ä+b#c", "a{b,c}*?"])
+@pytest.mark.parametrize("name", ["table", "ä b+c#d{e,f}*?"])
 def test_rows_and_types_are_those_of_delta_s_reader_wherever_the_table_lies(spark, tmp_path, name):
     path = tmp_path / name
     write_deltalake(str(path), ROWS.to_arrow(), mode="append")

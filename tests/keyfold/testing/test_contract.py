@@ -32,7 +32,11 @@ JOBS: dict[str, Callable[[], KeyedJob]] = {
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
 
 
-@pytest.mark.parametrize("name", JOBS)
+# What the plain jobs do, one with a combiner does too.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("append", "few key groups") else ()) for name in JOBS],
+)
 def test_spark_and_the_local_runner_give_the_same_tables_and_counts(spark, tmp_path, name):
     job = JOBS[name]()
     found = [story(session, keyfold.Lakehouse(tmp_path / where), job) for session, where in sessions(spark)]

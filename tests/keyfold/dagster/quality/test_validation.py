@@ -78,7 +78,9 @@ def outcomes(frame: DataFrame, chosen: Mapping[str, Any], engine: Any) -> dict[s
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows", [ROWS, ROWS[1:2], []], ids=["some", "nulls", "none"])
+@pytest.mark.parametrize(
+    "rows", [ROWS, pytest.param(ROWS[1:2], marks=pytest.mark.slow), []], ids=["some", "nulls", "none"]
+)
 def test_both_engines_say_the_same_of_the_same_rows(spark: SparkSession, rows):
     frame = spark.createDataFrame(rows, COLUMNS)
     table = frame.toArrow()
