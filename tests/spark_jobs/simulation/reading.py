@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class Found:
     unreadable: int = 0
     rows: int = 0
     copies: int = 0
+    copies_elsewhere: int = 0
     malformed: Counter[str] = field(default_factory=Counter)
     events: list[dict[str, Any]] = field(default_factory=list)
 
@@ -72,10 +74,11 @@ def read(stream: str, landing: Path, paths: Iterable[Path]) -> Found:
                 continue
             identity = event["key"], event["time"]
             if stream != "sales" and identity in seen:
-                assert seen[identity] == line, "a copy differs from the event it copies"
+                assert seen[identity][0] == line, "a copy differs from the event it copies"
                 found.copies += 1
+                found.copies_elsewhere += seen[identity][1] != path
             else:
-                seen[identity] = line
+                seen[identity] = line, path
                 found.events.append(event | {"line": line})
     return found
 
@@ -104,6 +107,23 @@ def _time(text: str, fault: str = "unreadable time") -> datetime:
     if time > FUTURE:
         raise Fault("time in the future")
     return time
+
+
+def metres_between(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Great-circle distance."""
+    (a, b), (c, d) = ((math.radians(at["latitude"]), math.radians(at["longitude"])) for at in (one, other))
+    h = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+    return 2 * 6_371_000 * math.asin(math.sqrt(h))
+
+
+def _rides(row: dict[str, Any], _: str) -> dict[str, Any]:
+    if "ride_id" not in row:
+        raise Fault("no ride_id")
+    if abs(row["latitude"]) > 90:
+        raise Fault("latitude out of range")
+    if row["ride_status"] not in {"pickup", "enroute", "dropoff"}:
+        raise Fault("unknown status")
+    return row | {"key": row["ride_id"], "time": _time(row["timestamp"])}
 
 
 def _weather(row: dict[str, Any], _: str) -> dict[str, Any]:
@@ -190,6 +210,7 @@ def _payments(row: dict[str, Any], _: str) -> dict[str, Any]:
 
 
 _JUDGES: dict[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
+    "ride_points": _rides,
     "weather": _weather,
     "metrics": _metrics,
     "telemetry": _telemetry,

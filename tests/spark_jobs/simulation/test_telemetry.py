@@ -14,7 +14,7 @@ from spark_jobs.simulation.contract import SECOND
 from spark_jobs.simulation.telemetry import TelemetrySimulation, telemetry_table
 from spark_jobs.streams import TELEMETRY
 from tests.spark_jobs.simulation.conftest import START
-from tests.spark_jobs.simulation.reading import HOUR, MINUTE, read
+from tests.spark_jobs.simulation.reading import HOUR, MINUTE, metres_between, read
 
 
 def test_reports_come_every_ten_seconds_on_the_way_and_every_minute_at_rest(calls):
@@ -126,10 +126,9 @@ def test_a_vehicle_begins_and_ends_at_its_depot_in_every_call(calls):
     assert first.keys == further.keys
     for vehicle in set(first.keys) - silent:
         assert metres_between(first.of(vehicle)[-1], further.of(vehicle)[0]) < 500
-    apart = [
-        max(metres_between(first.of(vehicle)[0], report) for report in first.of(vehicle)) for vehicle in first.keys
-    ]
-    assert min(apart) > 1000
+    for vehicle in first.keys:
+        reports = first.of(vehicle)
+        assert max(metres_between(reports[0], report) for report in reports) > 1000
 
 
 def test_the_bulk_table_has_the_stream_s_schema_and_grows_with_the_vehicles():
@@ -140,10 +139,3 @@ def test_the_bulk_table_has_the_stream_s_schema_and_grows_with_the_vehicles():
     assert table.select("vehicle_id", "time").is_duplicated().sum() == 0
     assert START <= table["time"].min() < table["time"].max() < START + 3 * HOUR + timedelta(seconds=2)  # type: ignore[operator]
     assert 300 * 250 < len(table) < 300 * 900
-
-
-def metres_between(one: dict, other: dict) -> float:
-    """Great-circle distance."""
-    (a, b), (c, d) = ((math.radians(p["latitude"]), math.radians(p["longitude"])) for p in (one, other))
-    h = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
-    return 2 * 6_371_000 * math.asin(math.sqrt(h))
