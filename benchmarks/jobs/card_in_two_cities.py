@@ -6,8 +6,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from benchmarks.jobs.made_sales import batches_of
-from benchmarks.jobs.measure import compare, require_same
+from benchmarks.jobs.measure import batches_of, compare, require_same
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
 from keyfold.times import micros

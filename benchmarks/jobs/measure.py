@@ -41,3 +41,9 @@ def seconds_of(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began
+
+
+def batches_of(events: pl.DataFrame, batches: int) -> list[pl.DataFrame]:
+    """Cut events into micro-batches of one size."""
+    rows = -(-events.height // batches)
+    return [events.slice(start, rows) for start in range(0, events.height, rows)]

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from benchmarks.jobs.made_sales import batches_of
-from benchmarks.jobs.measure import compare, require_same
+from benchmarks.jobs.measure import batches_of, compare, require_same
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
