@@ -33,6 +33,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "keyfold.cli.new.commands:new",
         "Write a new project, stream or job, with its assets and tests, for you to edit.",
     ),
+    "stream": LazyCommand(
+        "keyfold.cli.stream:app",
+        "The columns of streams: show those of new files that a stream does not know, and accept them.",
+    ),
     "ingest": LazyCommand(
         "keyfold.cli.ingest:ingest",
         "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM.",

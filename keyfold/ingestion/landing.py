@@ -5,14 +5,18 @@ from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.run import Landing
+from keyfold.ingestion.sources.files import list_files
 from keyfold.ingestion.sources.kafka.settings import PREFIX, KafkaSettings, kafka_topics
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, OnGap, read_start
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.session.settings import parse_conf
 from keyfold.storage.place import Place, to_place
+from keyfold.stream import Stream
 
 LANDING_VARIABLE = "KEYFOLD_LANDING"
+
+_NEWEST_FILES = 5
 
 
 def find_landing(
@@ -98,3 +102,9 @@ def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, 
     """
     folder = landing_folders(environment).get(stream)
     return to_place(folder) if folder else lakehouse.landing(stream)
+
+
+def newest_files(stream: Stream, landing: Place) -> list[Place]:
+    """The few landing files that changed last: those whose columns are looked at for drift."""
+    files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
+    return [landing / file.path for file in sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]]

@@ -243,13 +243,13 @@ def _is_id(name: str, column: RawColumn) -> bool:
 def _private(columns: dict[str, RawColumn], notes: list[str]) -> list[str]:
     private = []
     for name, column in columns.items():
-        if why := _why_kept_private(column) if column.json else why_private(column.raw, column.values):
+        if why := why_kept_private(column) if column.json else why_private(column.raw, column.values):
             private.append(name)
             notes.append(f"{name} is proposed as private, {why}: it is shown to nobody where rows are shown")
     return private
 
 
-def _why_kept_private(column: RawColumn) -> str:
+def why_kept_private(column: RawColumn) -> str:
     """Why JSON text should be shown to nobody: what it holds under a name that says so."""
     nothing = pl.Series([], dtype=pl.String)
     names = dict.fromkeys(

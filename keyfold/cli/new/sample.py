@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from keyfold.ingestion.parsing import Reject, UnreadableFileError
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.declared_times import parse_times
 from keyfold.ingestion.parsing.text import read_chunks
+from keyfold.raw_paths import EACH, name_of
+from keyfold.raw_paths import Path as Keys
 
 MAX_ROWS = 200_000
 """Rows of a file that are looked at: enough to know its columns, and read in seconds."""
@@ -60,8 +63,12 @@ class Sample:
         return max((len(values) for values in self.columns.values()), default=0)
 
 
-def read_sample(path: Path) -> Sample:
+def read_sample(path: Path, elements: Keys | None = None) -> Sample:
     """Read a file of CSV, JSON lines or Parquet.
+
+    Args:
+        path: the file.
+        elements: of JSON, the list whose elements are the rows.
 
     Raises:
         KeyfoldError: it is no such file, cannot be read, or holds no rows; says what to do.
@@ -69,7 +76,9 @@ def read_sample(path: Path) -> Sample:
     found = file_type(path).format
     if found is None:
         raise KeyfoldError(f"{path}: its ending is none that ingest reads: {READABLE}; rename the file")
-    read = {"csv": _read_csv, "json": _read_json, "parquet": _read_parquet}[found]
+    if elements is not None and found != "json":
+        raise KeyfoldError(f"{path}: elements of lists are sampled of JSON lines alone")
+    read = {"csv": _read_csv, "json": partial(_read_json, elements=elements), "parquet": _read_parquet}[found]
     try:
         sample = read(path)
     except UnreadableFileError as error:
@@ -126,12 +135,19 @@ def _is_data(name: str) -> bool:
     return bool(is_number or parse_times(values.str.head(10), "%Y-%m-%d").is_not_null().item())
 
 
-def _read_json(path: Path) -> Sample:
+def _elements(row: dict[str, Any], path: Keys) -> list[dict[str, Any]]:
+    inside: Any = row
+    for step in path:
+        inside = inside.get(step) if isinstance(inside, dict) else None
+    return [{name_of((*path, EACH)): one} for one in inside] if isinstance(inside, list) else []
+
+
+def _read_json(path: Path, elements: Keys | None) -> Sample:
     values: dict[str, list[Any]] = {}
     bad: list[Reject] = []
     count, is_cut = 0, False
     for number, line in _lines(path):
-        if count == MAX_ROWS:
+        if count >= MAX_ROWS:
             is_cut = True
             break
         try:
@@ -142,11 +158,12 @@ def _read_json(path: Path) -> Sample:
         if not isinstance(row, dict):
             bad.append(Reject(line.decode(), number, "not a JSON object"))
             continue
-        for name, value in row.items():
-            column = values.setdefault(name, [])
-            column.extend([None] * (count - len(column)))
-            column.append(value)
-        count += 1
+        for one in [row] if elements is None else _elements(row, elements):
+            for name, value in one.items():
+                column = values.setdefault(name, [])
+                column.extend([None] * (count - len(column)))
+                column.append(value)
+            count += 1
     columns, odd = {}, {}
     for column in values.values():
         column.extend([None] * (count - len(column)))

@@ -82,26 +82,30 @@ def _module(name: str, proposal: Proposal, sample: Sample) -> str:
         contract=", ".join(contract),
         rules_import="from keyfold.rules import not_empty\n" if ruled else "",
         description=f"    description={quoted(f'Valid events of {name}{once}')},",
-        columns="\n".join(_column(column, column.name == proposal.event_time) for column in columns),
+        columns="\n".join(
+            column_text(column, is_event_time=column.name == proposal.event_time, indent=12, end=",")
+            for column in columns
+        ),
         event_time="INGESTED_AT" if proposal.event_time == INGESTED_AT else quoted(proposal.event_time),
         more=_more(proposal, sources, ruled),
     )
 
 
-def _column(column: Column, is_event_time: bool) -> str:
+def column_text(column: Column, *, is_event_time: bool, indent: int = 0, end: str = "") -> str:
+    """The declaration of a column."""
     meaning = "Event time: when it happened (UTC)" if is_event_time else title(column.name)
     said = [quoted(column.name), _KINDS[column.kind], quoted(meaning)]
     if column.is_number:
         said.append(f"unit={quoted(column.unit)}")
     if not column.nullable:
         said.append("nullable=False")
-    return call("column", said, 12)
+    return call("column", said, indent, end)
 
 
 def _more(proposal: Proposal, sources: Sequence[Column], ruled: Sequence[str]) -> str:
     parts = []
     if sources:
-        lines = "".join(f"        {quoted(column.name)}: {_source(column)},\n" for column in sources)
+        lines = "".join(f"        {quoted(column.name)}: {source_text(column)},\n" for column in sources)
         parts.append(f"    sources={{\n{lines}    }},\n")
     for field, values in (
         ("ignored", proposal.ignored),
@@ -122,7 +126,8 @@ def _more(proposal: Proposal, sources: Sequence[Column], ruled: Sequence[str]) -
     return "".join(parts)
 
 
-def _source(column: Column) -> str:
+def source_text(column: Column) -> str:
+    """Where a column comes from."""
     time = f", time={quoted(column.source.time)}" if column.source.time else ""
     kept = ", json=True" if column.source.json else ""
     return f"Source({quoted(column.source.raw)}{time}{kept})"

@@ -10,8 +10,7 @@ import dagster as dg
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.ingestion.drift import find_drift
-from keyfold.ingestion.landing import landing_folder
-from keyfold.ingestion.sources.files import list_files
+from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.runner import watermark
@@ -33,7 +32,6 @@ _UNUSUAL = 10
 _MOST_LATE = 0.05
 _GROWN = 3
 _FEW_EVENTS = 1_000
-_NEWEST_FILES = 5
 _LONGEST_NAME = 100
 
 Finding = tuple[bool, str]
@@ -150,11 +148,10 @@ def drift(stream: Stream, landing: Place) -> Finding:
     """Whether the newest files' columns are the stream's."""
     if not landing.is_dir():
         return True, "no landing folder"
-    files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
-    newest = sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]
+    newest = newest_files(stream, landing)
     if not newest:
         return True, "no files to look at"
-    found = [one for one in find_drift(stream, (landing / file.path for file in newest)) if one.is_any]
+    found = [one for one in find_drift(stream, newest) if one.is_any]
     told = [
         _plain(one.file.name)
         + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")
