@@ -23,7 +23,8 @@ _FILES = (
 def copy_project(into: Path) -> Path:
     """Copy what runs, some 3 MB; `.venv` is a link."""
     for name in _FOLDERS:
-        shutil.copytree(ROOT / name, into / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # With what Python has compiled: else every process of a copy compiles all of it anew.
+        shutil.copytree(ROOT / name, into / name)
     for name in _FILES:
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, into / name)
