@@ -206,7 +206,7 @@ def _is_of_later_batch(key: str, batch: int) -> bool:
         return key.startswith("checkpoint/")  # begun anew from nothing by the next run
     # Spark has begun the next batch when a run ends, and goes on from that very entry.
     return (key.startswith("checkpoint/offsets/") and _number_of(key) > batch + 1) or (
-        key.startswith("checkpoint/commits/") and _number_of(key) > batch
+        key.startswith(("checkpoint/commits/", "checkpoint/parts/")) and _number_of(key) > batch
     )
 
 

@@ -17,9 +17,10 @@ from keyfold.keyed.checkpoint import clear_what_was_begun
 from keyfold.keyed.commit import commit, forget
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import BatchFailedError
-from keyfold.keyed.generations import Generation
-from keyfold.keyed.operator import NEVER, StepError
-from keyfold.keyed.processor import EMITTED, KeyGroupProcessor
+from keyfold.keyed.generations import RETAINED_BATCHES, Generation
+from keyfold.keyed.operator import StepError
+from keyfold.keyed.parts.manifest import NEVER
+from keyfold.keyed.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.read import BLOBS, SPLITS, read_slices
 from keyfold.keyed.records import Counts, KeyedDone, KeyedPlan
 from keyfold.keyed.write import WORKED, BatchResult, put_together, write_tables
@@ -32,8 +33,6 @@ from keyfold.times import from_micros
 
 _POLL_SECONDS = 1
 _ARRIVALS_KEPT = 20
-_MERGED_KEPT = 100
-
 OnBatch = Callable[[Progress, Counts], None]
 
 
@@ -104,11 +103,13 @@ class Batches:
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SPLITS)
         splits = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
         inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
-        blobs = splits.mapInArrow(read_slices(job, self._journal.folder, inputs), BLOBS)
-        processor = KeyGroupProcessor(job, generation.answers)
+        blobs = splits.mapInArrow(
+            read_slices(job, self._journal.folder, inputs, generation.record["shuffle_partitions"]), BLOBS
+        )
+        processor = PartitionProcessor(job, generation.answers, generation.parts)
         # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
         # were cut.
-        emitted = blobs.groupBy("key_group").transformWithState(processor, EMITTED, "Append", "None")
+        emitted = blobs.groupBy("partition").transformWithState(processor, EMITTED, "Append", "None")
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
         writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
@@ -120,7 +121,7 @@ class Batches:
         try:
             # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
             if batch:
-                forget(self._job, self._generation, batch - 1, _MERGED_KEPT)
+                forget(self._job, self._generation, batch - 1, RETAINED_BATCHES)
                 self._generation.record_checksums(NOW_AND_THEN)
             plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
@@ -196,6 +197,8 @@ def make_done(
         # rest.
         positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),
         watermark=plan.clock.watermark,
+        state_bytes=worked.report.state_bytes,
+        dropped_parts=tuple(sorted(worked.dropped)),
         newest=plan.newest,
         arrived_at=plan.arrived_at,
         stands_in=plan.stands_in,

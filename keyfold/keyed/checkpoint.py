@@ -58,6 +58,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"batch {done.batch} was done: the checkpoint is older than the journal (a restored backup?); {remedy}"
         )
     _check_content(generation, done.batch, where, remedy)
+    _remove_parts(generation, finished)
     follow_move(checkpoint)
 
 
@@ -110,6 +111,14 @@ def _written_elsewhere(checkpoint: Place) -> Iterator[tuple[Place, str]]:
             if here == text:
                 break  # the newest is of this place, and so are all before it
             yield entry, here
+
+
+def _remove_parts(generation: Generation, finished: int) -> None:
+    """Remove parts of state that an attempt wrote at a batch which Spark has not finished: the next one writes its own."""
+    for file in list(files_below(generation.parts)):
+        number = file.path.name.partition("-")[0]
+        if number.isdigit() and int(number) > finished:
+            file.path.unlink(missing_ok=True)
 
 
 def _check_content(generation: Generation, last: int, where: str, remedy: str) -> None:

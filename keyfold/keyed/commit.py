@@ -31,7 +31,8 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
 
     Args:
         batch: that Spark has finished: its answers from outside.
-        kept: for how many batches rows that were merged are kept, for those who look at what a run wrote.
+        kept: for how many batches rows that were merged are kept, for those who look at what a run wrote, and state can
+            be read.
     """
     # Only now: until Spark has finished the batch it may be worked on again, and must be answered the same.
     remove_tree(generation.answers / f"{batch:09d}", missing_ok=True)
@@ -42,3 +43,6 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
         if table.mode == "upsert":
             for file in old.tables.get(table.name, ()):
                 (generation.table(table.name) / file.path).unlink(missing_ok=True)
+    # State of the batch before that one, which needed them, can be read no more.
+    for name in old.dropped_parts:
+        (generation.parts / name).unlink(missing_ok=True)

@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from keyfold.keyed.checkpoint import check_is_readable
-from keyfold.keyed.codec import decode
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
 from keyfold.keyed.inputs import changes_for
+from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.settled import settled
 from keyfold.keyed.state_source import read_source
@@ -161,7 +162,8 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob, batch: int) -> int:
     check_is_readable(generation.checkpoint)
     source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE, batchId=batch)
-    return _sum(source.select(F.col("value.payload").alias("payload")), _counting(job.state_events, frames=_states))
+    manifests = source.select(F.col("value.manifest").alias("manifest"))
+    return _sum(manifests, _counting(job.state_events, frames=_states(generation.parts)))
 
 
 def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
@@ -170,9 +172,14 @@ def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
     yield frame
 
 
-def _states(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
-    for payload in batch.column("payload"):
-        yield decode(payload.as_buffer())
+def _states(parts: Place) -> Callable[[pa.RecordBatch], Iterator[pl.DataFrame]]:
+    """Make the function that reads the rows of state that manifests name."""
+
+    def read(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
+        for manifest in batch.column("manifest"):
+            yield from state_frames(Manifest.unpack(manifest.as_buffer()), parts)
+
+    return read
 
 
 def _counting(

@@ -22,8 +22,12 @@ from keyfold.storage.place import Place
 
 RECORD = "generation.json"
 _CLOCK = "standing.json"
-FORMAT = 3
+_PARTS = "parts"
+FORMAT = 4
 """Of what a generation consists of; the second recorded versions of its event table without what identifies them."""
+
+RETAINED_BATCHES = 100
+"""Batches whose state can be read, and whose merged rows are kept; Spark keeps as many by default."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,11 @@ class Generation:
     @property
     def checkpoint(self) -> Place:
         return self.folder / "checkpoint"
+
+    @property
+    def parts(self) -> Place:
+        """The folder of parts of state; within the checkpoint, since neither is of use without the other."""
+        return self.checkpoint / _PARTS
 
     @property
     def answers(self) -> Place:

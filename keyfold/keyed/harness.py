@@ -7,9 +7,9 @@ import polars as pl
 from keyfold.journal.clock import watermark_after
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.codec import conform, empty, polars_schema
-from keyfold.keyed.contract import Clock, KeyedJob
+from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from keyfold.keyed.hashing import PartOf
-from keyfold.keyed.step_call import Called, call_step, count
+from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
 
@@ -63,14 +63,20 @@ class TestHarness:
         if advance_to is not None:
             self.advance_to(advance_to)
         clock = Clock(late_watermark, self.watermark, processing_time, self._answers)
+        needed, others = parted(job, self.state, came, clock)
         try:
-            called = call_step(job, self.state, came, clock)
+            called = call_step(job, needed, came, clock)
+            strange = called.state.join(
+                pl.concat([needed.select(job.key), came.select(job.key)]), on=job.key, how="anti"
+            )
+            if strange.height:
+                refuse_other_keys(job, strange)
         except Exception as error:
             error.add_note(f"job {job.name}")
             raise
         # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
         self._played += count(came, job.event_count)
-        self.state = called.state
+        self.state = pl.concat([others, called.state])
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
@@ -97,6 +103,19 @@ class TestHarness:
     def advance_to(self, time: datetime) -> None:
         """Take event time as having come so far; what comes behind it is late. It never goes back."""
         self.watermark = max(self.watermark, in_utc(time))
+
+
+def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of state of the keys that are needed, which have events or a row that is due, and the rows of all others."""
+    times = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
+    # Begins with false: a job without timers has no column to ask.
+    due = pl.any_horizontal(
+        pl.lit(value=False), *(pl.col(name) <= at for name, at in times.items() if name in state.columns)
+    )
+    kinds = [pl.col(name).cast(state.schema[name]) for name in job.key]
+    keys = pl.concat([state.filter(due).select(job.key), events.select(kinds)]).unique()
+    needed = state.join(keys, on=job.key, how="semi", maintain_order="left")
+    return needed, state.join(keys, on=job.key, how="anti", maintain_order="left")
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:

@@ -1,34 +1,41 @@
-"""The keyed operator: one call of the job's step for each key group and batch, with all that the group has.
+"""The keyed operator: calls the job's step for one state partition and batch, with the rows of the keys that are needed.
 
-A key group has one blob of state and beside it, small and apart, its earliest timers: a batch that has nothing for a
-group reads these alone. `processor` is what Spark knows of this.
+Needed are keys that have events and keys of which a row is due. Their rows come from the partition's parts (`parts`), in
+calls of bounded size. `processor` is what Spark knows of this.
 """
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ValueState
 
-from keyfold.errors import StepFailed
+from keyfold.errors import Damaged, StepFailed
 from keyfold.keyed.answers import AnswersInFiles
 from keyfold.keyed.codec import decode, empty, encode
-from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
-from keyfold.keyed.read import CLOCK, SEED, BatchClock
-from keyfold.keyed.step_call import Called, call_step, count, no_state
+from keyfold.keyed.contract import Clock, KeyedJob
+from keyfold.keyed.parts.manifest import NEVER, Manifest
+from keyfold.keyed.parts.part_files import SIZES, Sizes
+from keyfold.keyed.parts.partition_state import PartitionState
+from keyfold.keyed.read import CLOCK, SEED, SEED_RANGES, BatchClock
+from keyfold.keyed.slots import SLOT, Slots, are_among, key_groups_of, slots_of
+from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
 
 REPORT = "#report"
-"""Pseudo table of the emitted rows that report what became of a key group; see `GroupReport`."""
+"""Pseudo table of the emitted rows that report what became of a partition; see `PartitionReport`."""
 
-NEVER = 2**63 - 1
-"""The timer of what has none."""
+DROPPED = "#dropped"
+"""Pseudo table of the emitted rows that name files of parts which the state needs no more from this batch on."""
 
-_MOST_STATE = 1 << 30
+_ROWS_A_CALL = 250_000
+"""Rows of events and state that a step gets at once, about."""
 
 
 class StepError(StepFailed):
@@ -37,53 +44,60 @@ class StepError(StepFailed):
     MARK = "keyfold step failed: "
 
 
-class GroupReport(NamedTuple):
-    """What a key group reports of a batch: events that came, change of open events, earliest timers."""
+class PartitionReport(NamedTuple):
+    """What a partition reports of a batch: events that came, change of open events, earliest timers, size of its state."""
 
     events: int
     open_change: int
     deadline: int
     stale_at: int
+    state_bytes: int
 
     def pack(self) -> bytes:
         """As bytes."""
         return _REPORT.pack(*self)
 
     @classmethod
-    def unpack(cls, payload: bytes) -> "GroupReport":
+    def unpack(cls, payload: bytes) -> "PartitionReport":
         """From `pack`."""
         return cls(*_REPORT.unpack(payload))
 
-    def __add__(self, other: "GroupReport") -> "GroupReport":  # type: ignore[override]
-        return GroupReport(
+    def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
+        return PartitionReport(
             self.events + other.events,
             self.open_change + other.open_change,
             min(self.deadline, other.deadline),
             min(self.stale_at, other.stale_at),
+            self.state_bytes + other.state_bytes,
         )
 
 
-_REPORT = struct.Struct("<qqqq")
+_REPORT = struct.Struct("<qqqqq")
+
+NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
+"""The report of no partition, to which others are added."""
 
 
-class KeyGroupOperator:
-    """Runs a job's step on one key group at a time, with its events, its kept rows and the clock.
+class PartitionOperator:
+    """Runs a job's step on one state partition at a time, with its events, the rows of their keys, and the clock.
 
     Args:
         job: the job.
         answers: the folder of answers from outside, one folder a batch.
-        timers, state: where a group's timers and its blob are kept: values of the group that is at work.
+        parts: the folder of parts of state.
+        manifest: where the partition's manifest is kept: a value of the partition that is at work.
+        sizes: how large parts are.
     """
 
-    def __init__(self, job: KeyedJob, answers: Place, timers: ValueState, state: ValueState) -> None:
-        self._job, self._answers, self._timers, self._state = job, answers, timers, state
-        self._timers_of = [column for column in (DEADLINE, STALE_AT) if column in job.state.names]
+    def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState, sizes: Sizes = SIZES) -> None:
+        self._job, self._answers, self._parts, self._manifest, self._sizes = job, answers, parts, manifest, sizes
 
-    def call(self, group: int, rows: Iterator[Any]) -> Iterator[Row]:
-        """Work on a group's rows of `read.BLOBS`; gives rows of `EMITTED`.
+    def call(self, rows: Iterator[Any]) -> Iterator[Row]:
+        """Work on a partition's rows of `read.BLOBS`; gives rows of `EMITTED`.
 
         Raises:
-            StepError: the step raised, gave back something else than it declared, or keeps too much.
+            StepError: the step raised, or gave back something else than it declared.
+            Damaged: the state cannot be read.
         """
         clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
         for row in rows:
@@ -91,68 +105,97 @@ class KeyGroupOperator:
                 clock = BatchClock.unpack(bytes(row.payload))
             else:
                 (seeds if row.sequence <= SEED else blobs).append((row.sequence, row.payload))
-        if seeds:
-            # Seeds count down from `SEED`.
-            seeds.sort(key=lambda blob: -blob[0])
-            yield self._begin(group, pl.concat([decode(payload) for _, payload in seeds], rechunk=True))
-            return
-        # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
-        blobs.sort(key=lambda blob: blob[0])
-        with errors_without_values(f"job {self._job.name}, key group {group}", self._job.private):
-            yield from self._advance(group, [payload for _, payload in blobs], clock)
-
-    def _advance(self, group: int, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
         job = self._job
-        kept = self._timers.get()
-        _, deadline, stale_at, open_before = kept or (0, NEVER, NEVER, 0)
-        is_due = deadline <= clock.watermark or stale_at <= clock.processing_time
-        # Its state is not even read: an idle batch of 64 groups costs as much with a million rows as with none.
-        if not payloads and not is_due:
-            yield Row(table=REPORT, payload=GroupReport(0, 0, deadline, stale_at).pack())
+        with errors_without_values(f"job {job.name}", job.private), self._damage_explained():
+            if seeds:
+                yield from self._begin(seeds)
+                return
+            # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
+            blobs.sort(key=lambda blob: blob[0])
+            yield from self._advance([payload for _, payload in blobs], clock)
+
+    def _advance(self, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
+        job = self._job
+        packed = self._packed()
+        before = None if packed is None else Manifest.unpack(packed)
+        deadline, stale_at = before.timers if before else (NEVER, NEVER)
+        # Its parts are not even opened: an idle batch costs as much with a billion rows as with none.
+        if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
+            yield _report(0, 0, before)
             return
-        # Both are written together: without timers there is no state, and Spark warns of each look at what is not
-        # there.
-        stored = self._state.get() if kept else None
-        state = decode(stored[0]) if stored else no_state(job)
+        state = PartitionState(job, self._parts, packed, clock.batch, self._sizes)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
-        called = self._call(group, state, events, clock)
-        for table, frame in called.tables.items():
-            yield Row(table=table, payload=encode(frame))
-        open_now = count(called.state, job.state_events)
-        timers = self._earliest(called.state)
-        came = count(events, job.event_count)
-        yield Row(table=REPORT, payload=GroupReport(came, open_now - open_before, *timers).pack())
-        if called.state.height:
-            self._keep(group, called.state, timers, open_now)
+        slots = slots_of(job, events)
+        order = np.argsort(slots, kind="stable")
+        events, slots = events[order], slots[order]
+        due = state.due(clock.watermark, clock.processing_time)
+        open_change = 0
+        for needed in _calls(np.union1d(slots, due), slots, before):
+            first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
+            kept = state.rows(needed)
+            called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), clock)
+            for table, frame in called.tables.items():
+                yield Row(table=table, payload=encode(frame))
+            change = count(called.state, job.state_events) - count(kept, job.state_events)
+            open_change += change
+            state.replace(kept, placed, change)
+        after = state.end()
+        if before is None or after != before:
+            self._keep(after)
+        if before and (dropped := sorted(before.files - after.files)):
+            yield Row(table=DROPPED, payload="\n".join(dropped).encode())
+        yield _report(count(events, job.event_count), open_change, after)
+
+    def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
+        """Take in the state that the partition begins with; what is due of it is for the next batch."""
+        job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
+        for sequence, payload in sorted(seeds, reverse=True):
+            # Seeds count down from `SEED`, and each unit has one a range of slots.
+            ranges[(SEED - sequence) % SEED_RANGES].append(payload)
+        open_events = 0
+
+        def frames() -> Iterator[pl.DataFrame]:
+            nonlocal open_events
+            for payloads in ranges:
+                if payloads:
+                    rows = pl.concat([decode(payload) for payload in payloads], rechunk=True)
+                    open_events += count(rows, job.state_events)
+                    yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
+
+        base = PartitionState(job, self._parts, None, 0, self._sizes).begin(frames())
+        begun = Manifest(job.schema_version, open_events, base)
+        self._keep(begun)
+        yield _report(0, open_events, begun)
+
+    def _packed(self) -> bytes | None:
+        kept = self._manifest.get()
+        return None if kept is None else bytes(kept[0])
+
+    def _keep(self, manifest: Manifest) -> None:
         # Only where there is something: each call of Spark's state is a round trip to Java.
-        elif kept:
-            self._state.clear()
-            self._timers.clear()
+        if manifest.parts:
+            self._manifest.update((manifest.pack(),))
+        elif self._manifest.exists():
+            self._manifest.clear()
 
-    def _begin(self, group: int, state: pl.DataFrame) -> Row:
-        """Take in the state that the group begins with; what is due of it is for the next batch."""
-        open_now, timers = count(state, self._job.state_events), self._earliest(state)
-        self._keep(group, state, timers, open_now)
-        return Row(table=REPORT, payload=GroupReport(0, open_now, *timers).pack())
-
-    def _keep(self, group: int, state: pl.DataFrame, timers: tuple[int, int], open_now: int) -> None:
-        job, blob = self._job, encode(state)
-        if len(blob) > _MOST_STATE:
-            raise StepError(
-                f"{StepError.MARK}job {job.name}, key group {group}: its state is {len(blob) >> 20:,} MiB, more than "
-                f"one value can be; give the job more key_groups than {job.key_groups} (with --full-refresh)"
-            )
-        self._state.update((blob,))
-        self._timers.update((job.schema_version, *timers, open_now))
-
-    def _call(self, group: int, state: pl.DataFrame, events: pl.DataFrame, clock: BatchClock) -> Called:
+    def _call(
+        self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: BatchClock
+    ) -> tuple[Called, pl.DataFrame]:
+        """What the step made, and its rows of state with their slots."""
         job = self._job
         try:
-            return call_step(job, state, events, self._clock(clock))
+            called = call_step(job, state, events, self._clock(clock))
+            slots = slots_of(job, called.state)
+            strange = ~are_among(slots, needed)
+            if strange.any():
+                refuse_other_keys(job, called.state.filter(strange))
+            return called, called.state.with_columns(pl.Series(SLOT, slots))
         except Exception as error:
-            sample = next((frame for frame in (events, state) if frame.height), None)
-            shown = None if sample is None else masked(sample.head(1).select(job.key), job.private)
-            key = "none" if shown is None else shown.row(0, named=True)
+            sample = next((frame.head(1) for frame in (events, state) if frame.height), None)
+            group, key = "none", "none"
+            if sample is not None:
+                group = str(key_groups_of(slots_of(job, sample))[0])
+                key = str(masked(sample.select(job.key), job.private).row(0, named=True))
             # Of a private stream without its cause: Spark's log and Dagster's tell all causes of an error.
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
@@ -163,9 +206,33 @@ class KeyGroupOperator:
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
         return Clock(late_watermark, watermark, processing_time, answers)
 
-    def _earliest(self, state: pl.DataFrame) -> tuple[int, int]:
-        """The earliest deadline and stale_at, in microseconds; `NEVER` where there is none."""
-        found = {column: state[column].to_physical().min() for column in self._timers_of}
-        earliest = (found.get(column) for column in (DEADLINE, STALE_AT))
-        deadline, stale_at = (NEVER if one is None else int(one) for one in earliest)  # type: ignore[arg-type]
-        return deadline, stale_at
+    @contextmanager
+    def _damage_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Damaged as error:
+            raise Damaged(
+                f"job {self._job.name}: {error}; restore it from a backup, or start a new generation with --full-refresh"
+            ) from error
+
+
+def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator[Slots]:
+    """Parts of the needed slots, in order, each with rows of events and state for one call of the step.
+
+    Args:
+        needed: slots with events or a row that is due.
+        slots: of the events, sorted.
+        state: of the partition; it tells how many rows a slot has on average.
+    """
+    if not needed.size:
+        return
+    parts = state.parts if state else ()
+    rows_a_slot = sum(part.rows for part in parts) / max(1, sum(part.slots for part in parts))
+    rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
+    number = (rows // _ROWS_A_CALL).astype(np.int64)
+    yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _report(events: int, open_change: int, state: Manifest | None) -> Row:
+    timers = state.timers if state else (NEVER, NEVER)
+    return Row(table=REPORT, payload=PartitionReport(events, open_change, *timers, state.size if state else 0).pack())

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.codec import AnswerError, polars_schema
-from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, Step, StepFunction
+from keyfold.keyed.contract import Clock, Step, StepFunction
 from keyfold.keyed.record_values import column_of
 
 Record = Mapping[str, Any]
@@ -56,7 +56,7 @@ def per_key(
 ) -> StepFunction:
     """Make a step of a handler, which is called for each key that has events or a row that is due.
 
-    Rows of other keys stay as they are. Pure, as the handler must be. A record has every column of its table, but for the
+    Pure, as the handler must be. A record has every column of its table, but for the
     key's, and no others, and values of the kinds that the columns hold: the step raises AnswerError otherwise.
 
     Example:
@@ -75,13 +75,12 @@ def per_key(
     """
     tables = {"state": state, "output": output, "late": events, **(side_outputs or {})}
     frames = {name: polars_schema(schema) for name, schema in tables.items()}
-    schedules = [column for column in (DEADLINE, STALE_AT) if column in state.names]
 
     def step(kept: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
         # In one order each time: a batch that is worked on again writes the same rows.
-        touched = pl.concat([came.select(key), _due(kept, schedules, clock).select(key)]).unique(maintain_order=True)
+        touched = pl.concat([came.select(key), kept.select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
-        state_of = _by_key(kept.join(touched, on=key, how="semi"), key)
+        state_of = _by_key(kept, key)
         # Sorted here, once: the engine hands events over in no order.
         events_of = _by_key(came.sort(event_time, maintain_order=True), key)
         for values in touched.iter_rows():
@@ -93,21 +92,14 @@ def per_key(
                     raise AnswerError(f"the handler writes {name}, which side_outputs does not have")
                 rows[name] += _complete(name, records, _known(named, frames[name]), frames[name])
         made = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
-        untouched = kept.join(touched, on=key, how="anti")
         return Step(
-            state=pl.concat([untouched, made["state"]]),
+            state=made["state"],
             output=made["output"],
             late=made["late"],
             side={name: made[name] for name in side_outputs or {}},
         )
 
     return step
-
-
-def _due(kept: pl.DataFrame, schedules: list[str], clock: Clock) -> pl.DataFrame:
-    now = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
-    # Begins with false: a job without timers has no column to ask.
-    return kept.filter(pl.any_horizontal(pl.lit(value=False), *(pl.col(name) <= now[name] for name in schedules)))
 
 
 def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> Mapping[tuple[Any, ...], list[Record]]:

@@ -1,6 +1,6 @@
-"""What Spark knows of the operator: a stateful processor with two values a key group.
+"""What Spark knows of the operator: a stateful processor with one value a state partition, the manifest of its parts.
 
-At each start of a query Spark starts a Python process to ask for these two alone, so this module loads little.
+At each start of a query Spark starts a Python process to ask for this one alone, so this module loads little.
 """
 
 from collections.abc import Iterator
@@ -9,56 +9,46 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from keyfold.keyed.worker import spare_what_is_loaded
 from keyfold.storage.place import Place
 
-STATE_VARIABLE = "key_group_state"
-TIMERS_VARIABLE = "key_group_timers"
+STATE_VARIABLE = "partition_state"
 
 # Types and not their names as text, here and below: a text costs two more round trips a variable and task.
 EMITTED = StructType([StructField("table", StringType()), StructField("payload", BinaryType())])
 """Rows of a table as a blob."""
-STORED = StructType([StructField("payload", BinaryType())])
-"""A key group's state as a blob."""
-TIMERS = StructType(
-    [
-        StructField("schema_version", IntegerType()),
-        StructField("deadline", LongType()),
-        StructField("stale_at", LongType()),
-        StructField("open_events", LongType()),
-    ]
-)
-"""Of a key group's state: its version, its earliest timers (microseconds since 1970), the events it stands for."""
+STORED = StructType([StructField("manifest", BinaryType())])
+"""The manifest of a partition's parts (`parts.manifest`)."""
 
 
-class KeyGroupProcessor(StatefulProcessor):
-    """Hands each key group of a batch to the operator; time is the plan's, so Spark's timers are not used.
+class PartitionProcessor(StatefulProcessor):
+    """Hands each state partition of a batch to the operator; time is the plan's, so Spark's timers are not used.
 
     Args:
         job: a `KeyedJob`.
         answers: the folder of answers from outside.
+        parts: the folder of parts of state.
     """
 
-    def __init__(self, job: Any, answers: Place) -> None:
-        # As bytes, read where the step is called: the process that is asked for the two values loads neither job nor
-        # Polars, and each run starts half a second sooner.
-        self._pickled, self._answers = cloudpickle.dumps(job), answers
+    def __init__(self, job: Any, answers: Place, parts: Place) -> None:
+        # As bytes, read where the step is called: the process that is asked for the value loads neither job nor Polars, and
+        # each run starts half a second sooner.
+        self._pickled, self._answers, self._parts = cloudpickle.dumps(job), answers, parts
         self._operator: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._timers = handle.getValueState(TIMERS_VARIABLE, TIMERS)
-        self._state = handle.getValueState(STATE_VARIABLE, STORED)
+        self._manifest = handle.getValueState(STATE_VARIABLE, STORED)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         if self._operator is None:
-            from keyfold.keyed.operator import KeyGroupOperator  # noqa: PLC0415 - as in `__init__`
+            from keyfold.keyed.operator import PartitionOperator  # noqa: PLC0415 - as in `__init__`
 
             job = cloudpickle.loads(self._pickled)
-            self._operator = KeyGroupOperator(job, self._answers, self._timers, self._state)
-        yield from self._operator.call(key[0], rows)
+            self._operator = PartitionOperator(job, self._answers, self._parts, self._manifest)
+        yield from self._operator.call(rows)
         spare_what_is_loaded()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The map side: workers read the planned files themselves, and cut them into one blob a key group.
+"""The map side: workers read the planned files themselves, and cut them into one blob a state partition.
 
 Spark's source counts batches and nothing else: a row is a number, its batch and its split in one. The plan of that batch,
 which the driver has written to the journal, says what to read; each split reads its share of it.
@@ -19,8 +19,9 @@ from keyfold.journal import Journal
 from keyfold.journal.records import Done
 from keyfold.keyed.codec import conform, encode, polars_schema
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.hashing import PartOf, key_hash
+from keyfold.keyed.hashing import PartOf
 from keyfold.keyed.records import KeyedPlan, PlannedFile
+from keyfold.keyed.slots import Slots, key_groups_of, partition_labels, slots_of
 from keyfold.keyed.worker import spare_what_is_loaded
 from keyfold.lakehouse.parquet import scan_rows
 from keyfold.privacy import errors_without_values
@@ -32,16 +33,19 @@ SPLITS = 64
 
 BLOBS = StructType(
     [
-        StructField("key_group", IntegerType()),
+        StructField("partition", IntegerType()),
         StructField("sequence", LongType()),
         StructField("payload", BinaryType()),
     ]
 )
-"""A blob of events of a key group, with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
+"""A blob of events of a state partition (by its label), with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
 
 CLOCK = -1
 SEED = -2
-"""In place of a blob's place, too: rows of state that the key group begins with. Further ones count down from it."""
+"""In place of a blob's place, too: rows of state that the partition begins with. Further ones count down from it."""
+
+SEED_RANGES = 16
+"""Ranges of slots that a partition's seed is cut into, so that it is taken in a range at a time."""
 
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20
@@ -93,7 +97,7 @@ def _cut(files: Iterable[tuple[Place, PlannedFile]], rows_a_unit: int = _ROWS_A_
 
 
 def read_slices(
-    job: KeyedJob, journal: Place, tables: dict[str, Place]
+    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
 
@@ -101,7 +105,9 @@ def read_slices(
         job: whose events are read.
         journal: the folder of its journal.
         tables: the folders of its input tables, by name.
+        partitions: of the generation's state.
     """
+    labels = partition_labels(partitions)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark tells a task numbers alone: batch * SPLITS + split. Events never become rows of the JVM.
@@ -109,16 +115,16 @@ def read_slices(
         if not numbers:
             return
         # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
-        read_unit, split = _reader(job), _splitter(job)
+        read_unit, split = _reader(job), _splitter(job, labels)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // SPLITS)
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
         splits = {number % SPLITS for number in numbers}
-        # By one task alone, and whatever there is to read: a group is called only if a row comes for it.
+        # By one task alone, and whatever there is to read: a partition is called only if a row comes for it.
         if 0 in splits:
-            yield _clocks(plan, job.key_groups)
+            yield _clocks(plan, labels)
         if plan.seed is not None:
-            yield from _seeds(job, [(journal.parent / "seed", file) for file in plan.seed.files], splits)
+            yield from _seeds(job, labels, [(journal.parent / "seed", file) for file in plan.seed.files], splits)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
@@ -143,20 +149,28 @@ def read_slices(
     return guarded
 
 
-def _clocks(plan: KeyedPlan, key_groups: int) -> pa.RecordBatch:
-    """The clock, once for every key group: each is called, whether events came for it or not."""
+def _clocks(plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
+    """The clock, once for every partition: each is called, whether events came for it or not."""
     times = (plan.clock.late_watermark, plan.clock.watermark, plan.clock.processing_time)
     clock = BatchClock(plan.batch, *map(micros, times))
-    return _blobs(range(key_groups), [CLOCK] * key_groups, [clock.pack()] * key_groups)
+    return _blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
 
 
-def _seeds(job: KeyedJob, files: list[tuple[Place, PlannedFile]], splits: set[int]) -> Iterator[pa.RecordBatch]:
-    """A split's share of the state that a generation begins with, a blob a key group."""
-    # In large units: each costs a blob a key group, and a blob of few rows costs as much as one of many.
+def _seeds(
+    job: KeyedJob, labels: tuple[int, ...], files: list[tuple[Place, PlannedFile]], splits: set[int]
+) -> Iterator[pa.RecordBatch]:
+    """A split's share of the state that a generation begins with, a blob a partition and range of slots."""
+    # In large units: each costs a blob a partition and range, and a blob of few rows costs as much as one of many.
     for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % SPLITS in splits:
             rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
-            yield from _by_group(job, conform(rows, job.state, "seeded state"), SEED - unit.number)
+            rows = conform(rows, job.state, "seeded state")
+            slots = slots_of(job, rows)
+            ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
+            parts = _partitions(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
+            for part, payload in _cut_rows(rows, parts, len(labels) * SEED_RANGES):
+                partition, number = divmod(part, SEED_RANGES)
+                yield _blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
 
 def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
@@ -213,39 +227,42 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
     return read
 
 
-def _splitter(job: KeyedJob) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
-    """Make the function that cuts events into a blob a key group."""
+def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
+    """Make the function that cuts events into a blob a state partition."""
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if job.combine is not None:
             events = conform(job.combine(events), job.events, "combined events")
-        yield from _by_group(job, events, sequence)
+        cut = _cut_rows(events, _partitions(slots_of(job, events), len(labels)), len(labels))
+        there, payloads = [labels[partition] for partition, _ in cut], [payload for _, payload in cut]
+        yield _blobs(there, [sequence] * len(there), payloads)
 
     return split
 
 
-def _by_group(job: KeyedJob, rows: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
-    """Rows as a blob a key group."""
-    group = (key_hash(job.key) % job.key_groups).cast(pl.UInt16)
-    groups = rows.select(group).to_series().to_numpy()
+def _partitions(slots: Slots, partitions: int) -> np.ndarray:
+    """The state partition of each slot."""
+    return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
+
+
+def _cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[int, bytes]]:
+    """Rows as a blob a part: the numbers of the parts that have any, each with its rows."""
     # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
-    order = np.argsort(groups, kind="stable")
-    counts = np.bincount(groups, minlength=job.key_groups)
+    order = np.argsort(parts, kind="stable")
+    counts = np.bincount(parts, minlength=count)
     ends = np.cumsum(counts)
-    there = np.flatnonzero(counts)
+    there = [int(one) for one in np.flatnonzero(counts)]
     if any(kind.is_nested() for kind in rows.dtypes):
         # A slice of a list column drags all its values along, and to encode it costs as much as to encode the whole.
-        payloads = [encode(rows[order[ends[one] - counts[one] : ends[one]]]) for one in there]
-    else:
-        ordered = rows[order]
-        payloads = [encode(ordered.slice(ends[one] - counts[one], counts[one])) for one in there]
-    yield _blobs(there, [sequence] * len(there), payloads)
+        return [(one, encode(rows[order[ends[one] - counts[one] : ends[one]]])) for one in there]
+    ordered = rows[order]
+    return [(one, encode(ordered.slice(ends[one] - counts[one], counts[one]))) for one in there]
 
 
-def _blobs(groups: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
+def _blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(list(groups), pa.int32()),
+            pa.array(list(partitions), pa.int32()),
             pa.array(sequences, pa.int64()),
             pa.array(payloads, pa.binary()),
         ],

@@ -145,6 +145,8 @@ class KeyedDone(Done):
         total_events, total_rows, open_events: the same over the whole generation.
         next_deadline, next_stale_at: the earliest of all that is kept; None of nothing.
         processing_time: of the batch; a later one's is never less.
+        state_bytes: size of the state after the batch.
+        dropped_parts: files of the state before the batch that the state after it does not have.
     """
 
     positions: dict[str, Position]
@@ -162,6 +164,8 @@ class KeyedDone(Done):
     next_deadline: datetime | None = None
     next_stale_at: datetime | None = None
     processing_time: datetime | None = None
+    state_bytes: int = 0
+    dropped_parts: tuple[str, ...] = ()
 
     @property
     def counts(self) -> Counts:

@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 import polars as pl
 
-from keyfold.keyed.codec import AnswerError, conform, empty
+from keyfold.keyed.codec import AnswerError, conform
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
 from keyfold.times import BEGINNING, END, micros
 
@@ -17,7 +17,7 @@ class Called(NamedTuple):
     """What a step made of a batch, in the declared columns.
 
     Attributes:
-        state: every row to keep.
+        state: every row to keep of the keys that the step was called with.
         tables: rows by table, the late table's too; tables without rows are left out.
     """
 
@@ -27,6 +27,12 @@ class Called(NamedTuple):
 
 def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
     """Call the step with all events but those that are late by the engine's own rule.
+
+    Args:
+        job: whose step it is.
+        state: the rows of the keys that are needed: those that have events, or a row that is due.
+        events: those of the batch.
+        clock: what time it is.
 
     Raises:
         AnswerError: the step returned no `Step` of frames, or other columns or tables than it declared; the message names
@@ -53,6 +59,18 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
     tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
     return Called(within_calendar(state, timers), tables)
+
+
+def refuse_other_keys(job: KeyedJob, state: pl.DataFrame) -> NoReturn:
+    """Refuse rows of state whose keys the step was not called with.
+
+    Raises:
+        AnswerError: always; shows how many there are.
+    """
+    _refuse(
+        f"the step's state has {state.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change the "
+        "state of keys that have events or a row that is due, and of no others"
+    )
 
 
 def route_late(
@@ -99,11 +117,6 @@ _FIRST, _LAST = micros(BEGINNING), micros(END)
 def count(frame: pl.DataFrame, events: pl.Expr) -> int:
     """How many events a frame's rows stand for."""
     return int(frame.select(events).item() or 0)
-
-
-def no_state(job: KeyedJob) -> pl.DataFrame:
-    """The state of a key group that has none."""
-    return empty(job.state)
 
 
 def _check_step(step: object) -> None:

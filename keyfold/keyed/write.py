@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from keyfold.keyed.codec import decode
 from keyfold.keyed.contract import KeyedJob, OutputTable
-from keyfold.keyed.operator import NEVER, REPORT, GroupReport
+from keyfold.keyed.operator import DROPPED, NOTHING, REPORT, PartitionReport
 from keyfold.keyed.worker import spare_what_is_loaded
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
@@ -20,7 +20,7 @@ from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 
 WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
-"""What a task reports: a file of a table, or (table `operator.REPORT`) the sum of what its key groups report; as JSON."""
+"""What a task reports: a file of a table, or (table `operator.REPORT`) the sum of what its partitions report; as JSON."""
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 256 << 20
@@ -32,11 +32,13 @@ class BatchResult:
 
     Attributes:
         files: written, by table.
-        report: the sum over all key groups.
+        report: the sum over all state partitions.
+        dropped: files of parts that the state needs no more.
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
-    report: GroupReport = field(default_factory=lambda: GroupReport(0, 0, NEVER, NEVER))
+    report: PartitionReport = NOTHING
+    dropped: list[str] = field(default_factory=list)
 
 
 def write_tables(
@@ -53,14 +55,17 @@ def write_tables(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[str, list[pl.DataFrame]] = {}
         sizes: dict[str, tuple[int, int]] = {}
-        report = GroupReport(0, 0, NEVER, NEVER)
+        report = NOTHING
         for batch in batches:
             for name, payload in zip(batch.column("table").to_pylist(), batch.column("payload"), strict=True):
                 if name == REPORT:
-                    report += GroupReport.unpack(payload.as_py())
+                    report += PartitionReport.unpack(payload.as_py())
+                    continue
+                if name == DROPPED:
+                    yield _row(DROPPED, {"files": payload.as_py().decode().split("\n")})
                     continue
                 frame = decode(payload.as_buffer())
-                # Joined over key groups: a file a group would be 64 small ones a batch.
+                # Joined over calls of the step: a file a call would be many small ones.
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
                 sizes[name] = rows + frame.height, size + int(frame.estimated_size())
@@ -87,7 +92,9 @@ def put_together(rows: Sequence[Row]) -> BatchResult:
     for row in rows:
         report: dict[str, Any] = json.loads(row["report"])
         if row["table"] == REPORT:
-            worked.report += GroupReport(**report)
+            worked.report += PartitionReport(**report)
+        elif row["table"] == DROPPED:
+            worked.dropped += report["files"]
         else:
             worked.files.setdefault(row["table"], []).append(WrittenFile(**report))
     return worked

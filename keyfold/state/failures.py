@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from keyfold.errors import Damaged, error_in
 
-_REMEDY = "nothing was changed; restore the checkpoint from a backup, or read another batch or generation"
+REMEDY = "nothing was changed; restore the checkpoint from a backup, or read another batch or generation"
 
 
 @contextmanager
@@ -29,4 +29,4 @@ def explained(where: str) -> Iterator[None]:
         # The innermost cause names the file; those around it say that a stage failed.
         causes = re.findall(r"^\s*Caused by: [\w.$]+: (.*)", text, re.MULTILINE)
         first = next((line for line in text.splitlines() if line.strip()), "")
-        raise Damaged(f"{where}: its state cannot be read: {causes[-1] if causes else first}; {_REMEDY}") from error
+        raise Damaged(f"{where}: its state cannot be read: {causes[-1] if causes else first}; {REMEDY}") from error

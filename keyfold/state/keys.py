@@ -1,4 +1,4 @@
-"""Which keys are wanted of a state, and so which of its key groups."""
+"""Which keys are wanted of a state, and so which of its slots."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.hashing import HASH, key_hash
+from keyfold.keyed.hashing import HASH
+from keyfold.keyed.slots import Slots, slot_expression
 from keyfold.times import parse_time
 from keyfold.whole_numbers import whole_numbers
 
@@ -43,8 +45,8 @@ class WantedKeys:
             found = found | same
         return rows.filter(found)
 
-    def groups(self, fixed: Mapping[str, Any], schema: pa.Schema) -> list[int] | None:
-        """The key groups that may hold them, None if all may.
+    def slots(self, fixed: Mapping[str, Any], schema: pa.Schema) -> Slots | None:
+        """The slots that may hold them, None if all may.
 
         Args:
             fixed: what a generation's birth record says of its key, key groups and hash.
@@ -54,11 +56,11 @@ class WantedKeys:
         born = {name: kind.removesuffix(" not null") for name, kind in fixed["columns of events"].items()}
         # The hash is of the events' values: of the same text as the state's, if their types are the same.
         alike = all(born.get(name) == str(schema.field(name).type) for name in key)
-        # A part of a key hashes to no key group: all are looked through.
+        # A part of a key hashes to no slot: all are looked through.
         if fixed["hash"] != HASH or not alike or any(set(frame.columns) != set(key) for frame in self.frames):
             return None
-        group = key_hash(key) % fixed["key_groups"]
-        return sorted({one for frame in self.frames for one in frame.select(group).to_series().to_list()})
+        slot = slot_expression(key, fixed["key_groups"])
+        return np.unique(np.concatenate([frame.select(slot).to_series().to_numpy() for frame in self.frames]))
 
 
 def wanted_keys(keys: Iterable[Key], columns: tuple[str, ...], schema: pa.Schema) -> WantedKeys | None:

@@ -10,7 +10,7 @@ from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, live_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.state.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.places import find_batch, state_bytes
+from keyfold.state.places import find_batch
 from keyfold.state.rewriting import Rewritten, rewrite
 from keyfold.storage.place import Place
 
@@ -58,7 +58,8 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     if partitions is not None and partitions != born:
         changes = (*changes, Change("shuffle_partitions", born, partitions, "move", "the store is written anew"))
     verdict, done = verdict_of(changes), live.journal.last_done()
-    batch = find_batch(live) if done else None
+    if done:
+        find_batch(live)  # a state that is not whole cannot be moved: said now, and not amid the move
     return ChangePlan(
         job=job.name,
         generation=live.name,
@@ -67,7 +68,7 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
         events=events,
         event_bytes=size,
         open_events=done.open_events if done else 0,
-        state_bytes=0 if batch is None else state_bytes(live, batch),
+        state_bytes=done.state_bytes if done else 0,
         seconds=_seconds(live, events) if verdict == "refresh" else None,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.checkpoint import finished_batch
-from keyfold.keyed.generations import Generation, live_generation, live_generation_name
+from keyfold.keyed.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.files import open_for_reading
@@ -70,7 +70,9 @@ def retained_batches(generation: Generation) -> list[int]:
         return []
     # Only what all partitions have: Spark deletes old versions partition by partition.
     versions = set.intersection(*({int(path.stem) for path in folder.glob("[0-9]*.zip")} for folder in partitions))
-    return [batch for batch in _committed(generation.checkpoint) if batch + 1 in versions]
+    committed = _committed(generation.checkpoint)
+    # Spark may keep more; of those the parts are gone.
+    return [batch for batch in committed if batch + 1 in versions and committed[-1] - batch < RETAINED_BATCHES]
 
 
 def find_batch(generation: Generation, batch: int | None = None) -> int | None:
@@ -99,15 +101,6 @@ def find_batch(generation: Generation, batch: int | None = None) -> int | None:
     for archive in _zips(generation.checkpoint, wanted):
         _check(archive, where, retained, wanted)
     return wanted
-
-
-def state_bytes(generation: Generation, batch: int) -> int:
-    """The size of a batch's state on disk, as RocksDB keeps it: compressed, all variables."""
-    return sum(
-        file["sizeBytes"]
-        for archive in _zips(generation.checkpoint, batch)
-        for file in _snapshot(archive).get("sstFiles", ())
-    )
 
 
 def _known(record: Place, role: Role) -> KnownGeneration:

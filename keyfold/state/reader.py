@@ -1,6 +1,6 @@
 """A job's state as typed rows, at any batch that is retained.
 
-Spark finds and loads the state; workers decode it, a key group at a time, as tables.
+Spark finds the manifest of each state partition; workers read the parts that it names, a range of keys at a time, as tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,26 +15,26 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.checkpoint import check_is_readable
-from keyfold.keyed.codec import decode, empty
+from keyfold.keyed.codec import empty
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import Generation
+from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
+from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, partitions_of
 from keyfold.keyed.state_source import read_source
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.failures import explained
+from keyfold.state.failures import REMEDY, explained
 from keyfold.state.keys import Key, WantedKeys, wanted_keys
 from keyfold.state.places import find_batch, find_generation
 from keyfold.state.selection import selected
+from keyfold.storage.place import Place
 
 _ROWS_AT_ONCE = 50_000
-_BYTES_AT_ONCE = 32 << 20
-
-Blob = tuple[int, Any]
-"""A key group and its state as bytes."""
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
-"""What is made of a key group's rows of state, on a worker; all rows of a key are among them."""
+"""What is made of some rows of state, on a worker; all rows of a key are among them."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ class StateRows:
     key: tuple[str, ...]
     schema: pa.Schema
     _session: SparkSession
-    _blobs: DataFrame | None
+    _manifests: DataFrame | None
+    _parts: Place
     _wanted: WantedKeys | None
+    _slots: Slots | None = None
     _columns: Mapping[str, str] | None = None
 
     @property
@@ -84,7 +86,7 @@ class StateRows:
         return self.changed(lambda rows: rows, self.schema)
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """The rows as Polars frames, a key group each: no more than a partition of state is held, compressed.
+        """The rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
 
         Raises:
             KeyfoldError: the state is damaged.
@@ -92,14 +94,15 @@ class StateRows:
         Example:
             >>> sum(rows.height for rows in read_state(spark, lakehouse, "rides").frames())  # doctest: +SKIP
         """
-        if self._blobs is None:
+        if self._manifests is None:
             return
         with explained(self.where):
-            # Partition by partition: all at once would be the whole state on the driver.
-            for row in self._blobs.toLocalIterator():
-                rows = _kept(decode_group(self.where, row["key_group"], row["payload"]), self._wanted, self._columns)
-                if rows.height:
-                    yield rows
+            # Small: a row a state partition. The parts are read here, range by range.
+            for row in self._manifests.toLocalIterator():
+                for frame in partition_frames(self.where, self._parts, row["manifest"], slots=self._slots):
+                    rows = _kept(frame.drop(SLOT), self._wanted, self._columns)
+                    if rows.height:
+                        yield rows
 
     def polars(self) -> pl.DataFrame:
         """All the rows as one Polars frame: for few, or with keys.
@@ -110,7 +113,7 @@ class StateRows:
         return pl.concat([empty(self.schema), *self.frames()])
 
     def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
-        """What a function makes of each key group's rows, as a Spark frame of a schema."""
+        """What a function makes of rows of whole keys, as a Spark frame of a schema."""
 
         def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
             for frame in rows:
@@ -123,18 +126,18 @@ class StateRows:
     def worked(
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
-        """What a function makes, on each worker, of the frames of its key groups, as a Spark frame of a schema."""
-        where, wanted, columns = self.where, self._wanted, self._columns
+        """What a function makes, on each worker, of frames of rows of whole keys, as a Spark frame of a schema."""
+        wanted, columns = self._wanted, self._columns
 
-        def decoded(blobs: Iterator[Blob]) -> Iterator[pa.RecordBatch]:
-            return work(_kept(decode_group(where, *blob), wanted, columns) for blob in blobs)
+        def kept(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+            return work(_kept(frame.drop(SLOT), wanted, columns) for frame in frames)
 
-        return self._over_blobs(decoded, schema)
+        return self._over_frames(kept, schema)
 
     def collect_from_frames(
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> list[Any]:
-        """The few rows that workers tell of what they made of the frames of their key groups.
+        """The few rows that workers report of what they made of the rows.
 
         Raises:
             KeyfoldError: the state is damaged, or the work failed.
@@ -142,30 +145,36 @@ class StateRows:
         with explained(self.where):
             return self.worked(work, schema).collect()
 
-    def collect_from_blobs(
-        self, work: Callable[[Iterator[Blob]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    def collect_from_slots(
+        self,
+        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        columns: Sequence[str],
     ) -> list[Any]:
-        """The few rows that workers tell of key groups as they lie in the state, whatever keys are wanted.
+        """The few rows that workers report of some columns of all rows and their `SLOT`, whatever keys are wanted.
 
         Raises:
             KeyfoldError: the state is damaged, or the work failed.
         """
         with explained(self.where):
-            return self._over_blobs(work, schema).collect()
+            return self._over_frames(work, schema, columns).collect()
 
-    def _over_blobs(self, work: Callable[[Iterator[Blob]], Iterator[pa.RecordBatch]], schema: pa.Schema) -> DataFrame:
+    def _over_frames(
+        self,
+        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
         kind = from_arrow_schema(schema)
-        if self._blobs is None:
+        if self._manifests is None:
             return self._session.createDataFrame([], kind)
+        where, parts, slots = self.where, self._parts, self._slots
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return work(
-                (group, payload.as_buffer())
-                for batch in batches
-                for group, payload in zip(batch.column("key_group").to_pylist(), batch.column("payload"), strict=True)
-            )
+            manifests = (one.as_buffer() for batch in batches for one in batch.column("manifest"))
+            return work(frame for one in manifests for frame in partition_frames(where, parts, one, columns, slots))
 
-        return self._blobs.mapInArrow(run, kind)
+        return self._manifests.mapInArrow(run, kind)
 
 
 def read_state(
@@ -185,7 +194,7 @@ def read_state(
         job: the job, or its name: then the columns are told by the state itself.
         generation: its name, or a branch's; the live one by default.
         batch: one that is retained; the last by default.
-        keys: those wanted, as `keys.Key` says; all by default. Key groups that cannot hold them are not decoded.
+        keys: those wanted, as `keys.Key` says; all by default. Of what cannot hold them nothing is read.
 
     Raises:
         KeyfoldError: there is no such job, generation or batch, its files are damaged, or a key is none of the job's.
@@ -198,56 +207,63 @@ def read_state(
     last = find_batch(found, batch)
     born, key = found.record["fixed"], tuple(found.record["fixed"]["key"])
     session = spark.newSession()
-    # Rows are blobs here, few and large: what one worker gets at a time is bounded by their sizes.
-    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_BYTES_AT_ONCE))
-    blobs = None if last is None else state_blobs(session, found, last)
+    manifests = None if last is None else state_manifests(session, found, last)
     where = f"job {name}, {found.name}, batch {last}"
-    schema = _schema(where, found, job if isinstance(job, KeyedJob) else None, blobs)
+    schema = _schema(where, found, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
-    groups = wanted.groups(born, schema) if wanted else None
-    if blobs is not None and groups is not None:
-        blobs = _of_groups(blobs, groups)
-    return StateRows(name, found.name, last, key, schema, session, blobs, wanted)
+    slots = wanted.slots(born, schema) if wanted else None
+    if manifests is not None and slots is not None:
+        manifests = of_partitions(manifests, partitions_of(slots, found.record["shuffle_partitions"]))
+    return StateRows(name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots)
 
 
-def state_blobs(session: SparkSession, generation: Generation, batch: int) -> DataFrame:
-    """The blobs of a generation's state after a batch: `key_group`, `payload`."""
+def state_manifests(session: SparkSession, generation: Generation, batch: int) -> DataFrame:
+    """The manifests of a generation's state after a batch: `partition` (its label), `manifest`."""
     check_is_readable(generation.checkpoint)
     state = read_source(session, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)
-    return state.select(F.col("key.key_group").alias("key_group"), F.col("value.payload").alias("payload"))
+    return state.select(F.col("key.partition").alias("partition"), F.col("value.manifest").alias("manifest"))
 
 
-def _of_groups(blobs: DataFrame, groups: list[int]) -> DataFrame:
-    """Blobs of some key groups: Spark leaves the others where they are, before a worker gets any."""
-    return blobs.where(F.col("key_group").isin(groups))
+def of_partitions(manifests: DataFrame, labels: list[int]) -> DataFrame:
+    """The manifests of some partitions."""
+    return manifests.where(F.col("partition").isin(labels))
 
 
-def _schema(where: str, generation: Generation, job: KeyedJob | None, blobs: DataFrame | None) -> pa.Schema:
+def partition_frames(
+    where: str, parts: Place, manifest: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
+) -> Iterator[pl.DataFrame]:
+    """The rows of a state partition with their `SLOT`; each frame has all rows of its keys.
+
+    Args:
+        where: what they are of, for people.
+        parts: the generation's folder of parts.
+        manifest: as Spark keeps it.
+        columns: those wanted, all by default.
+        slots: those wanted, all by default.
+
+    Raises:
+        Damaged: the manifest or a part is not what was written.
+    """
+    try:
+        yield from state_frames(Manifest.unpack(manifest), parts, columns, slots)
+    except Damaged as error:
+        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
+
+
+def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: DataFrame | None) -> pa.Schema:
     """The columns of the state: the job's, unless the generation was born with others; then as the state has them."""
     born = generation.record["fixed"]["columns of state"]
     if job is not None and fixed(job)["columns of state"] == born:
         return _nullable(job.state)
-    if blobs is not None:
+    if manifests is not None:
         with explained(where):
-            first = blobs.first()
+            first = manifests.first()
         if first is not None:
-            rows = decode_group(where, first["key_group"], first["payload"])
-            return _plain(rows.head(0).to_arrow().schema)
+            rows = next(partition_frames(where, generation.parts, first["manifest"], slots=NO_SLOTS))
+            return _plain(rows.drop(SLOT).to_arrow().schema)
     if job is not None:
         return _nullable(job.state)
     raise NotFound(f"{where}: it keeps nothing, and there is no job of that name to say what columns it would have")
-
-
-def decode_group(where: str, group: int, payload: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of a key group's blob, some of its columns alone if they are named.
-
-    Raises:
-        KeyfoldError: it is damaged.
-    """
-    try:
-        return decode(payload, columns)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise Damaged(f"{where}: the state of key group {group} is damaged and cannot be decoded: {error}") from error
 
 
 def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:

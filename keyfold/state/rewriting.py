@@ -22,6 +22,7 @@ from keyfold.keyed.generations import Generation, Origin, go_live
 from keyfold.keyed.new_generation import new_generation
 from keyfold.keyed.records import KeyedDone, PlannedFile
 from keyfold.keyed.seeding import Beginning, take_in
+from keyfold.keyed.slots import SLOT
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
@@ -29,7 +30,7 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
 from keyfold.state.failures import explained
 from keyfold.state.places import find_batch
-from keyfold.state.reader import decode_group, state_blobs
+from keyfold.state.reader import partition_frames, state_manifests
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
@@ -143,7 +144,7 @@ def _stage(
     folder.mkdir(parents=True, exist_ok=True)
     # Bounded: a row a written file and one a task.
     where = _where(old, batch)
-    told = map_blobs(spark, old, batch, _writer(where, job, folder, change))
+    told = map_manifests(spark, old, batch, _writer(where, job, old.parts, folder, change))
     files = sorted((row["path"], row["rows"], row["bytes"]) for row in told if row["path"])
     return (
         sum(row["rows"] for row in told if not row["path"]),
@@ -154,27 +155,29 @@ def _stage(
 def map_frames(
     spark: SparkSession, generation: Generation, batch: int, found: Callable[[pl.DataFrame], Mapping[str, int]]
 ) -> list[dict[str, int]]:
-    """Have workers call a function with each key group's rows of a state; gives the numbers that it tells.
+    """Have workers call a function with rows of whole keys of a state; gives the numbers that it tells.
 
     Raises:
         KeyfoldError: the state is damaged.
     """
     where = _where(generation, batch)
 
-    def count(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in _frames(where, parts):
+    folder = generation.parts
+
+    def count(manifests: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _frames(where, folder, manifests):
             yield _told(json.dumps(found(rows)), 0, 0)
 
-    return [json.loads(row["path"]) for row in map_blobs(spark, generation, batch, count)]
+    return [json.loads(row["path"]) for row in map_manifests(spark, generation, batch, count)]
 
 
-def map_blobs(
+def map_manifests(
     spark: SparkSession,
     generation: Generation,
     batch: int,
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
 ) -> list[Any]:
-    """Have workers call a function with the blobs of a state; gives the rows that it tells.
+    """Have workers call a function with the manifests of a state; gives the rows that it tells.
 
     Raises:
         KeyfoldError: the state is damaged, or the function failed.
@@ -182,30 +185,30 @@ def map_blobs(
     find_batch(generation, batch)  # its files are looked at
     session = spark.newSession()
     with explained(_where(generation, batch)):
-        return state_blobs(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
+        return state_manifests(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
 
 
 def _where(generation: Generation, batch: int) -> str:
     return f"job {generation.record['job']}, {generation.name}, batch {batch}"
 
 
-def _frames(where: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
-    """The rows of each key group."""
+def _frames(where: str, parts: Place, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
+    """The rows of a state, each frame with all rows of its keys."""
     for batch in batches:
-        groups = batch.column("key_group").to_pylist()
-        for group, payload in zip(groups, batch.column("payload"), strict=True):
-            yield decode_group(where, group, payload.as_buffer())
+        for manifest in batch.column("manifest"):
+            for frame in partition_frames(where, parts, manifest.as_buffer()):
+                yield frame.drop(SLOT)
 
 
 def _writer(
-    where: str, job: KeyedJob, folder: Place, change: ChangeRows
+    where: str, job: KeyedJob, parts: Place, folder: Place, change: ChangeRows
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: blobs of state in, files of changed rows and the count of old ones out."""
+    """Make the function for `mapInArrow`: manifests of state in, files of changed rows and the count of old ones out."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pl.DataFrame] = []
         before = height = 0
-        for rows in _frames(where, batches):
+        for rows in _frames(where, parts, batches):
             before += rows.height
             waiting.append(_changed(where, job, change, rows))
             height += waiting[-1].height

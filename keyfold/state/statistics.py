@@ -12,9 +12,10 @@ import pyarrow as pa
 from keyfold.keyed.contract import DEADLINE, STALE_AT
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.runner import watermark
+from keyfold.keyed.slots import SLOT, key_groups_of
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.places import Role, find_generation, generations_of, retained_batches, state_bytes
-from keyfold.state.reader import Blob, StateRows, decode_group
+from keyfold.state.places import Role, find_generation, generations_of, retained_batches
+from keyfold.state.reader import StateRows
 from keyfold.times import from_micros
 
 _TIMERS_SHOWN = 5
@@ -31,7 +32,7 @@ class ListedGeneration:
         retained: batches of which it has the state.
         watermark: event time reached, None before any event.
         open_events: that its state stands for, by the journal.
-        bytes: of the last batch's state on disk, compressed.
+        bytes: of the state after the last batch, compressed.
     """
 
     job: str
@@ -49,7 +50,7 @@ class ListedGeneration:
 
 @dataclass(frozen=True)
 class Growth:
-    """How large the state was after a batch: open events by the journal, bytes on disk (None once not retained)."""
+    """How large the state was after a batch: open events by the journal, its bytes (None once not retained)."""
 
     batch: int
     finished_at: datetime
@@ -74,10 +75,10 @@ class StateStatistics:
     Attributes:
         job, generation, batch: whose it is.
         rows, keys: that it holds.
-        bytes: of its blobs, as they are kept (Parquet, LZ4).
+        bytes: of its parts, as they are kept (Parquet, LZ4): rows that were replaced and not yet joined are among them.
         key_groups: of the job; `groups_used` have any row.
         largest_group: rows of the largest key group; `skew` is that over the mean of those used.
-        largest: the five largest groups: number, rows, keys, bytes.
+        largest: the five largest groups: number, rows, keys.
         timers: by column, `deadline` (event time) and `stale_at` (processing time), those that the job has.
         watermark: event time reached: deadlines before it are due.
         growth: over the last batches, oldest first.
@@ -109,7 +110,7 @@ def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
 
 
 def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> StateStatistics:
-    """Count a state, group by group, on workers; columns other than the key's and the timers' are not decoded.
+    """Count a state, by key group, on workers; columns other than the key's and the timers' are not decoded.
 
     Args:
         lakehouse: where the job is.
@@ -124,7 +125,7 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
     """
     generation = find_generation(lakehouse, rows.job, rows.generation)
     kinds = [column for column in (DEADLINE, STALE_AT) if column in rows.schema.names]
-    groups, due = _told(rows, kinds)
+    groups, due = _counted(rows, kinds)
     used = [group["rows"] for group in groups]
     largest = sorted(groups, key=lambda group: (-group["rows"], group["key_group"]))
     return StateStatistics(
@@ -133,62 +134,78 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
         batch=rows.batch,
         rows=sum(used),
         keys=sum(group["keys"] for group in groups),
-        bytes=sum(group["bytes"] for group in groups),
+        bytes=_bytes_after(generation, rows.batch),
         key_groups=generation.record["fixed"]["key_groups"],
         groups_used=len(used),
         largest_group=max(used, default=0),
         skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
-        largest=tuple({name: group[name] for name in ("key_group", "rows", "keys", "bytes")} for group in largest[:5]),
+        largest=tuple({name: group[name] for name in ("key_group", "rows", "keys")} for group in largest[:5]),
         timers={kind: _timers(groups, due, rows.key, kind) for kind in kinds},
         watermark=watermark(generation),
         growth=_growth(generation, last),
     )
 
 
-def _told(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A row a key group, and the rows that are due next of each."""
-    spans = [pa.field(f"{what} {kind}", pa.int64()) for kind in kinds for what in ("first", "last")]
-    counts = [pa.field(name, pa.int64()) for name in ("rows", "keys", "bytes", *(f"rows {kind}" for kind in kinds))]
-    schema = pa.schema([pa.field("key_group", pa.int32()), *counts, *spans, pa.field("due", pa.binary())])
-    groups = [row.asDict() for row in rows.collect_from_blobs(_counting(rows.where, rows.key, kinds, schema), schema)]
-    due = [one for group in groups for one in pl.read_ipc(io.BytesIO(group["due"])).to_dicts()]
-    return groups, due
+def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A row a key group, and the rows that are due next."""
+    key = list(rows.key)
+    schema = pa.schema([pa.field("groups", pa.binary()), pa.field("due", pa.binary())])
+    work = _counting(key, kinds, schema)
+    frames = [
+        (pl.read_ipc(io.BytesIO(row["groups"])), pl.read_ipc(io.BytesIO(row["due"])))
+        for row in rows.collect_from_slots(work, schema, list(dict.fromkeys([*key, *kinds])))
+    ]
+    if not frames:
+        return [], []
+    # A key group may lie in two frames, each with other keys of it.
+    groups = pl.concat([groups for groups, _ in frames]).group_by("key_group").agg(
+        pl.col("rows", "keys", *(f"rows {kind}" for kind in kinds)).sum(),
+        *(pl.col(f"first {kind}").min() for kind in kinds),
+        *(pl.col(f"last {kind}").max() for kind in kinds),
+    )  # fmt: skip
+    return groups.to_dicts(), pl.concat([due for _, due in frames]).to_dicts()
 
 
 def _counting(
-    where: str, key: tuple[str, ...], kinds: list[str], schema: pa.Schema
-) -> Callable[[Iterator[Blob]], Iterator[pa.RecordBatch]]:
-    """Make the function that tells of each key group's blob in a row."""
-    columns = list(dict.fromkeys([*key, *kinds]))
+    key: list[str], kinds: list[str], schema: pa.Schema
+) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
+    """Make the function that counts the rows of each key group, a row a frame."""
+    times = [pl.col(kind).to_physical() for kind in kinds]
 
-    def count(group: int, payload: Any) -> dict[str, Any]:
-        rows = decode_group(where, group, payload, columns)
-        told: dict[str, Any] = {
-            "key_group": group,
-            "rows": rows.height,
-            "keys": rows.select(pl.struct(key).n_unique()).item() if rows.height else 0,
-            "bytes": len(payload),
-        }
+    def count(rows: pl.DataFrame) -> dict[str, bytes]:
+        groups = pl.Series("key_group", key_groups_of(rows[SLOT].to_numpy()).astype("int32"))
+        counted = rows.group_by(groups).agg(
+            pl.len().cast(pl.Int64).alias("rows"),
+            pl.struct(key).n_unique().cast(pl.Int64).alias("keys"),
+            *(time.count().cast(pl.Int64).name.prefix("rows ") for time in times),
+            *(time.min().name.prefix("first ") for time in times),
+            *(time.max().name.prefix("last ") for time in times),
+        )
         due = [rows.head(0).select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
         for kind in kinds:
             timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
-            told |= {
-                f"rows {kind}": timed.height,
-                f"first {kind}": timed["at"].min(),
-                f"last {kind}": timed["at"].max(),
-            }
-            # The first few of each group: those of all are among them.
+            # The first few of each frame: those of all are among them.
             due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
-        buffer = io.BytesIO()
-        # As a blob, since keys may be of any type: the report's columns are the same for every job.
-        pl.concat(due).write_ipc(buffer)
-        return {**told, "due": buffer.getvalue()}
+        # As bytes, since keys may be of any type: the report's columns are the same for every job.
+        return {"groups": _as_bytes(counted), "due": _as_bytes(pl.concat(due))}
 
-    def work(blobs: Iterator[Blob]) -> Iterator[pa.RecordBatch]:
-        for blob in blobs:
-            yield pa.RecordBatch.from_pylist([count(*blob)], schema=schema)
+    def work(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+        for rows in frames:
+            if rows.height:
+                yield pa.RecordBatch.from_pylist([count(rows)], schema=schema)
 
     return work
+
+
+def _as_bytes(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer)
+    return buffer.getvalue()
+
+
+def _bytes_after(generation: Generation, batch: int | None) -> int:
+    done = None if batch is None else generation.journal.done(batch)
+    return done.state_bytes if done else 0
 
 
 def _timers(groups: list[dict[str, Any]], due: list[dict[str, Any]], key: tuple[str, ...], kind: str) -> Timers:
@@ -211,7 +228,7 @@ def _growth(generation: Generation, last: int) -> tuple[Growth, ...]:
             done.batch,
             done.finished_at,
             done.open_events,
-            state_bytes(generation, done.batch) if done.batch in retained else None,
+            done.state_bytes if done.batch in retained else None,
         )
         for done in generation.journal.recent(last)
     )
@@ -231,5 +248,5 @@ def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:
         retained=tuple(retained),
         watermark=watermark(generation),
         open_events=done.open_events if done else 0,
-        bytes=state_bytes(generation, retained[-1]) if retained else 0,
+        bytes=done.state_bytes if done else 0,
     )

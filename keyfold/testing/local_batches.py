@@ -15,7 +15,7 @@ import pyarrow as pa
 from keyfold.errors import Damaged
 from keyfold.keyed.batches import Batches, NoneLeft, readable
 from keyfold.keyed.checkpoint import finished_batch
-from keyfold.keyed.processor import EMITTED, KeyGroupProcessor
+from keyfold.keyed.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.read import SPLITS, read_slices
 from keyfold.keyed.write import write_tables
 
@@ -23,7 +23,7 @@ _TASKS = 2
 """As on Spark, a batch is read and written in more than one part."""
 
 State = dict[tuple[int, str], Any]
-"""Values of the state store, by key group and variable."""
+"""Values of the state store, by state partition and variable."""
 
 
 class LocalBatches(Batches):
@@ -50,7 +50,7 @@ class LocalBatches(Batches):
             raise readable(self._job, error) from error
 
     def work_in_place(self, batch: int) -> list[dict[str, Any]]:
-        """Read a batch, call the step for each key group, write the tables' files; gives what the tasks report."""
+        """Read a batch, call the step for each state partition, write the tables' files; gives what the tasks report."""
         job, checkpoint = self._job, self._generation.checkpoint
         before = checkpoint / "state" / str(batch - 1)
         blobs = self._read(batch)
@@ -70,28 +70,28 @@ class LocalBatches(Batches):
         return reported
 
     def _read(self, batch: int) -> dict[int, list[Any]]:
-        """The blobs that a batch reads, by key group."""
+        """The blobs that a batch reads, by state partition."""
         job = self._job
         inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
         blobs: dict[int, list[Any]] = defaultdict(list)
         for task in range(_TASKS):
             splits = pa.array(range(batch * SPLITS + task, (batch + 1) * SPLITS, _TASKS), pa.int64())
-            reader = read_slices(job, self._journal.folder, inputs)
+            reader = read_slices(job, self._journal.folder, inputs, self._generation.record["shuffle_partitions"])
             for part in reader(iter([pa.record_batch([splits], names=["value"])])):
                 for row in part.to_pylist():
-                    blobs[row["key_group"]].append(SimpleNamespace(**row))
+                    blobs[row["partition"]].append(SimpleNamespace(**row))
         return blobs
 
     def _called(self, blobs: dict[int, list[Any]], state: State) -> Iterator[list[dict[str, Any]]]:
         """What the step emits, by task; changes the state."""
-        processor = KeyGroupProcessor(self._job, self._generation.answers)
+        processor = PartitionProcessor(self._job, self._generation.answers, self._generation.parts)
         handle: Any = _Handle(state)
         processor.init(handle)
         emitted: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for group in sorted(blobs):
-            handle.group = group
-            rows = processor.handleInputRows((group,), iter(blobs[group]), None)
-            emitted[group % _TASKS] += [row.asDict() for row in rows]
+        for partition in sorted(blobs):
+            handle.partition = partition
+            rows = processor.handleInputRows((partition,), iter(blobs[partition]), None)
+            emitted[partition % _TASKS] += [row.asDict() for row in rows]
         yield from emitted.values()
 
 
@@ -108,6 +108,8 @@ class _Rows:
 class _Value(Protocol):
     def get(self) -> Any: ...
 
+    def exists(self) -> bool: ...
+
     def update(self, newValue: Any) -> None: ...
 
     def clear(self) -> None: ...
@@ -117,19 +119,22 @@ class _Handle:
     """As much of Spark's handle on state as the processor asks for."""
 
     def __init__(self, state: State) -> None:
-        self.group, self._state = 0, state
+        self.partition, self._state = 0, state
 
     def getValueState(self, name: str, schema: Any) -> _Value:
         handle, state = self, self._state
 
         class Value:
             def get(self) -> Any:
-                return state.get((handle.group, name))
+                return state.get((handle.partition, name))
+
+            def exists(self) -> bool:
+                return (handle.partition, name) in state
 
             def update(self, newValue: Any) -> None:
-                state[handle.group, name] = newValue
+                state[handle.partition, name] = newValue
 
             def clear(self) -> None:
-                state.pop((handle.group, name), None)
+                state.pop((handle.partition, name), None)
 
         return Value()

@@ -124,6 +124,8 @@ def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
         number = _FINISHED.fullmatch(below.name)
         # Spark has begun the next batch when a run ends, and goes on from that entry.
         return number is None or int(number[1]) <= last + (below.parts[1] == "offsets")
+    if below.parts[1] == "parts":
+        return int(below.name.partition("-")[0]) <= last
     version = _STATE.fullmatch(below.name)
     return version is None or int(version[1]) <= last + 1
 

@@ -1,0 +1,136 @@
+"""Folding: the rows that a partition has now, from its parts."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.part_files import GONE, SIZES, PartFile, Rows, Sizes
+from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among
+from keyfold.storage.place import Place
+
+Source = PartFile | Rows
+
+_END = 1 << 63
+
+
+class Layers:
+    """The parts of a state partition, opened to read: the base below, changes above it.
+
+    Args:
+        manifest: names them.
+        folder: of parts.
+    """
+
+    def __init__(self, manifest: Manifest, folder: Place) -> None:
+        self._base = [(part.first, PartFile(part, folder)) for part in manifest.base]
+        self.changes: list[Source] = [PartFile(part, folder) for part in manifest.changes]
+
+    @property
+    def sources(self) -> list[Source]:
+        """All of them, oldest first."""
+        return [*(source for _, source in self._base), *self.changes]
+
+    def of(self, slots: Slots) -> pl.DataFrame | None:
+        """The rows of some slots, by slot, with `SLOT`; None of a partition that has no part."""
+        if not self.sources:
+            return None
+        frames = [*self._base_of(slots), *(source.of(slots) for source in self.changes)]
+        return folded(frames or [self.sources[0].of(NO_SLOTS)])
+
+    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
+        wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, GONE]))
+        changed = _newest([source.between(begin, end, wanted) for source in self.changes])
+        replaced = NO_SLOTS if changed is None else np.unique(changed[SLOT].to_numpy())
+        frames: list[pl.DataFrame] = []
+        for source in self._base_between(begin, end):
+            # Of what is replaced whole, as where every key has events, no more is read than its slots.
+            if replaced.size and are_among(source.between(begin, end, [SLOT])[SLOT].to_numpy(), replaced).all():
+                continue
+            frames.append(source.between(begin, end, wanted))
+        if changed is not None:
+            frames.append(changed)
+        if not frames:
+            frames = [source.between(begin, begin, wanted) for source in self.sources[:1]]
+        # Base parts share no slot, so that to fold them is to put them one behind the other.
+        return folded(frames)
+
+    def ranges(self, sizes: Sizes = SIZES) -> list[tuple[int, int]]:
+        """Ranges of slots, in order and without a gap, that have about as many rows as a file of the base."""
+        starts = [source.starts for source in self.sources]
+        if not starts:
+            return []
+        every = max(1, sizes.rows_a_segment // sizes.rows_a_group)
+        cuts = [int(cut) for cut in np.unique(np.sort(np.concatenate(starts))[every::every])]
+        return list(zip([0, *cuts], [*cuts, _END], strict=True))
+
+    def _base_of(self, slots: Slots) -> Iterator[pl.DataFrame]:
+        for begin, end, source in self._spans():
+            first, last = np.searchsorted(slots, np.array([begin, end], np.uint64))
+            if last > first:
+                yield source.of(slots[first:last])
+
+    def _base_between(self, begin: int, end: int) -> list[PartFile]:
+        return [source for first, last, source in self._spans() if first < end and begin < last]
+
+    def _spans(self) -> Iterator[tuple[int, int, PartFile]]:
+        """From which slot on, and to before which, each part of the base may have rows."""
+        ends = [first for first, _ in self._base[1:]] + [_END]
+        for (first, source), end in zip(self._base, ends, strict=False):  # without a base nothing is left to pair
+            yield first, end, source
+
+
+def state_frames(
+    manifest: Manifest, folder: Place, columns: Sequence[str] | None = None, slots: Slots | None = None
+) -> Iterator[pl.DataFrame]:
+    """The rows of a partition with their `SLOT`, in order, in frames of which each has all rows of its keys.
+
+    Args:
+        manifest: of the partition.
+        folder: of parts.
+        columns: those wanted, all by default.
+        slots: those wanted, all by default.
+
+    Raises:
+        Damaged: a part is gone, or is not what was written.
+    """
+    layers = Layers(manifest, folder)
+    if slots is not None:
+        if (rows := layers.of(slots)) is not None:
+            yield rows if columns is None else rows.select(*columns, SLOT)
+        return
+    for begin, end in layers.ranges():
+        yield layers.between(begin, end, columns)
+
+
+def folded(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The rows that are left of frames of parts, oldest first: those that no later one replaces; by slot."""
+    newest = _newest(frames)
+    assert newest is not None  # noqa: S101 - callers give one frame at least
+    return newest.filter(~pl.col(GONE)).drop(GONE)
+
+
+def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """As `folded`, with the marks of slots that are gone: what replaces these parts as one."""
+    newest = _newest(frames)
+    assert newest is not None  # noqa: S101 - callers give one frame at least
+    return newest
+
+
+def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    if not frames:
+        return None
+    taken: list[pl.DataFrame] = []
+    replaced = NO_SLOTS
+    for number, frame in enumerate(reversed(frames), 1):
+        slots = frame[SLOT].to_numpy()
+        kept = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
+        taken.append(kept)
+        if number < len(frames) and slots.size:
+            replaced = np.union1d(replaced, slots)
+    filled = [frame for frame in reversed(taken) if frame.height]
+    if len(filled) < 2:
+        return filled[0] if filled else taken[-1]
+    return pl.concat(filled).sort(SLOT, maintain_order=True)
