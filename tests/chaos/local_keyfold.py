@@ -39,7 +39,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_state import map_blobs
+from tests.keyfold.state.local_state import map_manifests
 
 CLICKS = Stream(
     name="clicks",
@@ -76,7 +76,7 @@ def go_without_spark() -> None:
 
     for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
-    rewriting.map_blobs = map_blobs
+    rewriting.map_manifests = map_manifests
     moving.find_batch = lambda generation: None
     # One file a batch, and as many batches as files: many moments at which something can happen.
     ingest_files, options = ingest_command.ingest_files, run_command.RunOptions

@@ -23,7 +23,7 @@ from keyfold.state.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reader import read_state
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import START, TIME
-from tests.keyfold.state.local_blobs import SESSION, local_reader
+from tests.keyfold.state.local_manifests import SESSION, local_reader
 from tests.keyfold.state.local_state import state_without_spark
 
 __all__ = ["local_reader", "state_without_spark"]

@@ -12,7 +12,7 @@ from keyfold.keyed.codec import empty, encode, polars_schema
 from keyfold.keyed.harness import TestHarness
 from keyfold.keyed.operator import REPORT, StepError
 from keyfold.keyed.parameters import build_job
-from keyfold.keyed.processor import KeyGroupProcessor
+from keyfold.keyed.processor import PartitionProcessor
 from keyfold.keyed.read import CLOCK, BatchClock
 from keyfold.times import micros
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_STOP, VEHICLE_TRIPS
@@ -36,13 +36,16 @@ class Value:
     def update(self, value):
         self.value = value
 
+    def exists(self):
+        return self.value is not None
+
     def clear(self):
         self.value = None
 
 
 def operate(job, events):
-    """One batch of one key group by the operator, as Spark would call it."""
-    processor = KeyGroupProcessor(job, Path("answers"))
+    """One batch of one state partition by the operator, as Spark would call it."""
+    processor = PartitionProcessor(job, Path("answers"), Path("parts"))
     processor.init(SimpleNamespace(getValueState=lambda *_: Value()))  # type: ignore[arg-type]
     clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON))
     rows = [

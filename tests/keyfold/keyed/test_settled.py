@@ -1,6 +1,5 @@
 """What is counted while a run goes on adds up: tables, state and journal are looked at as one batch left them."""
 
-import pickle
 import threading
 from datetime import timedelta
 
@@ -9,14 +8,13 @@ from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed import settled as module
-from keyfold.keyed.codec import decode
 from keyfold.keyed.generations import live_generation
-from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.runner import run_continuously, run_job
 from keyfold.keyed.settled import Settled, settled
 from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.local_state import frames_of_state
 from tests.made_generations import plan_of, put_done, put_generation
 
 __all__ = ["without_spark"]
@@ -107,6 +105,4 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
 
 def open_events(generation, batch):
     """Clicks that the state of a batch holds, by the stand-in's own file of it."""
-    state = pickle.loads((generation.checkpoint / "state" / str(batch)).read_bytes())  # noqa: S301 - a test wrote it
-    kept = [decode(value[0]) for (_, name), value in state.items() if name == STATE_VARIABLE]
-    return sum(frame.select(JOB.state_events).item() for frame in kept)
+    return sum(frame.select(JOB.state_events).item() for frame in frames_of_state(generation, batch))

@@ -5,24 +5,36 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
+from keyfold.keyed.slots import SLOT
 from keyfold.state import moving, rewriting
 
 
-def blobs(generation, batch):
-    """The blobs of a generation's state, by key group."""
+def manifests(generation, batch):
+    """The manifests of a generation's state, by the labels of its partitions."""
     stored = pickle.loads((generation.checkpoint / "state" / str(batch)).read_bytes())  # noqa: S301 - LocalBatches wrote it
-    return {group: value[0] for (group, name), value in sorted(stored.items()) if name == STATE_VARIABLE}
+    return {label: value[0] for (label, name), value in sorted(stored.items()) if name == STATE_VARIABLE}
 
 
-def map_blobs(_spark, generation, batch, function):
-    """In two tasks, as many blobs at a time as there are."""
-    found = list(blobs(generation, batch).items())
+def frames_of_state(generation, batch):
+    """The rows of a generation's state, a frame or more a partition."""
+    return [
+        frame.drop(SLOT)
+        for packed in manifests(generation, batch).values()
+        for frame in state_frames(Manifest.unpack(packed), generation.parts)
+    ]
+
+
+def map_manifests(_spark, generation, batch, function):
+    """In two tasks, as many manifests at a time as there are."""
+    found = list(manifests(generation, batch).items())
     told = []
     for task in range(2):
         part = found[task::2]
-        columns = [pa.array([group for group, _ in part]), pa.array([blob for _, blob in part], pa.binary())]
-        batches = [pa.record_batch(columns, names=["key_group", "payload"])]
+        columns = [pa.array([label for label, _ in part]), pa.array([packed for _, packed in part], pa.binary())]
+        batches = [pa.record_batch(columns, names=["partition", "manifest"])]
         for answer in function(batches):
             told += answer.to_pylist()
     return told
@@ -31,6 +43,6 @@ def map_blobs(_spark, generation, batch, function):
 @pytest.fixture
 def state_without_spark(without_spark, monkeypatch):
     """Runs and rewritings go without Spark; give this for the session."""
-    monkeypatch.setattr(rewriting, "map_blobs", map_blobs)
+    monkeypatch.setattr(rewriting, "map_manifests", map_manifests)
     monkeypatch.setattr(moving, "find_batch", lambda generation: None)
     return without_spark

@@ -26,7 +26,7 @@ from keyfold.state.promoting import promote
 from keyfold.stream import Stream
 from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_manifests import local_reader
 from tests.keyfold.state.local_state import state_without_spark
 
 __all__ = ["cut_power", "local_reader", "minutes", "rows", "state_without_spark", "without_spark"]
@@ -187,14 +187,13 @@ def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehous
         bootstrap(spark, lakehouse, windows(), wanted)
 
 
-def damage_a_key_group(generation, batch):
-    """Cut the blob of a key group short, as a disk may; gives the group."""
+def damage_a_partition(generation, batch):
+    """Cut the manifest of a partition short, as a disk may."""
     path = generation.checkpoint / "state" / str(batch)
     state = pickle.loads(path.read_bytes())  # noqa: S301 - LocalBatches wrote it
-    (group, name) = min(key for key in state if key[1] == STATE_VARIABLE)
-    state[group, name] = (state[group, name][0][:-7],)
+    key = min(key for key in state if key[1] == STATE_VARIABLE)
+    state[key] = (state[key][0][:-7],)
     path.write_bytes(pickle.dumps(state))
-    return group
 
 
 WRITERS = {
@@ -207,9 +206,11 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
-def test_a_damaged_key_group_is_named_and_nothing_is_rewritten(spark, ran, write):
-    group = damage_a_key_group(live(ran), 1)
-    with Refused(ran, f"windows, generation-0001, batch 1: the state of key group {group} is damaged"):
+def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, write):
+    damage_a_partition(live(ran), 1)
+    with Refused(
+        ran, "windows, generation-0001, batch 1: its state cannot be read: the manifest of its parts is damaged"
+    ):
         write(spark, ran)
 
 

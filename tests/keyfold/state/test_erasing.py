@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import decode
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import run_job
@@ -21,7 +20,7 @@ from keyfold.state.erasing import Erasure, erase
 from keyfold.stream import Stream
 from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
-from tests.keyfold.state.local_state import blobs, state_without_spark
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
 
 __all__ = ["cut_power", "minutes", "rows", "state_without_spark", "without_spark"]
 
@@ -50,7 +49,7 @@ def spark(state_without_spark, monkeypatch):
         assert live is not None
         done = live.journal.last_done()
         assert done is not None
-        frames = [decode(blob) for blob in blobs(live, done.batch).values()]
+        frames = frames_of_state(live, done.batch)
         wanted = editing.wanted_keys(keys, job.key, job.state)
         assert wanted is not None
         return wanted.of(pl.concat(frames))

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest, ingest_totals, rebuild
-from keyfold.keyed.codec import decode
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import run_job
@@ -43,7 +42,7 @@ from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.keyfold.keyed.conftest import without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
-from tests.keyfold.state.local_state import blobs, state_without_spark
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
 
 __all__ = ["state_without_spark", "without_spark"]
 
@@ -64,7 +63,7 @@ def spark(state_without_spark, monkeypatch):
         assert done is not None
         wanted = editing.wanted_keys(keys, job.key, job.state)
         assert wanted is not None
-        return wanted.of(pl.concat([decode(blob) for blob in blobs(live, done.batch).values()]))
+        return wanted.of(pl.concat(frames_of_state(live, done.batch)))
 
     monkeypatch.setattr(editing, "rows_of", rows_of)
     return SESSION
@@ -93,8 +92,9 @@ def contents(home):
     for pointer in home.glob("jobs/*/generation-*/generation.json"):
         folder = pointer.parent
         for batch in (folder / "checkpoint" / "state").iterdir():
-            for blob in blobs(SimpleNamespace(checkpoint=folder / "checkpoint"), batch.name).values():
-                yield folder, str(decode(blob).rows())
+            generation = SimpleNamespace(checkpoint=folder / "checkpoint", parts=folder / "checkpoint" / "parts")
+            for frame in frames_of_state(generation, batch.name):
+                yield folder, str(frame.rows())
 
 
 def files_that_hold(home, key, others):

@@ -10,7 +10,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import without_spark
-from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_manifests import local_reader
 from tests.keyfold.state.local_state import state_without_spark
 from tests.keyfold.state.test_damage import land, live, minutes, spark, tables
 

@@ -18,7 +18,7 @@ from keyfold.state.moving import move
 from keyfold.state.promoting import promote
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
-from tests.keyfold.state.local_blobs import local_reader
+from tests.keyfold.state.local_manifests import local_reader
 from tests.keyfold.state.local_state import state_without_spark
 from tests.keyfold.state.test_damage import land, live, minutes, spark, tables
 

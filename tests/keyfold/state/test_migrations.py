@@ -9,7 +9,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import decode
 from keyfold.keyed.contract import Step
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import Incremental
@@ -21,7 +20,7 @@ from keyfold.state.sources import open_source
 from keyfold.state.staging import as_state
 from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
-from tests.keyfold.state.local_state import blobs, state_without_spark
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
 
 __all__ = ["land", "minutes", "rows", "state_without_spark", "without_spark"]
 
@@ -108,7 +107,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
 
     moved = move(spark, lakehouse, THIRD_JOB)
     assert (moved.rows_before, moved.rows) == (kept(lakehouse, born).height, 3)
-    state = pl.concat([decode(blob) for blob in blobs(moved.generation, 0).values()])
+    state = pl.concat(frames_of_state(moved.generation, 0))
     assert_frame_equal(state, kept(lakehouse, THIRD_JOB), check_row_order=False)
     assert moved.generation.record["fixed"]["schema_version"] == 3
 

@@ -12,7 +12,6 @@ from keyfold.state.places import (
     generations_of,
     jobs_with_state,
     retained_batches,
-    state_bytes,
 )
 from tests.made_generations import finish, put_generation
 
@@ -66,7 +65,6 @@ def test_the_last_finished_batch_is_read_unless_another_is_asked_for(lakehouse):
     assert retained_batches(generation) == [3, 4, 5]
     assert find_batch(generation) == 5
     assert find_batch(generation, 3) == 3
-    assert state_bytes(generation, 4) == 2 * len(SST)
     for batch in (2, 6):
         with pytest.raises(
             KeyfoldError, match=f"rides, generation-0001 has no state of batch {batch}; retained: 3 to 5"

@@ -27,7 +27,7 @@ from tests.examples import examples
 from tests.keyfold.keyed.conftest import land, minutes, without_spark
 from tests.keyfold.keyed.toy_jobs import clicks, totals, windows
 from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.state.local_blobs import LocalBlobs, blobs_of, local_reader
+from tests.keyfold.state.local_manifests import LocalManifests, local_reader, manifests_of
 
 __all__ = ["land", "local_reader", "minutes", "without_spark"]
 
@@ -95,16 +95,16 @@ def test_the_columns_are_told_by_the_state_itself_where_no_job_does(lakehouse, w
     assert same(by_name.polars(), played(windows(), [[("ann", 1), ("bob", 2)]])[0])
 
 
-def test_only_the_key_groups_that_may_hold_a_key_are_decoded(lakehouse, without_spark, local_reader, land, monkeypatch):
+def test_only_the_partitions_that_may_hold_a_key_are_read(lakehouse, without_spark, local_reader, land, monkeypatch):
     land(*((user, 1) for user in USERS))
     run_job(without_spark, lakehouse, windows())
-    everything = blobs_of(read_state(local_reader, lakehouse, windows()))
+    everything = manifests_of(read_state(local_reader, lakehouse, windows()))
     assert len(everything) > 1
-    (mine,) = blobs_of(read_state(local_reader, lakehouse, windows(), keys=["ann"]))
-    damaged = LocalBlobs({group: blob if group == mine else b"?" for group, blob in everything.items()})
-    monkeypatch.setattr(reader, "state_blobs", lambda *_: damaged)
+    (mine,) = manifests_of(read_state(local_reader, lakehouse, windows(), keys=["ann"]))
+    damaged = LocalManifests({label: one if label == mine else b"?" for label, one in everything.items()})
+    monkeypatch.setattr(reader, "state_manifests", lambda *_: damaged)
     assert read_state(local_reader, lakehouse, windows(), keys=["ann"]).polars()["user"].to_list() == ["ann"]
-    with pytest.raises(KeyfoldError, match="is damaged"):
+    with pytest.raises(KeyfoldError, match="its state cannot be read"):
         read_state(local_reader, lakehouse, windows()).polars()
 
 
@@ -190,12 +190,12 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     land(("ann", 1), ("bob", 2))
     run_job(without_spark, lakehouse, windows())
     rows = read_state(local_reader, lakehouse, windows())
-    blobs = blobs_of(rows)
-    group = max(blobs)
-    blobs[group] = blobs[group][:100]
-    with pytest.raises(KeyfoldError, match=f"batch 0: the state of key group {group} is damaged"):
+    manifests = manifests_of(rows)
+    label = max(manifests)
+    manifests[label] = manifests[label][:100]
+    with pytest.raises(KeyfoldError, match="batch 0: its state cannot be read: the manifest of its parts is damaged"):
         write_state(rows, tmp_path / "out", "jsonl")
-    with pytest.raises(KeyfoldError, match=f"key group {group} is damaged"):
+    with pytest.raises(KeyfoldError, match="the manifest of its parts is damaged"):
         rows.polars()
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.codec import decode, polars_schema
+from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.contract import STALE_AT
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import Incremental
@@ -21,8 +21,8 @@ from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
-from tests.keyfold.state.local_blobs import SESSION, local_reader
-from tests.keyfold.state.local_state import blobs, state_without_spark
+from tests.keyfold.state.local_manifests import SESSION, local_reader
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
 
 __all__ = ["local_reader", "state_without_spark", "without_spark"]
 
@@ -88,7 +88,7 @@ def state_of(lakehouse, job):
     assert live is not None
     done = live.journal.last_done()
     assert done is not None
-    frames = [decode(blob) for blob in blobs(live, done.batch).values()]
+    frames = frames_of_state(live, done.batch)
     state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state)))
     return state.drop(STALE_AT, strict=False)
 
