@@ -21,7 +21,7 @@ from benchmarks.scale.balances import BOOKING, START, STREAM, balances
 from keyfold.journal import Journal
 from keyfold.journal.clock import read_clock
 from keyfold.keyed.batches import make_done
-from keyfold.keyed.operator import NEVER, REPORT, GroupReport
+from keyfold.keyed.operator import NOTHING, REPORT
 from keyfold.keyed.planning import RunBounds, plan_run
 from keyfold.keyed.records import KeyedDone, KeyedPlan
 from keyfold.keyed.write import put_together
@@ -97,7 +97,7 @@ def _written(files: int, batch: int) -> list[WrittenFile]:
 
 
 def _reports(files: int) -> list[Row]:
-    report = json.dumps(GroupReport(10_000, 0, NEVER, NEVER)._asdict())
+    report = json.dumps(NOTHING._replace(events=10_000)._asdict())
     rows: list[Any] = []
     for file in _written(files, 0):
         rows += [

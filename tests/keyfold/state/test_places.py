@@ -16,7 +16,7 @@ from keyfold.state.places import (
 from tests.made_generations import finish, put_generation
 
 SST = b"x" * 40
-FAMILIES = {"default": 1, "key_group_state": 2, "key_group_timers": 3}
+FAMILIES = {"default": 1, "partition_state": 2}
 
 
 def put_state(generation, *batches, partitions=2, families=FAMILIES):
