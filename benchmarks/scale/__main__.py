@@ -1,7 +1,7 @@
 """`python -m benchmarks.scale SET --folder DIR`: what batches of a job take, against keys, key groups and events.
 
 Each cell runs in a process of its own and adds a line to DIR/cells.jsonl; one that has its line is passed over, so that
-what was broken off goes on. Then `python -m benchmarks.scale.model DIR` fits a model to all that is there.
+what was broken off goes on.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def _told(told: dict[str, float]) -> str:
         f"{told['keys']:>11,} keys {told['key_groups']:>6,} groups {told['events']:>9,} events "
         f"({told['groups_touched']:g} of groups, {told['rows_a_key']} rows a key, {told['executors']} executors): "
         f"{told['wall']:.2f} s, {told['processor']:.2f} processor s, checkpoint {told['checkpoint_bytes'] / 1e6:,.1f} MB in "
-        f"{told['checkpoint_files']:.0f} files, blob {told['blob_bytes']:,.0f} B, peak {peak:.1f} GiB, load {told['load']:.0f}"
+        f"{told['checkpoint_files']:.0f} files, peak {peak:.1f} GiB, load {told['load']:.0f}"
     )
 
 

@@ -13,15 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from pyspark.sql import SparkSession
 
-from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state, summed
+from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakByRole, bytes_written, processor_seconds_of
 from keyfold.journal.progress import Progress
-from keyfold.keyed.codec import encode
 from keyfold.keyed.generations import live_generation
-from keyfold.keyed.hashing import key_hash
 from keyfold.keyed.records import Counts
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, create_table
@@ -111,7 +108,6 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
         create_table(lakehouse.events(STREAM), BOOKING)
         told |= _seed(spark, lakehouse, cell, folder)
-        told["blob_bytes"] = _blob_bytes(cell)
         largest = _book(lakehouse, cell)
         generation = live_generation(lakehouse, job.name)
         assert generation is not None  # noqa: S101 - the bootstrap has made it
@@ -172,25 +168,6 @@ def _book(lakehouse: Lakehouse, cell: Cell) -> int:
     total = sum(file.bytes for file in landed)
     append_files(table, landed, "benchmark", 0)
     return -(-total // (cell.batches + _COLD))
-
-
-def _blob_bytes(cell: Cell) -> float:
-    """The mean size of a key group's blob, by some groups' rows after a batch."""
-    group = (key_hash(("account",)) % cell.key_groups).alias("group")
-    most = 2_000_000 // cell.rows_a_key
-    rows = first_state(0, min(cell.keys, most), cell.rows_a_key).with_columns(group)
-    if cell.keys > most:
-        # Of so many keys a part in as many groups: groups as full as all keys make them.
-        few = max(1, most * cell.key_groups // cell.keys)
-        parts = [
-            first_state(first, min(first + most, cell.keys), cell.rows_a_key)
-            .with_columns(group)
-            .filter(pl.col("group") < min(few, 4))
-            for first in range(0, cell.keys, most)
-        ]
-        rows = pl.concat(parts)
-    sizes = [len(encode(summed(one.drop("group")))) for one in rows.partition_by("group")[:64]]
-    return statistics.mean(sizes)
 
 
 def _of_a_batch(samples: _Samples, cell: Cell) -> dict[str, Any]:

@@ -51,6 +51,13 @@ def are_among(slots: np.ndarray, wanted: Slots) -> np.ndarray:
     return wanted[position] == slots
 
 
+def positions_of(slots: Slots, wanted: Slots) -> np.ndarray:
+    """Where in sorted slots, of which some may repeat, those stand that are wanted; in order."""
+    first, last = np.searchsorted(slots, wanted, side="left"), np.searchsorted(slots, wanted, side="right")
+    counts = last - first
+    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
 def partitions_of(slots: Slots, partitions: int) -> list[int]:
     """The labels of the state partitions that hold some slots."""
     return [partition_labels(partitions)[one] for one in np.unique(key_groups_of(slots) % np.uint64(partitions))]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from keyfold.errors import Damaged
 from keyfold.keyed.contract import DEADLINE, STALE_AT
 from keyfold.keyed.parts.manifest import NEVER, Part
-from keyfold.keyed.slots import SLOT, Slots, are_among
+from keyfold.keyed.slots import SLOT, Slots, positions_of
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place
@@ -124,7 +124,7 @@ class Rows:
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """As `PartFile.of`."""
         rows = self.frame if columns is None else self.frame.select(columns)
-        return rows.filter(are_among(self._slots, slots))
+        return rows[positions_of(self._slots, slots)]
 
 
 class PartFile:
@@ -165,7 +165,7 @@ class PartFile:
         np.add.at(wanted, first, 1)
         np.add.at(wanted, last, -1)
         rows = self._read(np.flatnonzero(np.cumsum(wanted)[:-1] > 0), columns)
-        return rows.filter(are_among(rows[SLOT].to_numpy(), slots))
+        return rows[positions_of(rows[SLOT].to_numpy(), slots)]
 
     def _span(self, begin: int, last: int) -> tuple[int, int]:
         """From which row group on, and to before which, the slots from `begin` to `last` lie."""

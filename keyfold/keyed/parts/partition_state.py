@@ -95,15 +95,14 @@ class PartitionState:
             open_change: how many more events these stand for than those.
         """
         self._open_change += open_change
-        after = after.with_columns(pl.lit(value=False).alias(GONE))
-        slots = before[SLOT].unique()
-        gone = slots.filter(~slots.is_in(after[SLOT].unique().implode())) if slots.len() else slots
-        if gone.len():
-            marks = pl.DataFrame({SLOT: gone, GONE: pl.repeat(value=True, n=gone.len(), eager=True)})
-            after = pl.concat([after, marks], how="diagonal")
+        after = after.with_columns(pl.lit(value=False).alias(GONE)).sort(SLOT, maintain_order=True)
+        gone = np.setdiff1d(before[SLOT].to_numpy(), after[SLOT].to_numpy())
+        if gone.size:
+            marks = pl.DataFrame({SLOT: gone, GONE: np.ones(gone.size, bool)})
+            after = pl.concat([after, marks], how="diagonal").sort(SLOT, maintain_order=True)
         if not after.height:
             return
-        self._held.append(after.sort(SLOT, maintain_order=True))
+        self._held.append(after)
         self._held_bytes += int(after.estimated_size())
         if self._held_bytes >= _HELD_BYTES:
             self._written.append(write_part(self._take_held(), self._batch, self._folder, self._sizes))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.keyed.hashing import key_hash
-from keyfold.keyed.slots import are_among, key_groups_of, partition_labels, partitions_of, slots_of
+from keyfold.keyed.slots import are_among, key_groups_of, partition_labels, partitions_of, positions_of, slots_of
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import windows
 
@@ -47,3 +47,11 @@ def test_partitions_of_slots_are_those_of_their_key_groups():
 def test_membership_is_that_of_a_set(slots, wanted):
     ordered = np.array(sorted(wanted), np.uint64)
     assert are_among(np.array(slots, np.uint64), ordered).tolist() == [one in wanted for one in slots]
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 9)), st.sets(st.integers(0, 9)))
+def test_positions_are_those_of_all_slots_that_are_wanted(slots, wanted):
+    slots, ordered = sorted(slots), np.array(sorted(wanted), np.uint64)
+    found = positions_of(np.array(slots, np.uint64), ordered).tolist()
+    assert found == [at for at, one in enumerate(slots) if one in wanted]
