@@ -19,7 +19,7 @@ from keyfold.keyed.answers import AnswersInFiles
 from keyfold.keyed.codec import decode, empty, encode
 from keyfold.keyed.contract import Clock, KeyedJob
 from keyfold.keyed.parts.manifest import NEVER, Manifest
-from keyfold.keyed.parts.part_files import SIZES, Sizes
+from keyfold.keyed.parts.part_files import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.read import CLOCK, SEED, SEED_RANGES, BatchClock
 from keyfold.keyed.slots import SLOT, Slots, are_among, key_groups_of, slots_of
@@ -86,11 +86,10 @@ class PartitionOperator:
         answers: the folder of answers from outside, one folder a batch.
         parts: the folder of parts of state.
         manifest: where the partition's manifest is kept: a value of the partition that is at work.
-        sizes: how large parts are.
     """
 
-    def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState, sizes: Sizes = SIZES) -> None:
-        self._job, self._answers, self._parts, self._manifest, self._sizes = job, answers, parts, manifest, sizes
+    def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState) -> None:
+        self._job, self._answers, self._parts, self._manifest = job, answers, parts, manifest
 
     def call(self, rows: Iterator[Any]) -> Iterator[Row]:
         """Work on a partition's rows of `read.BLOBS`; gives rows of `EMITTED`.
@@ -123,7 +122,7 @@ class PartitionOperator:
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
             yield _report(0, 0, before)
             return
-        state = PartitionState(job, self._parts, packed, clock.batch, self._sizes)
+        state = PartitionState(job, self._parts, packed, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         slots = slots_of(job, events)
         order = np.argsort(slots, kind="stable")
@@ -162,7 +161,7 @@ class PartitionOperator:
                     open_events += count(rows, job.state_events)
                     yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
 
-        base = PartitionState(job, self._parts, None, 0, self._sizes).begin(frames())
+        base = PartitionState(job, self._parts, None, 0, SIZES).begin(frames())
         begun = Manifest(job.schema_version, open_events, base)
         self._keep(begun)
         yield _report(0, open_events, begun)
