@@ -21,7 +21,7 @@ from keyfold.keyed.generations import RETAINED_BATCHES, Generation
 from keyfold.keyed.operator import StepError
 from keyfold.keyed.parts.manifest import NEVER
 from keyfold.keyed.processor import EMITTED, PartitionProcessor
-from keyfold.keyed.read import BLOBS, SPLITS, read_slices
+from keyfold.keyed.read import BLOBS, read_slices
 from keyfold.keyed.records import Counts, KeyedDone, KeyedPlan
 from keyfold.keyed.write import WORKED, BatchResult, put_together, write_tables
 from keyfold.lakehouse import Lakehouse
@@ -94,18 +94,17 @@ class Batches:
         clear_what_was_begun(self._spark, generation.checkpoint)
         # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
         spark = self._spark.newSession()
-        spark.conf.set("spark.sql.shuffle.partitions", generation.record["shuffle_partitions"])
+        spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)
         # One batch a plan: Spark would add one without input, of which no plan says what time it is.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
         # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.
-        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", SPLITS)
-        splits = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", generation.splits)
+        numbers = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
         inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
-        blobs = splits.mapInArrow(
-            read_slices(job, self._journal.folder, inputs, generation.record["shuffle_partitions"]), BLOBS
-        )
+        reader = read_slices(job, self._journal.folder, inputs, generation.partitions, generation.splits)
+        blobs = numbers.mapInArrow(reader, BLOBS)
         processor = PartitionProcessor(job, generation.answers, generation.parts)
         # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
         # were cut.

@@ -74,6 +74,16 @@ class Generation:
         return self.folder / "checkpoint"
 
     @property
+    def partitions(self) -> int:
+        """How many partitions its state has."""
+        return self.record["shuffle_partitions"]
+
+    @property
+    def splits(self) -> int:
+        """Into how many shares the reading of a batch is split."""
+        return self.record["splits"]
+
+    @property
     def parts(self) -> Place:
         """The folder of parts of state; within the checkpoint, since neither is of use without the other."""
         return self.checkpoint / _PARTS

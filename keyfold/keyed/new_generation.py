@@ -22,6 +22,7 @@ from keyfold.keyed.generations import (
     live_pointer,
     remove_dead_generations,
 )
+from keyfold.keyed.read import LEAST_SPLITS
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import remove_tree, write_json_once
@@ -77,6 +78,8 @@ def _born(
         "born_at": datetime.now(UTC).isoformat(),
         # Written down: Spark freezes the number into the checkpoint, and a session of another time has another.
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
+        # Written down too: the query's source counts in it.
+        "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
         "parameters": dict(job.parameters),
         "fixed": {**fixed(job), "parameters": dict(job.parameters)},
         "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},

@@ -28,8 +28,8 @@ from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
-SPLITS = 64
-"""Into how many shares a batch's reading is split; Spark's tasks take several each. Fixed: the source counts in it."""
+LEAST_SPLITS = 64
+"""Into how many shares a batch's reading is split, where the cluster has no more cores: Spark's tasks take several each."""
 
 BLOBS = StructType(
     [
@@ -97,7 +97,7 @@ def _cut(files: Iterable[tuple[Place, PlannedFile]], rows_a_unit: int = _ROWS_A_
 
 
 def read_slices(
-    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int
+    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
 
@@ -106,30 +106,31 @@ def read_slices(
         journal: the folder of its journal.
         tables: the folders of its input tables, by name.
         partitions: of the generation's state.
+        splits: of the generation's batches: the source counts in them, so that they are the same for its whole life.
     """
     labels = partition_labels(partitions)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark tells a task numbers alone: batch * SPLITS + split. Events never become rows of the JVM.
+        # Spark gives a task numbers alone: batch * splits + split. Events never become rows of the JVM.
         numbers = sorted(number for batch in batches for number in batch.column(0).to_pylist())
         if not numbers:
             return
         # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
         read_unit, split = _reader(job), _splitter(job, labels)
-        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // SPLITS)
+        plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
-            raise Damaged(f"{journal} has no plan of batch {numbers[0] // SPLITS}")
-        splits = {number % SPLITS for number in numbers}
+            raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
+        mine = {number % splits for number in numbers}
         # By one task alone, and whatever there is to read: a partition is called only if a row comes for it.
-        if 0 in splits:
+        if 0 in mine:
             yield _clocks(plan, labels)
         if plan.seed is not None:
-            yield from _seeds(job, labels, [(journal.parent / "seed", file) for file in plan.seed.files], splits)
+            yield from _seeds(job, labels, [(journal.parent / "seed", file) for file in plan.seed.files], splits, mine)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
         for unit in units(plan, tables):
-            if unit.number % SPLITS not in splits:
+            if unit.number % splits not in mine:
                 continue
             frame = read_unit(unit, plan.since, plan.until)
             waiting.append(frame)
@@ -157,12 +158,12 @@ def _clocks(plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
 
 
 def _seeds(
-    job: KeyedJob, labels: tuple[int, ...], files: list[tuple[Place, PlannedFile]], splits: set[int]
+    job: KeyedJob, labels: tuple[int, ...], files: list[tuple[Place, PlannedFile]], splits: int, mine: set[int]
 ) -> Iterator[pa.RecordBatch]:
     """A split's share of the state that a generation begins with, a blob a partition and range of slots."""
     # In large units: each costs a blob a partition and range, and a blob of few rows costs as much as one of many.
     for unit in _cut(files, _ROWS_AT_ONCE):
-        if unit.number % SPLITS in splits:
+        if unit.number % splits in mine:
             rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
             rows = conform(rows, job.state, "seeded state")
             slots = slots_of(job, rows)

@@ -54,7 +54,7 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     if live is None:
         return ChangePlan(job.name, None, (), "free", events, size, 0, 0, None)
     changes = changes_to(job, live)
-    born = int(live.record["shuffle_partitions"])
+    born = live.partitions
     if partitions is not None and partitions != born:
         changes = (*changes, Change("shuffle_partitions", born, partitions, "move", "the store is written anew"))
     verdict, done = verdict_of(changes), live.journal.last_done()

@@ -213,7 +213,7 @@ def read_state(
     wanted = wanted_keys(keys, key, schema)
     slots = wanted.slots(born, schema) if wanted else None
     if manifests is not None and slots is not None:
-        manifests = of_partitions(manifests, partitions_of(slots, found.record["shuffle_partitions"]))
+        manifests = of_partitions(manifests, partitions_of(slots, found.partitions))
     return StateRows(name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots)
 
 

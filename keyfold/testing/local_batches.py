@@ -16,7 +16,7 @@ from keyfold.errors import Damaged
 from keyfold.keyed.batches import Batches, NoneLeft, readable
 from keyfold.keyed.checkpoint import finished_batch
 from keyfold.keyed.processor import EMITTED, PartitionProcessor
-from keyfold.keyed.read import SPLITS, read_slices
+from keyfold.keyed.read import read_slices
 from keyfold.keyed.write import write_tables
 
 _TASKS = 2
@@ -74,10 +74,11 @@ class LocalBatches(Batches):
         job = self._job
         inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
         blobs: dict[int, list[Any]] = defaultdict(list)
+        splits = self._generation.splits
         for task in range(_TASKS):
-            splits = pa.array(range(batch * SPLITS + task, (batch + 1) * SPLITS, _TASKS), pa.int64())
-            reader = read_slices(job, self._journal.folder, inputs, self._generation.record["shuffle_partitions"])
-            for part in reader(iter([pa.record_batch([splits], names=["value"])])):
+            numbers = pa.array(range(batch * splits + task, (batch + 1) * splits, _TASKS), pa.int64())
+            reader = read_slices(job, self._journal.folder, inputs, self._generation.partitions, splits)
+            for part in reader(iter([pa.record_batch([numbers], names=["value"])])):
                 for row in part.to_pylist():
                     blobs[row["partition"]].append(SimpleNamespace(**row))
         return blobs
