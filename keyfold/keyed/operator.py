@@ -22,7 +22,7 @@ from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_files import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.read import CLOCK, SEED, SEED_RANGES, BatchClock
-from keyfold.keyed.slots import SLOT, Slots, are_among, key_groups_of, slots_of
+from keyfold.keyed.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
 from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
@@ -34,7 +34,7 @@ REPORT = "#report"
 DROPPED = "#dropped"
 """Pseudo table of the emitted rows that name files of parts which the state needs no more from this batch on."""
 
-_ROWS_A_CALL = 250_000
+_ROWS_A_CALL = 128_000
 """Rows of events and state that a step gets at once, about."""
 
 
@@ -129,7 +129,7 @@ class PartitionOperator:
         events, slots = events[order], slots[order]
         due = state.due(clock.watermark, clock.processing_time)
         open_change = 0
-        for needed in _calls(np.union1d(slots, due), slots, before):
+        for needed in _calls(union(distinct(slots), due), slots, before):
             first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
             kept = state.rows(needed)
             called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), clock)
@@ -180,15 +180,11 @@ class PartitionOperator:
     def _call(
         self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: BatchClock
     ) -> tuple[Called, pl.DataFrame]:
-        """What the step made, and its rows of state with their slots."""
+        """What the step made, and its rows of state with their slots, sorted by them."""
         job = self._job
         try:
             called = call_step(job, state, events, self._clock(clock))
-            slots = slots_of(job, called.state)
-            strange = ~are_among(slots, needed)
-            if strange.any():
-                refuse_other_keys(job, called.state.filter(strange))
-            return called, called.state.with_columns(pl.Series(SLOT, slots))
+            placed = _placed(job, called.state, needed)
         except Exception as error:
             sample = next((frame.head(1) for frame in (events, state) if frame.height), None)
             group, key = "none", "none"
@@ -199,6 +195,7 @@ class PartitionOperator:
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
             ) from (None if job.private else error)
+        return called, placed
 
     def _clock(self, clock: BatchClock) -> Clock:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:])
@@ -213,6 +210,22 @@ class PartitionOperator:
             raise Damaged(
                 f"job {self._job.name}: {error}; restore it from a backup, or start a new generation with --full-refresh"
             ) from error
+
+
+def _placed(job: KeyedJob, state: pl.DataFrame, needed: Slots) -> pl.DataFrame:
+    """Rows that a step returned with their slots, sorted by them.
+
+    Raises:
+        AnswerError: some are of keys that the step was not given.
+    """
+    slots = slots_of(job, state)
+    # Stable: rows of a key stay in the order in which the step gave them.
+    order = np.argsort(slots, kind="stable")
+    placed = state[order].with_columns(pl.Series(SLOT, slots[order]))
+    strange = ~are_among(placed[SLOT].to_numpy(), needed)
+    if strange.any():
+        refuse_other_keys(job, placed.filter(strange))
+    return placed
 
 
 def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator[Slots]:

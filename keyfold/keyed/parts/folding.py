@@ -7,7 +7,7 @@ import polars as pl
 
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_files import GONE, SIZES, PartFile, Rows, Sizes
-from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among
+from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.storage.place import Place
 
 Source = PartFile | Rows
@@ -43,7 +43,7 @@ class Layers:
         """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
         wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, GONE]))
         changed = _newest([source.between(begin, end, wanted) for source in self.changes])
-        replaced = NO_SLOTS if changed is None else np.unique(changed[SLOT].to_numpy())
+        replaced = NO_SLOTS if changed is None else distinct(changed[SLOT].to_numpy())
         frames: list[pl.DataFrame] = []
         for source in self._base_between(begin, end):
             # Of what is replaced whole, as where every key has events, no more is read than its slots.
@@ -63,7 +63,7 @@ class Layers:
         if not starts:
             return []
         every = max(1, sizes.rows_a_segment // sizes.rows_a_group)
-        cuts = [int(cut) for cut in np.unique(np.sort(np.concatenate(starts))[every::every])]
+        cuts = [int(cut) for cut in distinct(np.sort(np.concatenate(starts))[every::every])]
         return list(zip([0, *cuts], [*cuts, _END], strict=True))
 
     def _base_of(self, slots: Slots) -> Iterator[pl.DataFrame]:
@@ -129,7 +129,7 @@ def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         kept = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
         taken.append(kept)
         if number < len(frames) and slots.size:
-            replaced = np.union1d(replaced, slots)
+            replaced = union(replaced, distinct(slots))
     filled = [frame for frame in reversed(taken) if frame.height]
     if len(filled) < 2:
         return filled[0] if filled else taken[-1]

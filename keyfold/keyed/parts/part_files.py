@@ -124,7 +124,7 @@ class Rows:
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """As `PartFile.of`."""
         rows = self.frame if columns is None else self.frame.select(columns)
-        return rows[positions_of(self._slots, slots)]
+        return _at(rows, positions_of(self._slots, slots))
 
 
 class PartFile:
@@ -165,7 +165,7 @@ class PartFile:
         np.add.at(wanted, first, 1)
         np.add.at(wanted, last, -1)
         rows = self._read(np.flatnonzero(np.cumsum(wanted)[:-1] > 0), columns)
-        return rows[positions_of(rows[SLOT].to_numpy(), slots)]
+        return _at(rows, positions_of(rows[SLOT].to_numpy(), slots))
 
     def _span(self, begin: int, last: int) -> tuple[int, int]:
         """From which row group on, and to before which, the slots from `begin` to `last` lie."""
@@ -208,6 +208,10 @@ class PartFile:
     def _damaged(self, what: str) -> Damaged:
         name = self._folder / self._part.file if self._part.file else "a part in the manifest"
         return Damaged(f"{name}, a part of the state, cannot be used: {what}")
+
+
+def _at(rows: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:
+    return rows if positions.size == rows.height else rows[positions]
 
 
 def _different(slots: np.ndarray) -> int:

@@ -11,7 +11,7 @@ from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob
 from keyfold.keyed.parts.folding import Layers, Source, joined
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
 from keyfold.keyed.parts.part_files import GONE, SIZES, Rows, Sizes, write_part
-from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among
+from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.storage.place import Place
 
 _HELD_BYTES = 128 << 20
@@ -60,13 +60,13 @@ class PartitionState:
                 is_due |= (times >= since[column]) & (times <= now[column])
                 later[column] = int(times[times > now[column]].min(initial=NEVER))
             self._parts[at] = replace(part, **later)
-            candidates = np.unique(slots[is_due])
+            candidates = distinct(slots[is_due])
             for newer in self._newer(at):
                 if candidates.size:
                     candidates = candidates[
-                        ~are_among(candidates, np.unique(newer.of(candidates, [SLOT])[SLOT].to_numpy()))
+                        ~are_among(candidates, distinct(newer.of(candidates, [SLOT])[SLOT].to_numpy()))
                     ]
-            found = np.union1d(found, candidates)
+            found = union(found, candidates)
         return found
 
     def rows(self, slots: Slots) -> pl.DataFrame:
@@ -91,12 +91,13 @@ class PartitionState:
 
         Args:
             before: as `rows` gave them.
-            after: with `SLOT`, in any order.
+            after: with `SLOT`, sorted by it.
             open_change: how many more events these stand for than those.
         """
         self._open_change += open_change
-        after = after.with_columns(pl.lit(value=False).alias(GONE)).sort(SLOT, maintain_order=True)
-        gone = np.setdiff1d(before[SLOT].to_numpy(), after[SLOT].to_numpy())
+        after = after.with_columns(pl.lit(value=False).alias(GONE))
+        had, has = distinct(before[SLOT].to_numpy()), distinct(after[SLOT].to_numpy())
+        gone = NO_SLOTS if np.array_equal(had, has) else had[~are_among(had, has)]
         if gone.size:
             marks = pl.DataFrame({SLOT: gone, GONE: np.ones(gone.size, bool)})
             after = pl.concat([after, marks], how="diagonal").sort(SLOT, maintain_order=True)

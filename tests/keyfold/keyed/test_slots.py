@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.keyed.hashing import key_hash
-from keyfold.keyed.slots import are_among, key_groups_of, partition_labels, partitions_of, positions_of, slots_of
+from keyfold.keyed.slots import (
+    are_among,
+    distinct,
+    key_groups_of,
+    partition_labels,
+    partitions_of,
+    positions_of,
+    slots_of,
+    union,
+)
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import windows
 
@@ -47,6 +56,14 @@ def test_partitions_of_slots_are_those_of_their_key_groups():
 def test_membership_is_that_of_a_set(slots, wanted):
     ordered = np.array(sorted(wanted), np.uint64)
     assert are_among(np.array(slots, np.uint64), ordered).tolist() == [one in wanted for one in slots]
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)))
+def test_slots_that_are_put_together_are_those_of_sets(slots, others):
+    one, two = (distinct(np.array(sorted(values), np.uint64)) for values in (slots, others))
+    assert one.tolist() == sorted(set(slots))
+    assert union(one, two).tolist() == sorted({*slots, *others})
 
 
 @examples(100)

@@ -87,7 +87,7 @@ class Played:
             kept = state.rows(part)
             assert rows_by_user([kept]) == {user: self.expected[user] for user in users if self.expected.get(user)}
             after = frame(users, self.batch, changes)
-            after = after.with_columns(pl.Series(SLOT, slots_of(JOB, after), pl.UInt64))
+            after = after.with_columns(pl.Series(SLOT, slots_of(JOB, after), pl.UInt64)).sort(SLOT, maintain_order=True)
             state.replace(kept, after, after.height - kept.height)
             for user in users:
                 self.expected[user] = [(self.batch * 10 + at, deadline) for at, deadline in enumerate(changes[user])]
