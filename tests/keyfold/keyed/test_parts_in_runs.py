@@ -18,6 +18,7 @@ from keyfold.keyed.run_mode import FullRefresh
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
+from keyfold.maintenance.checking import check
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import Cut, PowerCut
@@ -167,3 +168,16 @@ def test_a_step_that_returns_state_of_other_keys_fails_the_run_and_the_harness(l
         run_job(without_spark, lakehouse, windows(step=step))
     with pytest.raises(Exception, match="that it was not given"):
         TestHarness(windows(step=step)).batch(clicks(("ann", 1)))
+
+
+def test_a_check_of_the_lakehouse_names_a_part_that_is_damaged_or_gone(lakehouse, without_spark, small_parts):
+    land(lakehouse, [(user, 1) for user in USERS])
+    run_job(without_spark, lakehouse, windows())
+    before = {finding.path for finding in check(lakehouse).findings}
+    assert not any("checkpoint" in path for path in before)
+    first, *_, last = sorted(live(lakehouse).parts.iterdir())
+    content = bytearray(first.read_bytes())
+    content[len(content) // 2] ^= 1
+    first.write_bytes(bytes(content))
+    last.unlink()
+    assert {finding.path for finding in check(lakehouse).findings} - before == {str(first), str(last)}
