@@ -57,7 +57,7 @@ def test_runs_that_are_cut_off_anywhere_leave_the_state_of_unbroken_ones(
     tmp_path_factory, without_spark, monkeypatch, small_parts, runs
 ):
     lakehouse, harness = Lakehouse(tmp_path_factory.mktemp("home")), TestHarness(windows())
-    states = {}
+    states, generation = {}, None
     for rows, point in runs:
         land(lakehouse, rows)
         harness.batch(clicks(*rows))
@@ -71,6 +71,7 @@ def test_runs_that_are_cut_off_anywhere_leave_the_state_of_unbroken_ones(
         done = generation.journal.last_done()
         assert done is not None
         states[done.batch] = rows_of([harness.state])
+    assert generation is not None
     # Every batch of the past can be read still: what it needs is kept.
     for batch, expected in states.items():
         assert rows_of(frames_of_state(generation, batch)) == expected

@@ -133,7 +133,8 @@ def test_distances_are_exact_or_refused(template, room):
     harness = TestHarness(job)
     harness.batch(at(0))
     harness.batch(at(1))
-    harness.batch(advance_to=NOON + timedelta(minutes=2))
+    # With an event: a step gets the state of keys that have one, and adds up what is settled.
+    harness.batch(at(2), advance_to=NOON + timedelta(minutes=2))
     # Some 460,000 legs halfway round the earth would come to it.
     harness.state = harness.state.with_columns(
         pl.when(pl.col("distance").is_not_null()).then(pl.lit(LARGE - room)).alias("distance")

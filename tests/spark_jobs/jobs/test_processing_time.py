@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed import runner
-from keyfold.keyed.codec import decode, polars_schema
+from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
@@ -23,7 +23,7 @@ from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.job_histories import EVENTS, put
-from tests.keyfold.state.local_state import blobs
+from tests.keyfold.state.local_state import frames_of_state
 
 __all__ = ["cut_power", "without_spark"]
 
@@ -202,5 +202,5 @@ def test_processing_time_never_goes_back_though_the_machine_s_clock_does_and_a_c
     done = live.journal.last_done()
     assert done is not None
     assert done.processing_time == NOON + 40 * SECOND
-    state = pl.concat([decode(blob) for blob in blobs(live, done.batch).values()])
+    state = pl.concat(frames_of_state(live, done.batch))
     assert state["stale_at"].unique().to_list() == [NOON + 70 * SECOND]
