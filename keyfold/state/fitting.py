@@ -1,53 +1,37 @@
-"""Values of any table in the types of a job's state: the same value, or NULL."""
+"""Values of any table in the types of a job's state: the same value, or NULL, at any depth."""
+
+from functools import partial
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 
-from keyfold.whole_numbers import whole_numbers
+from keyfold.state.exact_cast import exact_cast
 
 
 def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    """The value in the wanted type, NULL where it does not fit.
+    """The value in the wanted type, NULL where it does not fit; see `exact_cast`.
+
+    A list or struct fits if each of its values does. A struct may lack fields, which are NULL, and has none that the wanted one
+    lacks, unless it is NULL.
 
     Args:
         value: any expression.
         have: its type.
-        wanted: the type of a column of state. As an integer, 2.0 is 2, and 2.5 does not fit.
+        wanted: the type of a column of state.
     """
+    if have == wanted:
+        return value
     if isinstance(have, pl.Array):
         value, have = value.arr.to_list(), pl.List(have.inner)
     if isinstance(have, pl.List) and isinstance(wanted, pl.List):
-        return _fitted_list(value, pl.List(have.inner), pl.List(wanted.inner))
-    if _must_be_whole(have, wanted):
-        return _whole(value, wanted)
-    fits = value
-    if isinstance(wanted, pl.Datetime):
-        fits = _time(value, have)
-    elif isinstance(have, pl.String) and isinstance(wanted, pl.Date):
-        fits = value.str.to_date("%Y-%m-%d", strict=False)
-    elif have.is_nested() != wanted.is_nested():
-        fits = pl.lit(None)
-    elif isinstance(have, pl.String) and isinstance(wanted, pl.Binary):
-        fits = value.str.decode("base64", strict=False)  # as `json_lines` writes bytes
-    return fits.cast(wanted, strict=False)
+        return _fitted_list(value, _kind(have.inner), _kind(wanted.inner))
+    if isinstance(have, pl.Struct) and isinstance(wanted, pl.Struct):
+        return _fitted_struct(value, have, wanted)
+    return value.map_batches(partial(exact_cast, wanted=wanted), return_dtype=wanted, is_elementwise=True)
 
 
-def _must_be_whole(have: object, wanted: object) -> bool:
-    """Whether the cast would drop a fraction, or go by way of a float."""
-    if not isinstance(have, pl.DataType) or not isinstance(wanted, pl.DataType) or not wanted.is_integer():
-        return False
-    return isinstance(have, pl.String) or have.is_float() or have.is_decimal()
-
-
-def _whole(value: pl.Expr, wanted: pl.DataType) -> pl.Expr:
-    return value.map_batches(lambda given: whole_numbers(given, wanted), return_dtype=wanted, is_elementwise=True)
-
-
-def _fitted_list(value: pl.Expr, have: pl.List, wanted: pl.List) -> pl.Expr:
-    fits = value
-    if isinstance(wanted.inner, pl.DataType) and _must_be_whole(have.inner, wanted.inner):
-        fits = value.list.eval(_whole(pl.element(), wanted.inner))
-    fits = fits.cast(wanted, strict=False)
-    # A list fits if each of its values does: a cast makes those that do not NULL, and lets the list stand.
+def _fitted_list(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    fits = value.list.eval(fitted(pl.element(), have, wanted))
     return pl.when(_known(fits) == _known(value)).then(fits)
 
 
@@ -55,12 +39,21 @@ def _known(values: pl.Expr) -> pl.Expr:
     return values.list.drop_nulls().list.len()
 
 
-def _time(value: pl.Expr, have: pl.DataType) -> pl.Expr:
-    if isinstance(have, pl.String):
-        return value.str.to_datetime(time_unit="us", time_zone="UTC", strict=False)
-    if isinstance(have, pl.Datetime):
-        return value.dt.replace_time_zone("UTC") if have.time_zone is None else value.dt.convert_time_zone("UTC")
-    if isinstance(have, pl.Date):
-        return value.cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
-    # A number says no unit: whether these are seconds or microseconds, nobody knows but who wrote them.
-    return pl.lit(None)
+def _fitted_struct(value: pl.Expr, have: pl.Struct, wanted: pl.Struct) -> pl.Expr:
+    given = {field.name: _kind(field.dtype) for field in have.fields}
+    made, faults = [], []
+    for field in wanted.fields:
+        kind = _kind(field.dtype)
+        if field.name in given:
+            one = value.struct.field(field.name)
+            fits = fitted(one, given.pop(field.name), kind)
+            faults.append(fits.is_null() & one.is_not_null())
+        else:
+            fits = pl.lit(None, kind)
+        made.append(fits.alias(field.name))
+    faults += [value.struct.field(name).is_not_null() for name in given]
+    return pl.when(value.is_not_null(), *(~fault for fault in faults)).then(pl.struct(made))
+
+
+def _kind(kind: pl.DataType | DataTypeClass) -> pl.DataType:
+    return kind() if isinstance(kind, type) else kind

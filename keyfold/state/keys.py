@@ -14,8 +14,8 @@ from keyfold.errors import InvalidData
 from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.hashing import HASH
 from keyfold.keyed.slots import Slots, slot_expression
+from keyfold.state.exact_cast import exact_cast
 from keyfold.times import parse_time
-from keyfold.whole_numbers import whole_numbers
 
 Key = Any
 """A key as it is given: the value of a key of one column, the values of one of several in their order, or a mapping of
@@ -109,15 +109,10 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
         if isinstance(value, str) and isinstance(kind, pl.Datetime):
             moment = parse_time(column, value)
             return moment if kind.time_zone or moment is None else moment.replace(tzinfo=None)
-        if isinstance(value, str) and kind == pl.Boolean:
-            # Polars casts no text to a truth value.
-            return {"true": True, "false": False}[value.lower()]
         if isinstance(value, datetime):
             return value
         given = pl.Series([value])
         # Not by a cast: it would take 2.5 for 2, and find another key.
-        if kind.is_integer() and value is not None:
-            return whole_numbers(given, kind).drop_nulls().item()
-        return given.cast(kind, strict=True)[0]
+        return None if value is None else exact_cast(given, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidData(f"key column {column} is {kind}, and {value!r} is none") from error
