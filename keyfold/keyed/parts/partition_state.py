@@ -41,6 +41,7 @@ class PartitionState:
         self._held_bytes = 0
         self._written: list[Part] = []
         self._open_change = 0
+        self._replaced = 0
 
     def due(self, watermark: int, processing_time: int) -> Slots:
         """The slots of rows whose `deadline` or `stale_at` has been reached; of their timers the parts say no more after it."""
@@ -97,6 +98,7 @@ class PartitionState:
         self._open_change += open_change
         after = after.with_columns(pl.lit(value=False).alias(GONE))
         had, has = distinct(before[SLOT].to_numpy()), distinct(after[SLOT].to_numpy())
+        self._replaced += had.size
         gone = NO_SLOTS if np.array_equal(had, has) else had[~are_among(had, has)]
         if gone.size:
             marks = pl.DataFrame({SLOT: gone, GONE: np.ones(gone.size, bool)})
@@ -127,7 +129,10 @@ class PartitionState:
 
     def _new_base(self, changes: list[Part], new: Rows | None) -> tuple[Part, ...]:
         """All parts as one base, range by range."""
-        layers = Layers(Manifest(0, 0, tuple(self._before.base), (*changes, *self._written)), self._folder)
+        base = self._before.base
+        if not changes and self._replaced == sum(part.slots for part in base):
+            base = ()  # every key was replaced: there is nothing to read of them again
+        layers = Layers(Manifest(0, 0, base, (*changes, *self._written)), self._folder)
         if new is not None:
             layers.changes.append(new)
         segments: list[Part] = []
