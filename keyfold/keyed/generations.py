@@ -24,7 +24,7 @@ RECORD = "generation.json"
 _CLOCK = "standing.json"
 _PARTS = "parts"
 FORMAT = 4
-"""Of what a generation consists of; the second recorded versions of its event table without what identifies them."""
+"""Of what a generation consists of; since 4 its state is in parts."""
 
 RETAINED_BATCHES = 100
 """Batches whose state can be read, and whose merged rows are kept; Spark keeps as many by default."""

@@ -41,7 +41,7 @@ class Sizes:
         small_bytes: up to which size a state is written anew each time.
     """
 
-    rows_a_group: int = 8_192
+    rows_a_group: int = 2_048
     rows_a_segment: int = 262_144
     inline_bytes: int = 64 << 10
     small_bytes: int = 256 << 10
