@@ -94,7 +94,7 @@ class Manifest:
         }
         head = json.dumps(told, separators=(",", ":")).encode()
         body = head + b"".join(part.payload for part in self.parts)
-        return _HEAD.pack(_MAGIC, zlib.crc32(body), len(head)) + body
+        return _HEAD.pack(_MAGIC, _checksum(len(head), body), len(head)) + body
 
     @classmethod
     def unpack(cls, content: bytes | bytearray | memoryview) -> "Manifest":
@@ -108,12 +108,16 @@ class Manifest:
             raise Damaged("the manifest of its parts is none of this version of Keyfold")
         _, checksum, length = _HEAD.unpack(view[: _HEAD.size])
         body = view[_HEAD.size :]
-        if zlib.crc32(body) != checksum:
+        if _checksum(length, body) != checksum:
             raise Damaged("the manifest of its parts is damaged (its checksum is another one)")
         told, rest = json.loads(bytes(body[:length])), bytes(body[length:])
         base, rest = _parts(told["base"], rest)
         changes, _ = _parts(told["changes"], rest)
         return cls(told["schema_version"], told["open_events"], base, changes)
+
+
+def _checksum(length: int, body: bytes | memoryview) -> int:
+    return zlib.crc32(body, length)
 
 
 def _told(part: Part) -> list[int | str]:
