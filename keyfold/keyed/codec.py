@@ -26,7 +26,7 @@ def encode(frame: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     if frame.estimated_size() < _SMALL:
         # Of a few rows Parquet costs what a thousand do, 0.2 ms to write and as much to read; this a tenth of it. Batches
-        # of few events and many key groups are made of such blobs.
+        # of few events are made of such blobs.
         frame.write_ipc_stream(buffer, compression="lz4")
     else:
         # Of the layouts measured the cheapest to write and read back together, a quarter smaller than Arrow IPC, and one

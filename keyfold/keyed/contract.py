@@ -1,7 +1,8 @@
 """The contract of a keyed job: what its author writes, and what the engine promises in return.
 
-A job is a value. Its heart is `step`, a pure function from tables to tables that the engine calls once for each
-*key group* (a share of the keys) with everything that group has: the rows it kept, the events that came, the clock.
+A job is a value. Its heart is `step`, a pure function from tables to tables. The engine calls it with many keys at once: with
+the events of these keys, with all rows of state of the keys that have events or a row that is due, and with the clock. Keys
+are independent: which of them share a call changes no result.
 
 What the engine promises:
 
@@ -77,7 +78,8 @@ class Step:
     """What a step gives back.
 
     Attributes:
-        state: every row to keep, in the job's state schema; what is left out is forgotten.
+        state: every row to keep of the keys that the step was given, in the job's state schema. Rows of theirs that are left
+            out are forgotten; other keys stay as they are, and a row of one fails the run.
         output: rows for the job's own table.
         late: events that came after their key had closed, for `late.<job>`.
         side: rows for the job's side outputs, by table name.
@@ -163,7 +165,7 @@ class KeyedJob:
         late_description: what people read of `late.<job>`; by default that it holds events that came too late.
         idle_after: after this long without new events, runs advance event time by the time gone by, so that open
             state closes on a silent stream; None leaves event time to the events (and to `--advance-to`).
-        key_groups: into how many parts keys are split; fixed at a generation's birth.
+        key_groups: into how many shares keys are divided; state partitions have whole ones. Fixed at a generation's birth.
         schema_version: of the state; raise it when `state` changes its meaning.
         output_events: how many events the rows of a main output frame stand for (conservation check).
         state_events: how many events the rows of a state frame stand for and no output row does yet.

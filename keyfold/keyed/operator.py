@@ -115,14 +115,14 @@ class PartitionOperator:
 
     def _advance(self, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
         job = self._job
-        packed = self._packed()
-        before = None if packed is None else Manifest.unpack(packed)
+        stored = self._manifest.get()
+        before = None if stored is None else Manifest.unpack(stored[0])
         deadline, stale_at = before.timers if before else (NEVER, NEVER)
         # Its parts are not even opened: an idle batch costs as much with a billion rows as with none.
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
             yield _report(0, 0, before)
             return
-        state = PartitionState(job, self._parts, packed, clock.batch, SIZES)
+        state = PartitionState(job, self._parts, before, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         slots = slots_of(job, events)
         order = np.argsort(slots, kind="stable")
@@ -165,10 +165,6 @@ class PartitionOperator:
         begun = Manifest(job.schema_version, open_events, base)
         self._keep(begun)
         yield _report(0, open_events, begun)
-
-    def _packed(self) -> bytes | None:
-        kept = self._manifest.get()
-        return None if kept is None else bytes(kept[0])
 
     def _keep(self, manifest: Manifest) -> None:
         # Only where there is something: each call of Spark's state is a round trip to Java.

@@ -55,7 +55,7 @@ _CLOCK = struct.Struct("<qqqq")
 
 
 class BatchClock(NamedTuple):
-    """A batch's number, and its clock as it travels to key groups: microseconds since 1970."""
+    """A batch's number, and its clock as it travels to state partitions: microseconds since 1970."""
 
     batch: int
     late_watermark: int

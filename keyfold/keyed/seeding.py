@@ -50,7 +50,7 @@ def take_in(
     """Work on a new generation's first batch, which takes in state; the generation goes live by `go_live` after it.
 
     Raises:
-        KeyfoldError: the files do not hold state of the job, or a key group's is too much; the generation is dead then.
+        KeyfoldError: the files do not hold state of the job; the generation is dead then.
     """
     before = beginning.clock
     reading, _ = go_on(before.reading if before else None, read_clock())

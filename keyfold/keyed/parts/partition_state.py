@@ -24,17 +24,17 @@ class PartitionState:
     Args:
         job: whose state it is.
         folder: of parts.
-        packed: the manifest as Spark keeps it; None of a partition that keeps nothing.
+        before: its manifest; None of a partition that keeps nothing.
         batch: the one at work.
         sizes: how large parts are.
 
     Raises:
-        Damaged: on any use: the manifest or a part is not what was written.
+        Damaged: on any use: a part is not what was written.
     """
 
-    def __init__(self, job: KeyedJob, folder: Place, packed: bytes | None, batch: int, sizes: Sizes = SIZES) -> None:
+    def __init__(self, job: KeyedJob, folder: Place, before: Manifest | None, batch: int, sizes: Sizes = SIZES) -> None:
         self._job, self._folder, self._batch, self._sizes = job, folder, batch, sizes
-        self._before = Manifest(job.schema_version) if packed is None else Manifest.unpack(packed)
+        self._before = Manifest(job.schema_version) if before is None else before
         self._parts = list(self._before.parts)
         self._layers = Layers(self._before, folder)
         self._held: list[pl.DataFrame] = []

@@ -72,8 +72,8 @@ class Played:
         self.expected = {}
 
     def play(self, changes, watermark):
-        state = PartitionState(JOB, self.folder, self.packed or None, self.batch, self.sizes)
         before = Manifest.unpack(self.packed) if self.packed else Manifest(1)
+        state = PartitionState(JOB, self.folder, before, self.batch, self.sizes)
         due = {
             user for user, rows in self.expected.items() if any(at is not None and at <= watermark for _, at in rows)
         }
@@ -166,7 +166,7 @@ def test_few_keys_are_found_without_the_row_groups_of_others(tmp_path, monkeypat
         return groups(file, which, **options)
 
     monkeypatch.setattr(part_files.pq.ParquetFile, "read_row_groups", counted)
-    state = PartitionState(JOB, played.folder, played.packed, 1)
+    state = PartitionState(JOB, played.folder, Manifest.unpack(played.packed), 1)
     assert state.rows(slots(["user-7"]))["user"].to_list() == ["user-7"]
     assert len(read) <= 2
 
@@ -216,7 +216,7 @@ def test_a_part_that_is_not_what_was_written_is_refused_by_name(tmp_path, damage
     with pytest.raises(Damaged, match=f"{path.name}.*{why}"):
         list(state_frames(manifest, again.folder))
     with pytest.raises(Damaged, match=why):
-        PartitionState(JOB, again.folder, again.packed, 1).rows(slots(["user-00007", "user-00300"]))
+        PartitionState(JOB, again.folder, manifest, 1).rows(slots(["user-00007", "user-00300"]))
 
 
 @given(data=st.data())
