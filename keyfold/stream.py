@@ -55,6 +55,9 @@ class Stream:
         rules: further rules on the typed columns.
         duplicate_window: how far apart, in event time, two copies of an event may lie to be recognised as such.
         future_bound: how far past its file's admission an event's time may lie.
+        max_age: how much older than the newest event of the runs before an event may be; an older one goes to
+            quarantine. Ids are then kept for this window alone (`ingestion.window`). None takes events of any age, and
+            keeps all ids.
         done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them
             (`ingest.sources.files`).
         private: columns that say who a person is, or what is nobody else's business; shown to nobody where rows are
@@ -91,6 +94,7 @@ class Stream:
     rules: tuple[Rule, ...] = ()
     duplicate_window: timedelta = timedelta(days=7)
     future_bound: timedelta = timedelta(days=1)
+    max_age: timedelta | None = None
     done_marker: bool = False
     private: tuple[str, ...] = ()
     max_line_bytes: int = 16 << 20
@@ -125,6 +129,7 @@ class Stream:
                 "messages without a time that arrive together would pass for one; leave it out of event_id, or leave event_id "
                 "empty, so that none is taken for a copy"
             )
+        _check_age(self)
         for name, source in self.sources.items():
             if source.time and (self.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
                 raise Misconfigured(
@@ -181,6 +186,27 @@ _ARRIVAL = column(
 
 def _is_time_shape(shape: str) -> bool:
     return shape in TIME_UNITS or "%" in shape
+
+
+def _check_age(stream: Stream) -> None:
+    """Check that no event of now can be too old.
+
+    Raises:
+        Misconfigured: one can.
+    """
+    age = stream.max_age
+    if age is None:
+        return
+    if age <= timedelta(0) or age < stream.future_bound:
+        raise Misconfigured(
+            f"stream {stream.name}: max_age is {age}, and future_bound {stream.future_bound}: one event from that far ahead "
+            "would make all events of now too old; give a longer max_age, or a shorter future_bound"
+        )
+    if stream.missing_time == "arrival":
+        raise Misconfigured(
+            f"stream {stream.name}: max_age goes by event times, and missing_time lets the arrival stand in for them, next to "
+            "which history is too old; leave one of them out"
+        )
 
 
 def _check_paths(stream: Stream) -> None:

@@ -1,21 +1,30 @@
 """`python -m benchmarks.scale.id_index`: what the index of ingested ids costs a run, as it grows.
 
 Made-up ids come a million a run, each run of a later minute, as they do in ingest: workers look them up and write them as
-a segment; the driver compares them with one another and merges segments. On the way, at each of `--at`, single look-ups are timed: of ids of the newest minute, and of ids from all of the
-time there has been (a re-delivery of everything). One process, no Spark.
+a segment; the driver compares them with one another, drops and merges segments. On the way, at each of `--at`, single look-ups are
+timed: of ids of the newest minute, and of ids from all of the time there has been (a re-delivery of everything). One process, no Spark.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keyfold.ingestion.duplicates import Ids, copies_within
-from keyfold.ingestion.segments import Segment, copies_of_history, merge_segments, sweep_segments, write_segment
+from keyfold.ingestion.segments import (
+    Segment,
+    copies_of_history,
+    drop_before,
+    merge_segments,
+    sweep_segments,
+    write_segment,
+)
+from keyfold.times import EPOCH
 
 _RUN = 1_000_000
 _MINUTE = 60_000_000
@@ -26,6 +35,7 @@ _LOOKED_UP = 100_000
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.id_index", description=__doc__)
     parser.add_argument("--at", type=int, nargs="*", default=[10_000_000, 30_000_000, 100_000_000], help="ids")
+    parser.add_argument("--kept", type=int, help="minutes of which ids are kept, as of a stream with a max_age")
     arguments = parser.parse_args()
     chance = np.random.default_rng(1)
     live: tuple[Segment, ...] = ()
@@ -43,7 +53,8 @@ def main() -> None:
             workers.append(time.process_time() - began)
             began = time.process_time()
             copies_within(ids, np.arange(_RUN), _WINDOW)
-            live = merge_segments(folder, [*live, new])
+            since = arguments.kept and EPOCH + timedelta(minutes=run - arguments.kept)
+            live = merge_segments(folder, [*drop_before(folder, live, since), new])
             driver.append(time.process_time() - began)
             sweep_segments(folder, {one.name for one in live})
             if (there := (run + 1) * _RUN) in arguments.at:

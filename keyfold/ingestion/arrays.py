@@ -7,6 +7,7 @@ twice, so that it is never old. The oldest copies go when all together take more
 import io
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +38,30 @@ def write_array(path: Place, numbers: Array) -> str:
     """
     with new_file(path) as file:
         np.save(file, numbers)
+        return checksum_of(file)
+
+
+def write_pieces(path: Place, shape: tuple[int, int], pieces: Iterable[Array]) -> str:
+    """Write columns of whole numbers (`uint64`) that come one piece after the other, as `write_array` writes them at once.
+
+    Args:
+        path: a new name.
+        shape: rows and columns of all pieces together.
+        pieces: some columns each, with all rows.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    rows, columns = shape
+    with new_file(path) as file:
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint64)), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        begin, done = file.tell(), 0
+        for piece in pieces:
+            for row in range(rows):
+                file.seek(begin + (row * columns + done) * 8)
+                file.write(np.ascontiguousarray(piece[row]).data)
+            done += piece.shape[1]
         return checksum_of(file)
 
 

@@ -14,14 +14,15 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
-from keyfold.ingestion.duplicates import Ids, Mask, copies_within
+from keyfold.ingestion.duplicates import Ids, Mask, copies_within, hash_ranges
 from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
-from keyfold.ingestion.segments import Segment, merge_segments, open_segment, write_segment
+from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.sources.places import source_place
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
+from keyfold.ingestion.window import ids_since, newest_after
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import write_data_file
@@ -75,6 +76,7 @@ def work(
             stream,
             plan.batch,
             plan.planned_at,
+            plan.oldest,
             source_place(lakehouse, plan.source),
             access,
             birth.tables["events"],
@@ -98,7 +100,8 @@ def work(
         written, copies = _without_copies(stream, birth, written)
         counts += IngestCounts(accepted=-copies, duplicates=copies)
     new = [one.segment for one in written if one.segment is not None]
-    live = merge_segments(birth.segments, [*segments, *new])
+    since = ids_since(stream, plan.oldest)
+    live = merge_segments(birth.segments, [*drop_before(birth.segments, segments, since), *new])
     tables = {
         "events": tuple(one.file for one in written),
         "quarantine": tuple(file for result in results for file in result.rejects),
@@ -117,6 +120,8 @@ def work(
         counts=counts,
         totals=(before.totals if before else IngestCounts()) + counts,
         segments=live,
+        ids_since=since,
+        newest=newest_after(stream, birth.tables["events"], before, tables["events"]),
         deferred=tuple(path for result in results for path in result.deferred),
         topics=_topics_after(before, plan),
     )
@@ -190,7 +195,7 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
     found = [np.zeros(len(ids), np.bool_) for ids in opened]
     # Copies have the same hash, so each range of hashes can be compared for itself.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
-    starts = np.array([at * (2**64 // ranges) for at in range(ranges)], np.uint64)
+    starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
     for at in range(ranges if opened else 0):
         parts = [slice(bound[at], bound[at + 1]) for bound in bounds]

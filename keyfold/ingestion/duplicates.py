@@ -51,6 +51,11 @@ class Ids:
         return order
 
 
+def hash_ranges(count: int) -> Hashes:
+    """Where ranges of first hashes begin that divide all of them evenly; copies have the same hash."""
+    return np.array([at * (2**64 // count) for at in range(count)], np.uint64)
+
+
 def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
     """Which rows are copies of events that stand.
 

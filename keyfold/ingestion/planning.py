@@ -14,9 +14,19 @@ MAX_FILES_PER_BATCH = 10_000
 
 
 def plan_batches(
-    journal: IngestJournal, source: str, parts: Sequence[Sequence[AdmittedFile] | TopicShare]
+    journal: IngestJournal,
+    source: str,
+    parts: Sequence[Sequence[AdmittedFile] | TopicShare],
+    oldest: datetime | None = None,
 ) -> list[IngestPlan]:
-    """Plan batches of consecutive files or of offsets, and write the plans."""
+    """Plan batches of consecutive files or of offsets, and write the plans.
+
+    Args:
+        journal: where the plans are written.
+        source: what is read.
+        parts: what each batch reads of it.
+        oldest: the least event time that they accept; None where any is.
+    """
     last = journal.last_done()
     first, now = last.batch + 1 if last else 0, datetime.now(UTC)
     plans = [
@@ -28,6 +38,7 @@ def plan_batches(
             source=source,
             files=() if isinstance(part, TopicShare) else tuple(part),
             topic=part if isinstance(part, TopicShare) else None,
+            oldest=oldest,
         )
         for at, part in enumerate(parts)
     ]

@@ -71,7 +71,14 @@ def rebuild(
                 write_json(record, begun)
             summaries = [
                 ingest_under_lock(
-                    spark, lakehouse, stream, _landing(lakehouse, source, landing), settle=settle, on_batch=on_batch
+                    spark,
+                    lakehouse,
+                    stream,
+                    _landing(lakehouse, source, landing),
+                    settle=settle,
+                    on_batch=on_batch,
+                    # As one run would: an earlier source must not make the events of a later one too old.
+                    any_age=True,
                 )
                 for source in begun["sources"]
             ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -59,11 +60,13 @@ class IngestPlan(Plan):
             topic, as `kafka://TOPIC`.
         files: in order of their paths.
         topic: which offsets, where it reads a topic.
+        oldest: the least event time that is accepted; None where any is. All batches of a run have the same.
     """
 
     source: str
     files: tuple[AdmittedFile, ...] = ()
     topic: TopicShare | None = None
+    oldest: datetime | None = None
 
     @property
     def size(self) -> int:
@@ -90,6 +93,8 @@ class IngestDone(Done):
         counts: of this batch.
         totals: of all batches up to this one.
         segments: the index of ids, this batch's among them.
+        ids_since: the index need not hold ids of events before this time; None where it holds all.
+        newest: the newest event time of all batches up to this one, where the stream has a `max_age`.
         deferred: files that changed or went while they were read: nothing of them counts, a later run reads them.
         topics: how far each topic is read, by source.
     """
@@ -97,6 +102,8 @@ class IngestDone(Done):
     counts: IngestCounts
     totals: IngestCounts
     segments: tuple[Segment, ...] = ()
+    ids_since: datetime | None = None
+    newest: datetime | None = None
     deferred: tuple[str, ...] = ()
     topics: dict[str, ReadTopic] = Field(default_factory=dict)
 

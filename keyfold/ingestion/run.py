@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.sources.places import source_name
 from keyfold.ingestion.split import TopicAccess
 from keyfold.ingestion.summary import IngestSummary
+from keyfold.ingestion.window import ids_since, oldest_accepted
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import record_checksums
 from keyfold.journal.progress import Progress, seconds_left
@@ -33,6 +34,7 @@ from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
+from keyfold.times import to_iso
 
 Landing = Place | KafkaTopic
 """Where events come from: a folder of files, on a disk or in a bucket, or a topic of Kafka."""
@@ -151,8 +153,15 @@ def ingest_under_lock(
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
     checksums_every: timedelta = timedelta(0),
+    any_age: bool = False,
 ) -> IngestSummary:
-    """What `ingest` does, for whoever holds the lock of the stream's ingest; records checksums every so often."""
+    """What `ingest` does, for whoever holds the lock of the stream's ingest.
+
+    Args:
+        spark, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as of `ingest`.
+        checksums_every: how often checksums are recorded.
+        any_age: accept events of any age, whatever the stream's `max_age`.
+    """
     began = time.monotonic()
     try:
         run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), landing, on_batch)
@@ -162,7 +171,7 @@ def ingest_under_lock(
         if isinstance(landing, KafkaTopic):
             admission = Admission()
             shares = new_offsets(run.journal, landing, max_bytes_per_batch, run.remedy)
-            run.do(plan_batches(run.journal, landing.source, shares))
+            run.do(plan_batches(run.journal, landing.source, shares, run.oldest(any_age=any_age)))
         else:
             source = source_name(lakehouse, landing)
             admission = select_files(
@@ -173,7 +182,8 @@ def ingest_under_lock(
                 reread_changed=reread_changed,
             )
             run.known.note(source, admission.touched)
-            run.do(plan_batches(run.journal, source, cut_files(admission.files, max_bytes_per_batch)))
+            parts = cut_files(admission.files, max_bytes_per_batch)
+            run.do(plan_batches(run.journal, source, parts, run.oldest(any_age=any_age)))
         run.tidy_up(checksums_every)
     except OSError as error:
         raise KeyfoldError(
@@ -214,6 +224,11 @@ class _Run:
         fit_quarantine(opened["quarantine"])
         self._finish_last(opened)
 
+    def oldest(self, *, any_age: bool) -> datetime | None:
+        """The least event time that batches accept which are planned now; None where they accept any."""
+        events, last = self._birth.tables["events"], self.journal.last_done()
+        return None if any_age else oldest_accepted(self._stream, events, last)
+
     def do(self, plans: Sequence[IngestPlan]) -> None:
         """Do what plans say, batch by batch."""
         if not plans:
@@ -221,7 +236,9 @@ class _Run:
         began, done_bytes = time.monotonic(), 0
         sizes = [plan.size for plan in plans]
         last = self.journal.last_done()
-        segments = self._live_segments(last)
+        # Of all plans the same: they are of one run.
+        since = ids_since(self._stream, plans[0].oldest)
+        segments = self._live_segments(last, since)
         # What a failed attempt left: no record names it, so it is no part of the index.
         sweep_segments(self._birth.segments, {segment.name for segment in segments})
         for at, plan in enumerate(plans):
@@ -231,7 +248,8 @@ class _Run:
                 done = self._work(plan, last, segments, access)
             except DamagedArrayError as error:
                 # Nothing of the batch counts yet: it is worked on again with an index that is whole.
-                done = self._work(plan, last, self._index_made_anew(str(error)), access)
+                anew = self._index_made_anew(_damaged(self._birth, str(error)), since)
+                done = self._work(plan, last, anew, access)
             if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
                 raise gone_error(plan.topic.name, self._birth.remedy)
             self.journal.write_done(done)
@@ -310,21 +328,25 @@ class _Run:
         self._batches += 1
         self._deferred += len(done.deferred)
 
-    def _live_segments(self, last: IngestDone | None) -> tuple[Segment, ...]:
+    def _live_segments(self, last: IngestDone | None, since: datetime | None) -> tuple[Segment, ...]:
         """The index of ids, made anew from the event table where part of it is gone."""
         if not self._stream.event_id or last is None:
             return ()
+        if last.ids_since is not None and (since is None or since < last.ids_since):
+            what = f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
+            return self._index_made_anew(what, since)
         missing = missing_segments(self._birth.segments, last.segments)
-        return self._index_made_anew(", ".join(missing[:3])) if missing else last.segments
+        return self._index_made_anew(_damaged(self._birth, ", ".join(missing[:3])), since) if missing else last.segments
 
     def _work(
         self, plan: IngestPlan, last: IngestDone | None, segments: tuple[Segment, ...], access: TopicAccess | None
     ) -> IngestDone:
         return work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments, access)
 
-    def _index_made_anew(self, what: str) -> tuple[Segment, ...]:
-        self._warnings.append(
-            f"part of the index of ids in {self._birth.segments} is gone or damaged ({what}); it was made anew from the event "
-            "table"
-        )
-        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"])
+    def _index_made_anew(self, why: str, since: datetime | None) -> tuple[Segment, ...]:
+        self._warnings.append(f"{why}; it was made anew from the event table")
+        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"], since)
+
+
+def _damaged(birth: Birth, what: str) -> str:
+    return f"part of the index of ids in {birth.segments} is gone or damaged ({what})"

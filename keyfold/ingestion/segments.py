@@ -6,24 +6,27 @@ the events (and by one every few million), and old times need not be looked at.
 """
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from keyfold.ingestion.arrays import open_array, write_array
-from keyfold.ingestion.duplicates import Ids, Mask, copies_of
+from keyfold.ingestion.arrays import Array, open_array, write_array, write_pieces
+from keyfold.ingestion.duplicates import Ids, Mask, copies_of, hash_ranges
 from keyfold.ingestion.event_ids import event_ids
+from keyfold.lakehouse.changes import snapshot
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.parquet import read_parquet
-from keyfold.lakehouse.reading import data_file_paths
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
+from keyfold.times import micros
 
 _FEWEST = 1 << 10
 _MERGED_AT_ONCE = 8
 _LARGEST = 8 << 20
 _BYTES_A_ROW = 24
+_ROWS_AT_ONCE = 1 << 20
 _HEADER = 128
 
 
@@ -53,7 +56,7 @@ def write_segment(folder: Place, ids: Ids) -> Segment:
         OSError: the disk is full or fails.
     """
     path = folder / f"{uuid.uuid4().hex}.npy"
-    checksum = write_array(path, np.stack([ids.first, ids.second, ids.time.view(np.uint64)]))
+    checksum = write_array(path, _rows(ids))
     return Segment(
         name=path.name, rows=len(ids), first=int(ids.time.min()), last=int(ids.time.max()), checksum=checksum
     )
@@ -95,6 +98,30 @@ def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment,
     return tuple(live)
 
 
+def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | None) -> tuple[Segment, ...]:
+    """Leave out what no event can be a copy of; gives back those that are live then.
+
+    Args:
+        folder: where they are.
+        segments: those that are live.
+        since: the ids of events before this time are needed no more; None where all are.
+
+    Raises:
+        OSError: the disk is full or fails.
+        DamagedArrayError: a segment does not hold what was written to it.
+    """
+    if since is None:
+        return tuple(segments)
+    bound, live = micros(since), list[Segment]()
+    for segment in segments:
+        if segment.last < bound:
+            continue
+        # Half of its time is over: so a segment that spans years does not keep its ids for as long.
+        is_half_over = (segment.first + segment.last) // 2 < bound
+        live.append(_shortened(folder, segment, bound) if is_half_over else segment)
+    return tuple(live)
+
+
 def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     """The names of those that are not there, or not whole."""
     # By their sizes alone: numbers of fixed width, written in one go and synced before their name was recorded.
@@ -102,13 +129,19 @@ def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
 
 
-def rebuild_segments(folder: Place, stream: Stream, events: Place) -> tuple[Segment, ...]:
-    """Make the index anew from the event table, file by file."""
+def rebuild_segments(
+    folder: Place, stream: Stream, events: Place, since: datetime | None = None
+) -> tuple[Segment, ...]:
+    """Make the index anew from the event table, file by file; of the events since a time, if one is given."""
     columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
-    live: list[Segment] = []
-    for path in data_file_paths(events):
+    bound, live = None if since is None else micros(since), list[Segment]()
+    for file in snapshot(events, stream.event_time).files:
+        if bound is not None and (file.last is None or file.last < bound):
+            continue
         # A file at a time, since a table may be larger than memory; merged on the way, to bound their number.
-        ids = event_ids(stream, read_parquet(path, columns=columns))
+        ids = event_ids(stream, read_parquet(events / file.path, columns=columns))
+        if bound is not None:
+            ids = ids.take(ids.time >= bound)
         if len(ids):
             live = [*merge_segments(folder, [*live, write_segment(folder, ids.take(ids.sorted_order()))])]
     return tuple(live)
@@ -122,10 +155,32 @@ def sweep_segments(folder: Place, live: Collection[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
+def _shortened(folder: Place, segment: Segment, bound: int) -> Segment:
+    ids = open_segment(folder, segment)
+    return write_segment(folder, ids.take(ids.time >= bound))
+
+
 def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
     opened = [open_segment(folder, segment) for segment in segments]
-    ids = Ids(*(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time")))
-    return write_segment(folder, ids.take(ids.sorted_order()))
+    rows = sum(map(len, opened))
+    path = folder / f"{uuid.uuid4().hex}.npy"
+    checksum = write_pieces(path, (3, rows), _merged(opened, max(1, -(-rows // _ROWS_AT_ONCE))))
+    first, last = min(segment.first for segment in segments), max(segment.last for segment in segments)
+    return Segment(name=path.name, rows=rows, first=first, last=last, checksum=checksum)
+
+
+def _merged(opened: Sequence[Ids], ranges: int) -> Iterator[Array]:
+    """All ids in order, a range of hashes at a time: however many there are, memory holds few."""
+    starts = hash_ranges(ranges)
+    bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
+    for at in range(ranges):
+        some = [ids.take(slice(bound[at], bound[at + 1])) for ids, bound in zip(opened, bounds, strict=True)]
+        ids = Ids(*(np.concatenate([getattr(one, part) for one in some]) for part in ("first", "second", "time")))
+        yield _rows(ids.take(ids.sorted_order()))
+
+
+def _rows(ids: Ids) -> Array:
+    return np.stack([ids.first, ids.second, ids.time.view(np.uint64)])
 
 
 def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:

@@ -48,6 +48,7 @@ class Split:
         stream: what the files hold.
         batch: its number.
         arrived: when the files were admitted (UTC).
+        oldest: the least event time that is accepted; None where any is.
         landing: the landing folder, if it reads files.
         topic: how the topic is reached, if it reads one.
         events, quarantine: the tables' folders.
@@ -60,6 +61,7 @@ class Split:
     stream: Stream
     batch: int
     arrived: datetime
+    oldest: datetime | None
     landing: Place
     topic: TopicAccess | None
     events: Place

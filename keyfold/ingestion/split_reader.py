@@ -78,6 +78,7 @@ def _read_topic(split: Split, access: TopicAccess, kept: SplitWriter) -> None:
                     beside=found.columns,
                     faults=found.faults,
                     path=access.name,
+                    oldest=split.oldest,
                 )
                 kept.take(rows, place, access.where(found.partition), first_line=offsets.start)
                 if kept.is_large:
@@ -105,7 +106,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     if not _is_as_planned(path, file):
         return None
     try:
-        for rows in parse_file(split.stream, path, split.arrived, split.landing):
+        for rows in parse_file(split.stream, path, split.arrived, split.landing, split.oldest):
             taken.take(rows, place, str(path))
             # Written apart from the rows of other files: it may be found broken in its last line, and then none of it counts.
             if taken.is_large:

@@ -25,7 +25,13 @@ _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, err
 file's fault: it fails the run, so that the next one reads the file again."""
 
 
-def parse_file(stream: Stream, path: Place, arrived: datetime, landing: Place | None = None) -> Iterator[ValidatedRows]:
+def parse_file(
+    stream: Stream,
+    path: Place,
+    arrived: datetime,
+    landing: Place | None = None,
+    oldest: datetime | None = None,
+) -> Iterator[ValidatedRows]:
     """Parse one file, chunk by chunk.
 
     Args:
@@ -33,6 +39,7 @@ def parse_file(stream: Stream, path: Place, arrived: datetime, landing: Place | 
         path: the file; its ending tells its format.
         arrived: when it was admitted (UTC).
         landing: the folder below which its path may be a value; without it, its name is.
+        oldest: the least event time that is accepted; None where any is.
 
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows that came before do not count.
@@ -41,7 +48,7 @@ def parse_file(stream: Stream, path: Place, arrived: datetime, landing: Place | 
     try:
         for rows in _read(stream, path):
             for part in exploded(stream, rows):
-                yield validate_rows(stream, part, arrived, value)
+                yield validate_rows(stream, part, arrived, value, oldest)
     # Also an ArrowException: memory that ran out is not the file's fault, and must not reject it.
     except pa.ArrowMemoryError:
         raise

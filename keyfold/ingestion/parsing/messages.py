@@ -32,6 +32,7 @@ def parse_messages(
     beside: pa.Table | None = None,
     faults: Mapping[int, str] | None = None,
     path: str | None = None,
+    oldest: datetime | None = None,
 ) -> ValidatedRows:
     """Parse messages, wherever they came from.
 
@@ -43,6 +44,7 @@ def parse_messages(
         beside: raw columns that are not of the value, a row a message; the value's own of these names are left out.
         faults: by position, what is wrong with a message but for its value.
         path: the value of columns that the stream takes from the path.
+        oldest: the least event time that is accepted; None where any is.
     """
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
@@ -56,9 +58,8 @@ def parse_messages(
     parts = []
     for part in exploded(stream, replace(rows, columns=columns)):
         at = np.searchsorted(numbers, part.lines)
-        parts.append(
-            validate_rows(stream, part, arrived if isinstance(arrived, datetime) else arrived.gather(at), path)
-        )
+        arrivals = arrived if isinstance(arrived, datetime) else arrived.gather(at)
+        parts.append(validate_rows(stream, part, arrivals, path, oldest))
     return parts[0] if len(parts) == 1 else _together(parts)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.mapping import map_columns
 from keyfold.stream import INGESTED_AT, Stream
-from keyfold.times import ISO_FORMAT
+from keyfold.times import ISO_FORMAT, to_iso
 
 _ALL_TIME = timedelta(days=10_000 * 366)
 """A longer bound takes any time, and Polars counts no span of more than some hundred thousand years."""
@@ -74,7 +74,13 @@ class ValidatedRows:
     header: str = ""
 
 
-def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, path: str | None = None) -> ValidatedRows:
+def validate_rows(
+    stream: Stream,
+    rows: Rows,
+    arrived: datetime | pl.Series,
+    path: str | None = None,
+    oldest: datetime | None = None,
+) -> ValidatedRows:
     """Type the rows and check them against the stream's rules.
 
     Args:
@@ -83,6 +89,7 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
         arrived: when they came (UTC), all at once or each for itself; event times are bounded by it and never by the
             clock of this machine, so that a replay answers as the first run did.
         path: the value of columns that the stream takes from the file's path.
+        oldest: the least event time that is accepted; None where any is.
     """
     read = rows.columns.num_rows + len(rows.rejects)
     typed, wrong = cast_columns(map_columns(stream, rows.columns, path), rows.columns.num_rows, stream.schema)
@@ -94,7 +101,7 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
         lacks_time = frame[stream.event_time].is_null()
         # A value that is there and would not go is NULL by now too: `wrong` has it, and it goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
-    reasons = _reasons(stream, frame, wrong)
+    reasons = _reasons(stream, frame, wrong, oldest)
     lines, rejects = rows.lines, list(rows.rejects)
     if reasons.null_count() < len(reasons):
         bad = reasons.is_not_null()
@@ -106,7 +113,7 @@ def validate_rows(stream: Stream, rows: Rows, arrived: datetime | pl.Series, pat
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
 
 
-def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series:
+def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: datetime | None) -> pl.Series:
     """Per row the first thing that is wrong with it, or NULL."""
     missing = [
         pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
@@ -123,6 +130,9 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series) -> pl.Series
         )
     )
     checks = [*missing, *rules, future]
+    if oldest is not None:
+        too_old = f"{stream.event_time} is too old, before {to_iso(oldest)} (max_age): {{}}"
+        checks.append(pl.when(time < oldest).then(pl.format(too_old, time.dt.strftime(ISO_FORMAT))))
     return frame.select(pl.coalesce(wrong, *checks).cast(pl.String).alias("reason")).to_series()
 
 

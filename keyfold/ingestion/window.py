@@ -1,0 +1,51 @@
+"""The window of a stream with a `max_age`: how old an event may be, and from which time on ids are kept.
+
+The clock is the newest event time that the runs before have accepted. It is read once, when a run is planned, and stands in
+the plans: so neither the order of files in a run, nor its batches, nor a crash decides what is too old. The first run, like
+a rebuild, takes events of any age.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from keyfold.ingestion.records import IngestDone
+from keyfold.lakehouse.changes import newest_time, snapshot
+from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+from keyfold.times import from_iso, shifted
+
+
+def oldest_accepted(stream: Stream, events: Place, last: IngestDone | None) -> datetime | None:
+    """The least event time that a run accepts which is planned now; None where it accepts any.
+
+    Args:
+        stream: the stream.
+        events: its event table.
+        last: the newest commit record.
+    """
+    newest = _newest(stream, events, last)
+    return None if stream.max_age is None or newest is None else shifted(newest, -stream.max_age)
+
+
+def ids_since(stream: Stream, oldest: datetime | None) -> datetime | None:
+    """From which event time on ids must be known to find every copy among events that are accepted; None of all times."""
+    return None if oldest is None else shifted(oldest, -stream.duplicate_window)
+
+
+def newest_after(
+    stream: Stream, events: Place, before: IngestDone | None, files: Sequence[WrittenFile]
+) -> datetime | None:
+    """The newest event time with a batch's files; None where nothing goes by it."""
+    found = [from_iso(file.last[stream.event_time]) for file in files if stream.event_time in file.last]
+    newest = _newest(stream, events, before)
+    return None if stream.max_age is None else max([*found, *([newest] if newest else [])], default=None)
+
+
+def _newest(stream: Stream, events: Place, last: IngestDone | None) -> datetime | None:
+    if stream.max_age is None or last is None or last.newest is not None:
+        return last.newest if last else None
+    # The stream had no `max_age` when that record was written.
+    files = snapshot(events, stream.event_time).files
+    times = [newest_time(events, file, stream.event_time) for file in files]
+    return max((time for time in times if time is not None), default=None)

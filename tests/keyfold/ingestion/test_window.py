@@ -1,0 +1,252 @@
+"""The window of a stream with a `max_age`: what is too old, and how little is kept of ids, told by plain Python."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.errors import Misconfigured
+from keyfold.ingestion import batch, ingest, ingest_journal, segments, split_writer
+from keyfold.ingestion.duplicates import Ids
+from keyfold.ingestion.rebuild import rebuild
+from keyfold.ingestion.segments import drop_before, merge_segments, open_segment, write_segment
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse.parquet import read_parquet
+from keyfold.maintenance.backup import back_up, restore
+from keyfold.maintenance.checking import check
+from keyfold.stream import INGESTED_AT, Stream
+from keyfold.times import EPOCH, micros
+from tests.examples import examples
+from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark, stored
+from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
+
+DAY = timedelta(days=1)
+WINDOWED = replace(EVENTS, max_age=2 * DAY)
+
+LINE = st.tuples(
+    st.sampled_from(["u", "v"]), st.sampled_from([1, None]), st.sampled_from([-70, 0, 23, 24, 25, 47, 72, 73, 120, 121])
+)
+RUN = st.tuples(
+    st.lists(st.lists(LINE, max_size=5), min_size=1, max_size=3),
+    st.sampled_from([DAY, 2 * DAY, 3 * DAY, None]),
+    st.sampled_from([DAY, 2 * DAY]),
+    st.booleans(),
+)
+"""Files of a run; how the stream is declared then (`max_age`, `duplicate_window`); whether the index of ids is lost before."""
+
+
+def told(lakehouse: Lakehouse) -> tuple[list[Any], list[str]]:
+    table = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table()
+    return stored(lakehouse), table.column("reason").to_pylist()
+
+
+@examples(80)
+@given(
+    st.lists(RUN, min_size=1, max_size=5),
+    st.integers(1, 4),
+    st.sampled_from([1, 1 << 20]),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=3),
+)
+def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other_copy(
+    runs: list[tuple[list[list[Any]], timedelta | None, timedelta, bool]],
+    parallelism: int,
+    max_bytes: int,
+    rows_a_file: int,
+    crashes: list[tuple[str, int]],
+):
+    accepted: list[tuple[Any, ...]] = []
+    too_old = copies = number = 0
+    with TemporaryDirectory() as folder, changed(batch, _SPLIT_BYTES=1), changed(split_writer, ROWS_A_FILE=rows_a_file):
+        lakehouse, left, spark = Lakehouse(Path(folder) / "home"), list(crashes), no_spark(parallelism)
+        for files, max_age, duplicate_window, is_lost in runs:
+            stream = replace(EVENTS, max_age=max_age, duplicate_window=duplicate_window)
+            if is_lost:
+                for path in (lakehouse.ingest("clicks") / "ids").glob("*.npy"):
+                    path.unlink()
+            bound = None if max_age is None or not accepted else max(line[2] for line in accepted) - max_age / DAY * 24
+            for lines in files:
+                land(lakehouse.landing("clicks") / f"{number}.json", [event(*line) for line in lines])
+                number += 1
+                for line in lines:
+                    if bound is not None and line[2] < bound:
+                        too_old += 1
+                    elif any(
+                        line[:2] == other[:2] and abs(line[2] - other[2]) <= duplicate_window / DAY * 24
+                        for other in accepted
+                    ):
+                        copies += 1
+                    else:
+                        accepted.append(line)
+            while left:
+                with changed(fail_points, act=crash_at(*left.pop())):
+                    try:
+                        ingest(spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
+                    except Crash:
+                        continue
+                    break
+            summary = ingest(spark, lakehouse, stream, max_bytes_per_batch=max_bytes)
+            check_counts(lakehouse, summary)
+            assert told(lakehouse)[0] == sorted(accepted, key=repr)
+            assert (summary.totals.quarantined, summary.totals.duplicates) == (too_old, copies)
+            check_index(lakehouse, bound, duplicate_window)
+
+
+def check_index(lakehouse: Lakehouse, bound: float | None, duplicate_window: timedelta) -> None:
+    """No segment lies before what the newest batch needed, nor more than half of one."""
+    done = ingest_journal(lakehouse, "clicks").last_done()
+    assert done is not None
+    since = None if bound is None else START + timedelta(hours=bound) - duplicate_window
+    assert done.ids_since == since
+    folder = lakehouse.ingest("clicks") / "ids"
+    # What a crash left goes with the next batch.
+    assert {path.name for path in folder.glob("*.npy")} >= {one.name for one in done.segments}
+    for one in done.segments:
+        times = open_segment(folder, one).time
+        assert (one.first, one.last) == (times.min(), times.max())
+        assert since is None or (one.first + one.last) // 2 >= micros(since)
+
+
+def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> Lakehouse:
+    """One run for each of some events, of other users each."""
+    lakehouse = Lakehouse(tmp_path / "home")
+    for number, hour in enumerate(hours):
+        land(lakehouse.landing("clicks") / f"{number}.json", [event(f"u{number}", 1, hour)])
+        ingest(no_spark(1), lakehouse, stream)
+    return lakehouse
+
+
+def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 100, 52, 51.5)
+    events, reasons = told(lakehouse)
+    assert [hours for _, _, hours in events] == [100, 52]
+    assert reasons == ["at is too old, before 2016-06-23T21:00:00.000000Z (max_age): 2016-06-23T20:30:00.000000Z"]
+
+
+def test_one_run_takes_events_of_any_age_in_any_order(tmp_path: Path):
+    lakehouse = Lakehouse(tmp_path / "home")
+    for number, hour in enumerate((1_000, 0, 500)):
+        land(lakehouse.landing("clicks") / f"{number}.json", [event("u", number, hour)])
+    assert ingest(no_spark(1), lakehouse, WINDOWED, max_bytes_per_batch=1).accepted == 3
+
+
+def test_a_copy_older_than_the_window_is_quarantined_and_not_accepted_twice(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
+    land(lakehouse.landing("clicks") / "again.json", [event("u0", 1, 0), event("u1", 1, 500)])
+    summary = ingest(no_spark(1), lakehouse, WINDOWED)
+    assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
+
+
+def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, *range(0, 24 * 30, 12))
+    done = ingest_journal(lakehouse, "clicks").last_done()
+    # Two days and one for copies, at two events a day, and as much again in segments that are half over.
+    assert done
+    assert sum(one.rows for one in done.segments) <= 2 * (2 + 1) * 2 + 1
+    assert not check(lakehouse).findings
+    restored = Lakehouse(tmp_path / "restored")
+    back_up(lakehouse, tmp_path / "backups")
+    restore(tmp_path / "backups", restored)
+    land(restored.landing("clicks") / "again.json", [event("u0", 1, 0), event("u58", 1, 58 * 12)])
+    summary = ingest(no_spark(1), restored, WINDOWED)
+    assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
+    assert not summary.warnings
+
+
+def test_a_window_that_is_made_longer_makes_the_index_anew_from_the_event_table(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
+    for stream in (replace(WINDOWED, max_age=30 * DAY), replace(WINDOWED, max_age=None)):
+        land(lakehouse.landing("clicks") / f"{stream.max_age}.json", [event("u0", 1, 0)])
+        summary = ingest(no_spark(1), lakehouse, stream)
+        assert summary.duplicates == 1
+    assert "max_age or duplicate_window is longer now; it was made anew" in str(summary.warnings)
+
+
+def test_a_stream_that_is_given_a_max_age_goes_by_the_newest_event_of_its_table(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 0, 500, stream=EVENTS)
+    land(lakehouse.landing("clicks") / "late.json", [event("v", 1, 450), event("v", 2, 453)])
+    assert ingest(no_spark(1), lakehouse, WINDOWED).quarantined == 1
+
+
+def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 0, 500)
+    other = tmp_path / "other"
+    land(other / "a.json", [event("v", 1, 0), event("u1", 1, 500)])
+    assert ingest(no_spark(1), lakehouse, WINDOWED, other).quarantined == 1
+    summary = rebuild(no_spark(1), lakehouse, WINDOWED)
+    assert (summary.accepted, summary.quarantined, summary.duplicates) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("max_age", [timedelta(0), -DAY, DAY / 2])
+def test_a_window_in_which_an_event_of_now_may_be_too_old_is_refused(max_age: timedelta):
+    with pytest.raises(
+        Misconfigured, match="would make all events of now too old; give a longer max_age, or a shorter"
+    ):
+        replace(EVENTS, max_age=max_age)
+
+
+def test_a_stream_whose_arrivals_stand_in_for_times_has_no_window():
+    with pytest.raises(Misconfigured, match="leave one of them out"):
+        replace(EVENTS, max_age=DAY, missing_time="arrival")
+
+
+def test_a_stream_that_goes_by_arrival_keeps_ids_of_its_window(tmp_path: Path):
+    stream = replace(WINDOWED, event_time=INGESTED_AT)
+    lakehouse = lakehouse_with(tmp_path, 0, 500, stream=stream)
+    done = ingest_journal(lakehouse, "clicks").last_done()
+    assert done
+    assert done.ids_since
+    assert done.totals.accepted == 2
+
+
+# the index
+
+
+def numbered(rows: int, since: int, seed: int) -> Ids:
+    random = np.random.default_rng(seed)
+    # Few hashes, and those at either end of all: ranges of hashes must part them nowhere wrong.
+    first = random.choice(np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64), rows)
+    ids = Ids(first, random.integers(0, 3, rows, np.uint64), since + random.integers(0, 1_000, rows))
+    return ids.take(ids.sorted_order())
+
+
+@examples(40)
+@given(st.lists(st.integers(1, 30), min_size=8, max_size=8), st.integers(1, 40), st.integers(0, 99))
+def test_segments_are_merged_a_range_of_hashes_at_a_time_to_what_they_are_at_once(
+    sizes: list[int], rows_at_once: int, seed: int
+):
+    with TemporaryDirectory() as made, changed(segments, _ROWS_AT_ONCE=rows_at_once):
+        folder = Path(made)
+        parts = [numbered(size, at * 500, seed + at) for at, size in enumerate(sizes)]
+        (merged,) = merge_segments(folder, [write_segment(folder, part) for part in parts])
+        found = open_segment(folder, merged)
+        wanted = sorted(row for one in parts for row in zip(one.first, one.second, one.time, strict=True))
+        assert list(zip(found.first, found.second, found.time, strict=True)) == wanted
+        assert (merged.rows, merged.first, merged.last) == (sum(sizes), found.time.min(), found.time.max())
+
+
+def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tmp_path: Path):
+    live = [write_segment(tmp_path, numbered(200, since, since)) for since in (0, 700, 900, 5_000)]
+    shortened, *others = drop_before(tmp_path, live, EPOCH + timedelta(microseconds=1_300))
+    assert others == live[2:]
+    before, after = open_segment(tmp_path, live[1]), open_segment(tmp_path, shortened)
+    assert sorted(after.time) == [time for time in sorted(before.time) if time >= 1_300]
+    assert (shortened.first, shortened.last) == (after.time.min(), live[1].last)
+    assert drop_before(tmp_path, live, None) == tuple(live)
+
+
+def test_a_shorter_index_is_made_anew_from_the_files_of_its_time_alone(tmp_path: Path):
+    lakehouse = lakehouse_with(tmp_path, 0, 500, 501)
+    files = list(lakehouse.events("clicks").glob("*.parquet"))
+    (oldest,) = [path for path in files if START in read_parquet(path)["at"]]
+    oldest.unlink()
+    since = START + timedelta(hours=500)
+    found = segments.rebuild_segments(tmp_path / "ids", WINDOWED, lakehouse.events("clicks"), since)
+    assert sum(one.rows for one in found) == 2
