@@ -14,7 +14,6 @@ MANIFEST = "keyfold-shipped.json"
 NEEDED_BY_WORKERS = (
     "confluent-kafka",
     "deltalake",
-    "httpcore",
     "httpx",
     "numpy",
     "obstore",

@@ -36,8 +36,7 @@ from keyfold.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
-from spark_jobs.simulation.enrichment_service.server import DemoService
+from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
 from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
 from spark_jobs.simulation.payments import PaymentsSimulation, PlantedFraud
 from spark_jobs.simulation.telemetry import GEOFENCES

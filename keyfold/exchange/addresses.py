@@ -1,12 +1,9 @@
-"""Which addresses a service may be at, and what a host's name resolves to, within a bound.
+"""Which addresses a service may be at.
 
-A name is resolved once a connection, and the connection is made to the very address that was looked at: a name that
-says another thing a moment later (DNS rebinding) leads nowhere else.
+A name is resolved once an exchange, which goes to the very address that was looked at: a name that says another thing a
+moment later (DNS rebinding) leads nowhere else.
 """
 
-import queue
-import socket
-import threading
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
@@ -26,9 +23,18 @@ _NAT64 = ip_network("64:ff9b::/96")
 def literal_address(host: str) -> Address | None:
     """The address that a host is written as, None where it is a name."""
     try:
-        return ip_address(host.partition("%")[0])
+        return address_of(host)
     except ValueError:
         return None
+
+
+def address_of(text: str) -> Address:
+    """The address of a text, without the network interface that a link-local one names.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    return ip_address(text.partition("%")[0])
 
 
 def is_loopback(host: str) -> bool:
@@ -49,37 +55,6 @@ def why_refused(address: Address, host: str) -> str | None:
     if not address.is_loopback and is_loopback(host):
         return "which is not this machine"
     return None
-
-
-def resolve(host: str, port: int, timeout: float) -> list[Address]:
-    """The addresses of a host, in the order in which they are to be tried.
-
-    Raises:
-        TimeoutError: no answer in time.
-        OSError: the name is unknown.
-    """
-    if literal := literal_address(host):
-        return [literal]
-    answers: queue.SimpleQueue[list[Address] | OSError] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            answers.put([ip_address(str(entry[4][0]).partition("%")[0]) for entry in found])
-        except OSError as error:
-            answers.put(error)
-        except UnicodeError as error:
-            answers.put(OSError(f"{host!r} is no host's name: {error}"))
-
-    # getaddrinfo takes no time-out, and a resolver that is away holds it for half a minute.
-    threading.Thread(target=ask, name="resolve", daemon=True).start()
-    try:
-        answer = answers.get(timeout=max(0.0, timeout))
-    except queue.Empty:
-        raise TimeoutError from None
-    if isinstance(answer, OSError):
-        raise answer
-    return list(dict.fromkeys(answer))
 
 
 def _plain(address: Address) -> Address:

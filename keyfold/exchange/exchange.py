@@ -1,23 +1,23 @@
 """One exchange over HTTP within one bound: the name, the connection, TLS, the call, its headers, and its body.
 
 HTTP clients bound each wait for bytes, so that a service that sends one a second is waited for as long as it likes.
-Here every wait is for what is left of the whole: the socket below httpcore is ours. That is also where it is seen which
-address a connection goes to. No redirect is followed and no proxy of the environment is asked: either would have another
-host get the events, and the token.
+Here an exchange is one coroutine, which is cancelled when its time is over. A host's name is resolved for each exchange, and the
+request goes to the very address that was looked at. No redirect is followed and no proxy of the environment is asked:
+either would have another host get the events, and the token.
 """
 
-import ssl
+import asyncio
+import socket
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import httpcore
+from keyfold.exchange.addresses import Address, address_of, literal_address, why_refused
 
-from keyfold.exchange.addresses import resolve, why_refused
+if TYPE_CHECKING:
+    import httpx
 
 MAX_ANSWER_BYTES = 64 * 2**20
 
@@ -41,14 +41,19 @@ class Exchanges:
     """Keeps connections to one URL; a context manager, safe to call from several threads."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, timeout: float, max_connections: int) -> None:
-        self._url, self._timeout = url, timeout
-        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._network = _BoundedNetwork()
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=_certificates() if url.startswith("https:") else None,
-            max_connections=max_connections,
-            network_backend=self._network,
+        # Here, since definitions load this module, and httpx takes a tenth of a second.
+        import httpx  # noqa: PLC0415
+
+        self._url, self._headers, self._timeout = httpx.URL(url), dict(headers), timeout
+        # A transport and not a client: a client logs each URL, and a webhook's is a secret.
+        self._transport = httpx.AsyncHTTPTransport(
+            verify=httpx.create_ssl_context() if self._url.scheme == "https" else False,
+            limits=httpx.Limits(max_connections=max_connections),
+            trust_env=False,
         )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="exchanges", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +61,11 @@ class Exchanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.close()
+        self._wait_for(self._transport.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        # Does not wait for a resolver that is away.
+        self._loop.close()
 
     def post(self, content: bytes, headers: Mapping[str, str]) -> Answer:
         """POST and take the whole answer.
@@ -66,125 +75,72 @@ class Exchanges:
             OSError: no connection, or it broke.
             ValueError: the answer is too long.
         """
-        sent = [*self._headers, *((name.encode(), value.encode()) for name, value in headers.items())]
-        body = bytearray()
-        with self._network.within(self._timeout):
-            try:
-                request = self._pool.stream(
-                    "POST", self._url, headers=sent, content=content, extensions={"timeout": {"pool": self._timeout}}
-                )
-                with request as response:
-                    for part in response.iter_stream():
-                        body += part
-                        if len(body) > MAX_ANSWER_BYTES:
-                            raise ValueError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
-            except httpcore.TimeoutException as error:
-                raise TimeoutError from error
-            except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-                raise ConnectionError(f"{type(error).__name__}: {error}") from error
-        received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-        return Answer(response.status, received, bytes(body))
+        import httpx  # noqa: PLC0415
 
-
-def _certificates() -> ssl.SSLContext:
-    # Here, since definitions load this module: httpx takes a tenth of a second, and only https needs what it knows.
-    import httpx  # noqa: PLC0415
-
-    return httpx.create_ssl_context()
-
-
-class _BoundedNetwork(httpcore.NetworkBackend):
-    """Connects to addresses that were looked at, and waits no longer than the calling thread's exchange may take."""
-
-    def __init__(self) -> None:
-        self._sockets = httpcore.SyncBackend()
-        self._thread = threading.local()
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Bound all that this thread does on the network."""
-        self._thread.deadline = time.monotonic() + seconds
         try:
-            yield
-        finally:
-            # What closes a connection later, on whatever thread, gets a moment for it.
-            del self._thread.deadline
+            return self._wait_for(asyncio.wait_for(self._post(content, headers), self._timeout))
+        except httpx.TimeoutException as error:
+            raise TimeoutError from error
+        except httpx.TransportError as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}") from error
 
-    def left(self) -> float:
-        """Seconds that the thread's exchange may still take.
+    def _wait_for(self, work: "Coroutine[Any, Any, Any]") -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-        Raises:
-            httpcore.ReadTimeout: none.
-        """
-        left = getattr(self._thread, "deadline", time.monotonic() + 1) - time.monotonic()
-        if left <= 0:
-            raise httpcore.ReadTimeout("the exchange takes too long")
-        return left
+    async def _post(self, content: bytes, headers: Mapping[str, str]) -> Answer:
+        import httpx  # noqa: PLC0415
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        """Connect to the first address of the host that answers."""
-        try:
-            addresses = resolve(host, port, self.left())
-        except TimeoutError:
-            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-        except OSError as error:
-            raise httpcore.ConnectError(f"{host}: {error}") from error
+        addresses = await self._addresses()
+        failure: Exception = ConnectionError(f"{self._url.host} has no address")
         for address in addresses:
-            # Of several addresses, one that is refused refuses all: its name is not what it was thought to be.
-            if reason := why_refused(address, host):
-                raise httpcore.ConnectError(f"{host} is at {address}, {reason}")
-        failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for place, address in enumerate(addresses):
             # A share of the time each: the first may be one that never answers.
-            share = self.left() / (len(addresses) - place)
+            request = self._request(address, content, headers, self._timeout / len(addresses))
             try:
-                stream = self._sockets.connect_tcp(str(address), port, share, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                response = await self._transport.handle_async_request(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
             else:
-                return _BoundedStream(stream, self)
+                return await _whole(response)
         raise failure
 
-    def sleep(self, seconds: float) -> None:
-        """Nothing here sleeps: the client makes its own pauses."""
-        self._sockets.sleep(seconds)
+    def _request(
+        self, address: Address, content: bytes, headers: Mapping[str, str], seconds_to_connect: float
+    ) -> "httpx.Request":
+        """The request to one address, under the host's name, which TLS verifies."""
+        import httpx  # noqa: PLC0415
+
+        return httpx.Request(
+            "POST",
+            self._url.copy_with(host=str(address)),
+            headers={"Host": self._url.netloc.decode(), **self._headers, **headers},
+            content=content,
+            extensions={"sni_hostname": self._url.host, "timeout": {"connect": seconds_to_connect}},
+        )
+
+    async def _addresses(self) -> list[Address]:
+        """The addresses of the host, all of which may be asked, in the order in which they are to be tried."""
+        host, port = self._url.host, self._url.port or {"http": 80, "https": 443}[self._url.scheme]
+        found = [literal] if (literal := literal_address(host)) else []
+        if not found:
+            try:
+                entries = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                raise ConnectionError(f"{host}: {error}") from error
+            found = list(dict.fromkeys(address_of(str(entry[4][0])) for entry in entries))
+        for address in found:
+            # Of several addresses, one that is refused refuses all: its name is not what it was thought to be.
+            if reason := why_refused(address, host):
+                raise ConnectionError(f"{host} is at {address}, {reason}")
+        return found
 
 
-class _BoundedStream(httpcore.NetworkStream):
-    """A connection whose every wait is bounded by what is left of the exchange."""
-
-    def __init__(self, stream: httpcore.NetworkStream, network: _BoundedNetwork) -> None:
-        self._stream, self._network = stream, network
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._network.left())
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # Not the stream's own write: it gives each piece that the other side takes the whole time anew.
-        socket, rest = self._stream.get_extra_info("socket"), memoryview(buffer)
-        try:
-            while rest:
-                socket.settimeout(self._network.left())
-                rest = rest[socket.send(rest) :]
-        except TimeoutError as error:
-            raise httpcore.WriteTimeout(str(error)) from error
-        except OSError as error:
-            raise httpcore.WriteError(str(error)) from error
-
-    def start_tls(
-        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        return _BoundedStream(self._stream.start_tls(ssl_context, server_hostname, self._network.left()), self._network)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+async def _whole(response: "httpx.Response") -> Answer:
+    body = bytearray()
+    try:
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > MAX_ANSWER_BYTES:
+                raise ValueError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+    finally:
+        await response.aclose()
+    return Answer(response.status_code, dict(response.headers), bytes(body))

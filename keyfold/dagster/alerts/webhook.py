@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpcore
-
 from keyfold.dagster.alerts.outbox import NotTakenError, RefusedError
 from keyfold.dagster.alerts.settings import WEBHOOK
 from keyfold.exchange.exchange import Exchanges
@@ -39,9 +37,8 @@ def post(url: str, content: Mapping[str, Any], seconds: float = SECONDS) -> None
             status = exchanges.post(json.dumps(content).encode(), {}).status
     except TimeoutError:
         reason = f"no whole answer within {seconds:g} s"
-    except Exception as error:  # texts of httpcore's, and of what it calls, may hold the URL
-        cause = error.__cause__
-        reason = type(cause if isinstance(cause, (httpcore.NetworkError, httpcore.ProtocolError)) else error).__name__
+    except Exception as error:  # texts of httpx's, and of what it calls, may hold the URL
+        reason = type(error.__cause__ or error).__name__
     else:
         if status < 300:
             return

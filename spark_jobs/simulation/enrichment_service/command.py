@@ -8,8 +8,7 @@ import typer
 
 from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, stop_on_signal
-from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
-from spark_jobs.simulation.enrichment_service.server import DemoService
+from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
 
 TOKEN_VARIABLE = "KEYFOLD_DEMO_TOKEN"  # noqa: S105 - a name, not a token
 """Environment variable with the bearer token that calls must bring; where it is not set, they need none."""

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,8 +15,8 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
-from spark_jobs.simulation.enrichment_service.backend import ServiceSettings, geohash
-from spark_jobs.simulation.enrichment_service.server import MAX_BODY_BYTES, DemoService
+from spark_jobs.simulation.enrichment_service.geohash import geohash
+from spark_jobs.simulation.enrichment_service.server import MAX_ANSWERS, MAX_BODY_BYTES, DemoService, ServiceSettings
 
 
 def service(**settings):
@@ -67,7 +66,9 @@ def test_a_key_that_comes_again_while_the_first_call_runs_waits_for_its_answer()
     with service(latency=0.2) as demo, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: post(demo.url, numbered(3), "a").content, range(4)))
         assert len(set(answers)) == 1
-        assert demo.stats() == {"calls": 4, "repeated_calls": 3, "events": 3, "in_flight_most": 4}
+        # How many were in flight at a time is the machine's: a busy one has the first answered before the last is sent.
+        stats = demo.stats()
+        assert (stats["calls"], stats["repeated_calls"], stats["events"]) == (4, 3, 3)
 
 
 def test_a_key_with_other_events_is_refused():
@@ -77,11 +78,10 @@ def test_a_key_with_other_events_is_refused():
 
 
 def test_answers_are_forgotten_oldest_first_when_they_are_too_many():
-    with service(max_stored_bytes=10_000) as demo, httpx.Client() as client:
-        for number in range(200):
+    with service() as demo, httpx.Client() as client:
+        for number in range(MAX_ANSWERS + 1):
             post(demo.url, [{"n": number}], f"key {number}", client)
-        assert demo._work._stored_bytes <= 10_000
-        post(demo.url, [{"n": 199}], "key 199")
+        post(demo.url, [{"n": MAX_ANSWERS}], f"key {MAX_ANSWERS}")
         assert demo.stats()["repeated_calls"] == 1
         post(demo.url, [{"n": 0}], "key 0")
         assert demo.stats()["repeated_calls"] == 1
@@ -159,16 +159,6 @@ def test_with_a_token_only_those_who_bring_it_are_served():
         assert post(demo.url, numbered(1), Authorization="Bearer other").status_code == 401
         assert post(demo.url, numbered(1), Authorization=f"Bearer {token}").status_code == 200
     assert token not in repr(ServiceSettings(token=token))
-
-
-def test_calls_in_flight_are_answered_before_it_ends():
-    with ThreadPoolExecutor(1) as pool, service(latency=0.3) as demo:
-        answer = pool.submit(post, demo.url, numbered(2))
-        while not demo.stats()["in_flight_most"]:
-            time.sleep(0.01)
-    assert statuses(answer.result()) == [200, 200]
-    with pytest.raises(httpx.ConnectError):
-        post(demo.url, numbered(2))
 
 
 def test_a_port_that_is_taken_is_told():

@@ -22,8 +22,7 @@ from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
-from spark_jobs.simulation.enrichment_service.backend import ServiceSettings
-from spark_jobs.simulation.enrichment_service.server import DemoService
+from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
 from spark_jobs.streams import RIDE_POINTS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
