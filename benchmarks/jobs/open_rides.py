@@ -1,54 +1,107 @@
 """`POLARS_MAX_THREADS=1 python -m benchmarks.jobs.open_rides`: ride summaries of few and of very many open rides.
 
-What a worker does for a key group in a batch: read its state and its new points, call the step, write the state. Each open
-ride has sent a point a minute for a while; a million new points are spread over all of them. The work of one of 64 key
-groups is timed, which is the same in each; with one thread of Polars, as Spark's workers have.
+What a worker does for a state partition in a batch: read the rows of the rides that have points, call the step, write what
+changed. Each open ride sends a point a minute. Timed is what a batch with a million new points of the next minute, spread over all
+rides, takes in place of such a minute: in each of a number of minutes, so that parts are joined as they are in the long run. The
+work of a sixteenth of the rides is timed; with one thread of Polars, as Spark's workers have.
 """
 
 import argparse
+import tempfile
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from benchmarks.jobs.measure import seconds_of
-from keyfold.keyed.codec import decode, encode, polars_schema
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.codec import encode, polars_schema
+from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.operator import PartitionOperator
 from keyfold.keyed.parameters import build_job
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.read import CLOCK, BatchClock
+from keyfold.times import micros
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT, RIDE_SUMMARIES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-KEY_GROUPS, NEW, REPEAT = 64, 1_000_000, 5
+SHARE, NEW = 16, 1_000_000
+MINUTE = timedelta(minutes=1)
+
+
+class Partition:
+    """A state partition that works on batches in this process, with the manifest that Spark would keep."""
+
+    def __init__(self, job: KeyedJob, folder: Path) -> None:
+        self.packed: tuple[bytes] | None = None
+        self.clock = BatchClock(0, micros(START), micros(START), micros(START))
+        self._job = job
+        value: Any = self
+        self._operator = PartitionOperator(job, folder / "answers", folder / "parts", value)
+
+    def play(self, events: pl.DataFrame) -> float:
+        """Work on a batch; gives the processor seconds that it took."""
+        newest = events[self._job.event_time].max()
+        assert isinstance(newest, datetime)  # noqa: S101 - no batch is empty
+        before = self.clock
+        watermark = max(before.watermark, micros(newest - self._job.watermark_delay))
+        self.clock = BatchClock(before.batch + 1, before.watermark, watermark, watermark)
+        rows = [
+            SimpleNamespace(sequence=CLOCK, payload=self.clock.pack()),
+            SimpleNamespace(sequence=0, payload=encode(events)),
+        ]
+        began = time.process_time()
+        for _ in self._operator.call(iter(rows)):
+            pass
+        return time.process_time() - began
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of its parts now."""
+        return Manifest.unpack(self.packed[0]) if self.packed else Manifest(0)
+
+    def get(self) -> tuple[bytes] | None:
+        return self.packed
+
+    def exists(self) -> bool:
+        return self.packed is not None
+
+    def update(self, value: tuple[bytes]) -> None:
+        self.packed = value
+
+    def clear(self) -> None:
+        self.packed = None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs.open_rides", description=__doc__)
     parser.add_argument("--points", type=int, default=40, help="that each open ride has sent")
+    parser.add_argument("--batches", type=int, default=20, help="that are timed, all that they join among it")
     parser.add_argument("--delay", default="10m", help="of the watermark")
     parser.add_argument("--close", choices=["fast", "complete"], default="fast")
     arguments = parser.parse_args()
     job = build_job(RIDE_SUMMARIES, {"watermark_delay": arguments.delay, "close": arguments.close})
     speeds = {}
     for rides in (10_000, 100_000, 1_000_000):
-        of_group = rides // KEY_GROUPS
-        harness = TestHarness(job)
-        harness.batch(points(of_group, arguments.points, 0, timedelta(minutes=1)))
-        harness.batch(points(of_group, 1, arguments.points, timedelta(minutes=1)))
-        blob, watermark = encode(harness.state), harness.watermark
-        each = NEW // rides
-        new = encode(points(of_group, each, arguments.points + 1, timedelta(minutes=1) / each))
-
-        def work(blob: bytes = blob, new: bytes = new, watermark: datetime = watermark) -> None:
-            one = TestHarness(job)
-            one.state, one.watermark = decode(blob), watermark
-            one.batch(decode(new))
-            encode(one.state)
-
-        best = min(seconds_of(work) for _ in range(REPEAT))
-        speeds[rides] = of_group * each / best
+        of_share, each = rides // SHARE, NEW // rides
+        with tempfile.TemporaryDirectory() as folder:
+            partition = Partition(job, Path(folder))
+            for minute in range(arguments.points):
+                partition.play(points(of_share, 1, minute, MINUTE))
+            timed = []
+            for minute in range(arguments.points, arguments.points + arguments.batches):
+                before = partition.packed, partition.clock
+                timed.append(partition.play(points(of_share, each, minute, MINUTE / each)))
+                partition.packed, partition.clock = before
+                partition.play(points(of_share, 1, minute, MINUTE))
+            parts = partition.manifest.parts
+        speeds[rides] = of_share * each * len(timed) / sum(timed)
         print(
-            f"{rides:,} open rides: {speeds[rides]:,.0f} new points/s; "
-            f"state {harness.state.height / of_group:.1f} rows and {len(blob) / of_group:,.0f} bytes a ride"
+            f"{rides:,} open rides: {speeds[rides]:,.0f} new points a processor second; state "
+            f"{sum(part.rows for part in parts) / of_share:.1f} rows and {partition.manifest.size / of_share:,.0f} bytes "
+            f"a ride in {len(parts)} parts; batches of {min(timed):.2f} to {max(timed):.2f} s"
         )
     print(f"1,000,000 open rides beside 10,000: {speeds[1_000_000] / speeds[10_000]:.2f}")
 

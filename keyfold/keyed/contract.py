@@ -75,7 +75,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step gives back.
+    """What a step gives back: `state`, or what changes of it as `add` and `drop`; and rows for tables.
 
     Attributes:
         state: every row to keep of the keys that the step was given, in the job's state schema. Rows of theirs that are left
@@ -83,18 +83,28 @@ class Step:
         output: rows for the job's own table.
         late: events that came after their key had closed, for `late.<job>`.
         side: rows for the job's side outputs, by table name.
+        add: in place of `state`: rows to keep besides those that their keys have. Where keys have many rows and few are
+            new, those that stay are not written again.
+        drop: with `add` or alone: the keys, in the columns of the job's key, of which all rows that the step was given are
+            forgotten. Rows of such a key in `add` are then all that it has.
 
     Example:
         >>> still_open, ended = pl.DataFrame({"user": ["ann"]}), pl.DataFrame({"user": ["bob"], "clicks": [3]})
         >>> step = Step(state=still_open, output=ended, side={"long_sessions": ended.filter(pl.col("clicks") > 9)})
         >>> step.side["long_sessions"].height
         0
+
+        Of a million rows one is new, and all of one user's are forgotten.
+
+        >>> step = Step(add=pl.DataFrame({"user": ["cat"]}), drop=ended.select("user"), output=ended)
     """
 
-    state: pl.DataFrame
-    output: pl.DataFrame
+    state: pl.DataFrame = field(default_factory=pl.DataFrame)
+    output: pl.DataFrame = field(default_factory=pl.DataFrame)
     late: pl.DataFrame | None = None
     side: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    add: pl.DataFrame | None = field(default=None, kw_only=True)
+    drop: pl.DataFrame | None = field(default=None, kw_only=True)
 
 
 StepFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], Step]
@@ -168,7 +178,8 @@ class KeyedJob:
         key_groups: into how many shares keys are divided; state partitions have whole ones. Fixed at a generation's birth.
         schema_version: of the state; raise it when `state` changes its meaning.
         output_events: how many events the rows of a main output frame stand for (conservation check).
-        state_events: how many events the rows of a state frame stand for and no output row does yet.
+        state_events: how many events the rows of a state frame stand for and no output row does yet; of all rows it is the
+            sum of what it is of any parts of them.
         one_per_key: a condition, of which rows of state a key has one at most: what state is made of outside is held to
             it. None where a key may have any number of every kind.
         parameters: the settings this job was built with; recorded with its generation.

@@ -23,8 +23,8 @@ from keyfold.storage.place import Place
 RECORD = "generation.json"
 _CLOCK = "standing.json"
 _PARTS = "parts"
-FORMAT = 4
-"""Of what a generation consists of; since 4 its state is in parts."""
+FORMAT = 5
+"""Of what a generation consists of; since 5 its state is in parts whose rows replace, or are added. Later versions go on from it."""
 
 RETAINED_BATCHES = 100
 """Batches whose state can be read, and whose merged rows are kept; Spark keeps as many by default."""

@@ -66,9 +66,8 @@ class TestHarness:
         needed, others = parted(job, self.state, came, clock)
         try:
             called = call_step(job, needed, came, clock)
-            strange = called.state.join(
-                pl.concat([needed.select(job.key), came.select(job.key)]), on=job.key, how="anti"
-            )
+            given = pl.concat([needed.select(job.key), came.select(job.key)])
+            strange = called.changed_keys(job).join(given, on=job.key, how="anti")
             if strange.height:
                 refuse_other_keys(job, strange)
         except Exception as error:
@@ -76,7 +75,7 @@ class TestHarness:
             raise
         # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
         self._played += count(came, job.event_count)
-        self.state = pl.concat([others, called.state])
+        self.state = pl.concat([others, called.state_after(job, needed)])
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called

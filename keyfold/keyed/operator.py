@@ -116,34 +116,36 @@ class PartitionOperator:
     def _advance(self, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
         job = self._job
         stored = self._manifest.get()
-        before = None if stored is None else Manifest.unpack(stored[0])
-        deadline, stale_at = before.timers if before else (NEVER, NEVER)
+        old = None if stored is None else Manifest.unpack(stored[0])
+        deadline, stale_at = old.timers if old else (NEVER, NEVER)
         # Its parts are not even opened: an idle batch costs as much with a billion rows as with none.
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
-            yield _report(0, 0, before)
+            yield _report(0, 0, old)
             return
-        state = PartitionState(job, self._parts, before, clock.batch, SIZES)
+        state = PartitionState(job, self._parts, old, clock.batch, SIZES)
         events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
         slots = slots_of(job, events)
         order = np.argsort(slots, kind="stable")
         events, slots = events[order], slots[order]
         due = state.due(clock.watermark, clock.processing_time)
         open_change = 0
-        for needed in _calls(union(distinct(slots), due), slots, before):
+        for needed in _calls(union(distinct(slots), due), slots, old):
             first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
             kept = state.rows(needed)
             called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), clock)
             for table, frame in called.tables.items():
                 yield Row(table=table, payload=encode(frame))
-            change = count(called.state, job.state_events) - count(kept, job.state_events)
+            before, after, added = _changes(job, called, placed, kept, due)
+            change = count(after, job.state_events) - count(before, job.state_events)
+            change += count(added, job.state_events)
             open_change += change
-            state.replace(kept, placed, change)
-        after = state.end()
-        if before is None or after != before:
-            self._keep(after)
-        if before and (dropped := sorted(before.files - after.files)):
+            state.change(before, after, added, change)
+        new = state.end()
+        if stored is None or new != old:
+            self._keep(new)
+        if old and (dropped := sorted(old.files - new.files)):
             yield Row(table=DROPPED, payload="\n".join(dropped).encode())
-        yield _report(count(events, job.event_count), open_change, after)
+        yield _report(count(events, job.event_count), open_change, new)
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
         """Take in the state that the partition begins with; what is due of it is for the next batch."""
@@ -181,6 +183,8 @@ class PartitionOperator:
         try:
             called = call_step(job, state, events, self._clock(clock))
             placed = _placed(job, called.state, needed)
+            if called.dropped is not None:
+                _placed(job, called.dropped, needed)
         except Exception as error:
             sample = next((frame.head(1) for frame in (events, state) if frame.height), None)
             group, key = "none", "none"
@@ -208,16 +212,30 @@ class PartitionOperator:
             ) from error
 
 
-def _placed(job: KeyedJob, state: pl.DataFrame, needed: Slots) -> pl.DataFrame:
+def _changes(
+    job: KeyedJob, called: Called, placed: pl.DataFrame, kept: pl.DataFrame, due: Slots
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """What a step changes of the state: rows that are replaced, those in their place, and those that are added."""
+    if called.dropped is None:
+        return kept, placed, placed.clear()
+    # A row that was due is written again, even where its key keeps it: parts know no more of a timer that has passed.
+    rewritten = union(distinct(np.sort(slots_of(job, called.dropped))), due)
+    before = kept.filter(are_among(kept[SLOT].to_numpy(), rewritten))
+    is_after = are_among(placed[SLOT].to_numpy(), rewritten)
+    after = called._replace(state=placed.filter(is_after)).state_after(job, before)
+    return before, after.sort(SLOT, maintain_order=True), placed.filter(~is_after)
+
+
+def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
     """Rows that a step returned with their slots, sorted by them.
 
     Raises:
         AnswerError: some are of keys that the step was not given.
     """
-    slots = slots_of(job, state)
+    slots = slots_of(job, rows)
     # Stable: rows of a key stay in the order in which the step gave them.
     order = np.argsort(slots, kind="stable")
-    placed = state[order].with_columns(pl.Series(SLOT, slots[order]))
+    placed = rows[order].with_columns(pl.Series(SLOT, slots[order]))
     strange = ~are_among(placed[SLOT].to_numpy(), needed)
     if strange.any():
         refuse_other_keys(job, placed.filter(strange))
@@ -230,12 +248,13 @@ def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator
     Args:
         needed: slots with events or a row that is due.
         slots: of the events, sorted.
-        state: of the partition; it tells how many rows a slot has on average.
+        state: of the partition; it tells about how many rows a slot has.
     """
     if not needed.size:
         return
-    parts = state.parts if state else ()
-    rows_a_slot = sum(part.rows for part in parts) / max(1, sum(part.slots for part in parts))
+    parts, base = (state.parts, state.base) if state else ((), ())
+    # Changes are of slots that the base has, mostly, and may be added to what it has of them.
+    rows_a_slot = sum(part.rows for part in parts) / max(1, sum(part.slots for part in base))
     rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
     number = (rows // _ROWS_A_CALL).astype(np.int64)
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)

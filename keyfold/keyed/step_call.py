@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 import polars as pl
+import pyarrow as pa
 
-from keyfold.keyed.codec import AnswerError, conform
+from keyfold.keyed.codec import AnswerError, conform, empty
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
 from keyfold.times import BEGINNING, END, micros
 
@@ -17,12 +18,32 @@ class Called(NamedTuple):
     """What a step made of a batch, in the declared columns.
 
     Attributes:
-        state: every row to keep of the keys that the step was called with.
+        state: every row to keep of the keys that the step was called with; if some are `dropped`, rows that are added.
         tables: rows by table, the late table's too; tables without rows are left out.
+        dropped: the keys whose rows are forgotten before `state` is added; None: all that the step was called with.
     """
 
     state: pl.DataFrame
     tables: dict[str, pl.DataFrame]
+    dropped: pl.DataFrame | None = None
+
+    def state_after(self, job: KeyedJob, before: pl.DataFrame) -> pl.DataFrame:
+        """All rows that the keys have from here on, of those that they had.
+
+        Args:
+            job: whose step it was.
+            before: the rows that the step was called with, or all rows of some of their keys.
+        """
+        if self.dropped is None:
+            return self.state
+        if not self.dropped.height:
+            return pl.concat([before, self.state])
+        return pl.concat([before.join(self.dropped, on=job.key, how="anti", maintain_order="left"), self.state])
+
+    def changed_keys(self, job: KeyedJob) -> pl.DataFrame:
+        """The keys that the step named, some more than once."""
+        keys = self.state.select(job.key)
+        return keys if self.dropped is None else pl.concat([keys, self.dropped])
 
 
 def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
@@ -51,25 +72,37 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     if step.late is not None:
         late = pl.concat([late, conform(step.late, job.events, "late events")])
     tables[job.late_table] = late
-    state = conform(step.state, job.state, "state")
+    state, dropped = _state(job, step)
     # NULL equals nothing: such a row would stay for ever, and no event could close it.
-    lost = [name for name in job.key if state[name].null_count()]
+    lost = [
+        name for name in job.key if state[name].null_count() or (dropped is not None and dropped[name].null_count())
+    ]
     if lost:
         _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")
     timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
     tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
-    return Called(within_calendar(state, timers), tables)
+    return Called(within_calendar(state, timers), tables, dropped)
 
 
-def refuse_other_keys(job: KeyedJob, state: pl.DataFrame) -> NoReturn:
-    """Refuse rows of state whose keys the step was not called with.
+def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The rows of state that a step gave back, and the keys that it drops; None of one that gave all."""
+    if step.add is None and step.drop is None:
+        return conform(step.state, job.state, "state"), None
+    added = empty(job.state) if step.add is None else step.add
+    key = pa.schema([job.state.field(name) for name in job.key])
+    dropped = empty(key) if step.drop is None else conform(step.drop, key, "drop")
+    return conform(added, job.state, "add"), dropped
+
+
+def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
+    """Refuse rows of state, or dropped keys, that the step was not called with.
 
     Raises:
         AnswerError: always; shows how many there are.
     """
     _refuse(
-        f"the step's state has {state.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change the "
-        "state of keys that have events or a row that is due, and of no others"
+        f"the step's state has {strange.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change "
+        "the state of keys that have events or a row that is due, and of no others"
     )
 
 
@@ -123,12 +156,17 @@ def _check_step(step: object) -> None:
     wanted = "return Step(state=..., output=...), with polars.DataFrame for both"
     if not isinstance(step, Step):
         _refuse(f"the step returned {_kind(step)}, not a Step: {wanted}")
-    frames = {"state": step.state, "output": step.output, **step.side}
+    changes = {name: frame for name, frame in (("add", step.add), ("drop", step.drop)) if frame is not None}
+    frames = {"state": step.state, **changes, "output": step.output, **step.side}
     if step.late is not None:
         frames["late"] = step.late
     for name, frame in frames.items():
         if not isinstance(frame, pl.DataFrame):
             _refuse(f"the step returned {_kind(frame)} as {name}, not a DataFrame (an empty one has no rows): {wanted}")
+    if changes and step.state.width:
+        _refuse(
+            f"the step returned state and {' and '.join(changes)}: state has all rows of its keys, add and drop what changes"
+        )
 
 
 def _kind(value: object) -> str:

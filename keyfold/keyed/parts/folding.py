@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import GONE, SIZES, PartFile, Rows, Sizes
+from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, SIZES, PartFile, Rows, Sizes
 from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.storage.place import Place
 
@@ -41,9 +41,9 @@ class Layers:
 
     def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
-        wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, GONE]))
+        wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
         changed = _newest([source.between(begin, end, wanted) for source in self.changes])
-        replaced = NO_SLOTS if changed is None else distinct(changed[SLOT].to_numpy())
+        replaced = NO_SLOTS if changed is None else replaced_slots(changed)
         frames: list[pl.DataFrame] = []
         for source in self._base_between(begin, end):
             # Of what is replaced whole, as where every key has events, no more is read than its slots.
@@ -106,17 +106,23 @@ def state_frames(
 
 
 def folded(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The rows that are left of frames of parts, oldest first: those that no later one replaces; by slot."""
+    """The rows that are left of frames of parts, oldest first: of each slot those from its last replacement on; by slot."""
     newest = _newest(frames)
     assert newest is not None  # noqa: S101 - callers give one frame at least
-    return newest.filter(~pl.col(GONE)).drop(GONE)
+    return newest.filter(pl.col(MARK) != GONE).drop(MARK)
 
 
 def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """As `folded`, with the marks of slots that are gone: what replaces these parts as one."""
+    """As `folded`, with the marks: what stands for these parts as one."""
     newest = _newest(frames)
     assert newest is not None  # noqa: S101 - callers give one frame at least
     return newest
+
+
+def replaced_slots(rows: pl.DataFrame) -> Slots:
+    """The slots whose older rows count no more, by a part's rows, sorted by `SLOT`."""
+    slots, adds = rows[SLOT].to_numpy(), rows[MARK].to_numpy() == ADDS
+    return distinct(slots[~adds] if adds.any() else slots)
 
 
 def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
@@ -129,7 +135,7 @@ def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         kept = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
         taken.append(kept)
         if number < len(frames) and slots.size:
-            replaced = union(replaced, distinct(slots))
+            replaced = union(replaced, replaced_slots(frame))
     filled = [frame for frame in reversed(taken) if frame.height]
     if len(filled) < 2:
         return filled[0] if filled else taken[-1]

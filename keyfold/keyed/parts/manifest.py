@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 
 from keyfold.errors import Damaged
 
-FORM = 1
-"""Of a manifest and its parts; a later Keyfold goes on from it."""
-
 NEVER = 2**63 - 1
 """The timer of what has none."""
 

@@ -22,8 +22,11 @@ from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place
 
-GONE = "#gone"
-"""The column that marks a row as one that only says that its slot has no rows."""
+MARK = "#mark"
+"""The column that says what a row is to rows of its slot in older parts."""
+
+REPLACES, ADDS, GONE = 0, 1, 2
+"""A row in their place; a row besides them; no row, but the mark that there are none of them any more."""
 
 _STARTS = b"keyfold.starts"
 _IDENTITY = b"keyfold.part"
@@ -54,7 +57,7 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
     """Write rows as a part, durably.
 
     Args:
-        rows: one at least, with the columns of state, `SLOT` and `GONE`; sorted by `SLOT`.
+        rows: one at least, with the columns of state, `SLOT` and `MARK`; sorted by `SLOT`.
         batch: that makes it.
         folder: of parts.
         sizes: how large parts are.
@@ -106,7 +109,7 @@ class Rows:
     """Rows that are not written yet, read as a part is.
 
     Attributes:
-        frame: the rows, sorted by `SLOT`, with `GONE`.
+        frame: the rows, sorted by `SLOT`, with `MARK`.
         starts: the slots that its groups of rows begin with.
     """
 

@@ -8,9 +8,9 @@ import polars as pl
 
 from keyfold.keyed.codec import empty
 from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob
-from keyfold.keyed.parts.folding import Layers, Source, joined
+from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
-from keyfold.keyed.parts.part_files import GONE, SIZES, Rows, Sizes, write_part
+from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES, SIZES, Rows, Sizes, write_part
 from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.storage.place import Place
 
@@ -52,7 +52,7 @@ class PartitionState:
             reached = [column for column in since if since[column] <= now[column]]
             if not reached:
                 continue
-            rows = source.between(0, 1 << 63, [SLOT, GONE, *reached]).filter(~pl.col(GONE))
+            rows = source.between(0, 1 << 63, [SLOT, MARK, *reached]).filter(pl.col(MARK) != GONE)
             slots, is_due = rows[SLOT].to_numpy(), np.zeros(rows.height, bool)
             later: dict[str, int] = {}
             for column in reached:
@@ -64,9 +64,7 @@ class PartitionState:
             candidates = distinct(slots[is_due])
             for newer in self._newer(at):
                 if candidates.size:
-                    candidates = candidates[
-                        ~are_among(candidates, distinct(newer.of(candidates, [SLOT])[SLOT].to_numpy()))
-                    ]
+                    candidates = candidates[~are_among(candidates, replaced_slots(newer.of(candidates, [SLOT, MARK])))]
             found = union(found, candidates)
         return found
 
@@ -87,26 +85,26 @@ class PartitionState:
         """
         return tuple(self._segment([rows.sort(SLOT, maintain_order=True)]) for rows in frames if rows.height)
 
-    def replace(self, before: pl.DataFrame, after: pl.DataFrame, open_change: int) -> None:
-        """Put the rows of some keys in the place of those that they had; keys come in the order of their slots.
+    def change(self, before: pl.DataFrame, after: pl.DataFrame, added: pl.DataFrame, open_change: int) -> None:
+        """Put rows in the place of those that some slots have, and add rows to others; slots come in order, call by call.
 
         Args:
-            before: as `rows` gave them.
-            after: with `SLOT`, sorted by it.
-            open_change: how many more events these stand for than those.
+            before: of the slots that are replaced, all of their rows, as `rows` gave them; slots that are due are among them.
+            after: in their place, with `SLOT`, sorted by it.
+            added: to what other slots have, with `SLOT`, sorted by it.
+            open_change: how many more events the rows stand for than before.
         """
         self._open_change += open_change
-        after = after.with_columns(pl.lit(value=False).alias(GONE))
         had, has = distinct(before[SLOT].to_numpy()), distinct(after[SLOT].to_numpy())
         self._replaced += had.size
         gone = NO_SLOTS if np.array_equal(had, has) else had[~are_among(had, has)]
-        if gone.size:
-            marks = pl.DataFrame({SLOT: gone, GONE: np.ones(gone.size, bool)})
-            after = pl.concat([after, marks], how="diagonal").sort(SLOT, maintain_order=True)
-        if not after.height:
+        changed, others = _marked(after, REPLACES), ((pl.DataFrame({SLOT: gone}), GONE), (added, ADDS))
+        if more := [_marked(rows, mark) for rows, mark in others if rows.height]:
+            changed = pl.concat([changed, *more], how="diagonal").sort(SLOT, maintain_order=True)
+        if not changed.height:
             return
-        self._held.append(after)
-        self._held_bytes += int(after.estimated_size())
+        self._held.append(changed)
+        self._held_bytes += int(changed.estimated_size())
         if self._held_bytes >= _HELD_BYTES:
             self._written.append(write_part(self._take_held(), self._batch, self._folder, self._sizes))
 
@@ -147,7 +145,7 @@ class PartitionState:
         return tuple(segments)
 
     def _segment(self, frames: list[pl.DataFrame]) -> Part:
-        rows = pl.concat(frames).with_columns(pl.lit(value=False).alias(GONE))
+        rows = _marked(pl.concat(frames), REPLACES)
         return write_part(rows, self._batch, self._folder, self._sizes)
 
     def _joined(self, changes: list[Part], new: Rows) -> Part:
@@ -170,3 +168,7 @@ class PartitionState:
     def _take_held(self) -> pl.DataFrame:
         held, self._held, self._held_bytes = self._held, [], 0
         return pl.concat(held)
+
+
+def _marked(rows: pl.DataFrame, mark: int) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(mark, pl.UInt8).alias(MARK))

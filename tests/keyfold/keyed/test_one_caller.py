@@ -94,6 +94,27 @@ REFUSED = {
         {"side": lambda tables: {**tables, "vehicle_moods": empty(JOB.output)}},
         "the step writes vehicle_moods, which the job does not declare",
     ),
+    "all rows of state and some more": (
+        {"add": lambda _: empty(JOB.state)},
+        "the step returned state and add: state has all rows of its keys, add and drop what changes",
+    ),
+    "rows to add of another type": (
+        {"state": lambda _: pl.DataFrame(), "add": lambda _: empty(JOB.state).with_columns(deadline=pl.lit("noon"))},
+        "the step's add deadline is String, not Datetime",
+    ),
+    "keys to drop in other columns": (
+        {"state": lambda _: pl.DataFrame(), "drop": lambda _: pl.DataFrame({"vehicle": ["bus-7"]})},
+        "the step's drop misses vehicle_id; has vehicle besides its columns",
+    ),
+    "a key to drop that was not given": (
+        {"state": lambda _: pl.DataFrame(), "drop": lambda _: pl.DataFrame({"vehicle_id": ["bus-8"]})},
+        r"1 rows of keys \(vehicle_id\) that it was not given",
+    ),
+    "a key to drop that is none": (
+        {"state": lambda _: pl.DataFrame(), "drop": lambda _: pl.DataFrame({"vehicle_id": [None]})},
+        "the step's state has no value in the key's column vehicle_id",
+    ),
+    "no state at all": ({"state": lambda _: pl.DataFrame()}, "the step's state misses vehicle_id, "),
     "state without a key": (
         {"state": lambda rows: rows.with_columns(vehicle_id=pl.lit(None, pl.String))},
         "the step's state has no value in the key's column vehicle_id",

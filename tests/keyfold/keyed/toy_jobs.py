@@ -83,6 +83,38 @@ def windows_per_key(**changes) -> KeyedJob:
     return windows(step=step, **changes)
 
 
+NOTE = pa.schema([*CLICK, ("deadline", TIME)])
+
+
+def notes_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """Clicks, each a row that is due at the next full ten minutes; a minute that ends in 7 has all rows of its user given out.
+
+    So has a user of whom three rows or more are due: of fewer they stay, and are due again.
+    """
+    is_due = pl.col("deadline") <= clock.watermark
+    many = state.filter(is_due).group_by("user").len().filter(pl.col("len") > 2).select("user")
+    ended = events.filter(pl.col("at").dt.minute() % 10 == 7).select("user")
+    dropped = pl.concat([many, ended]).unique()
+    new = events.sort("at", "clicks").with_columns(
+        deadline=pl.when(pl.col("at").dt.minute() % 2 == 0).then(pl.col("at").dt.truncate("10m") + LENGTH)
+    )
+    return Step(add=new, drop=dropped, output=state.join(dropped, on="user", how="semi").drop("deadline"))
+
+
+def notes(**changes) -> KeyedJob:
+    """A job that adds to its state, and drops from it, in place of writing all of it."""
+    settings = {
+        "name": "notes",
+        "step": notes_step,
+        "state": NOTE,
+        "output": CLICK,
+        "step_decides_late": True,
+        "output_events": pl.len(),
+        "state_events": pl.len(),
+    }
+    return windows(**{**settings, **changes})
+
+
 WAIT = timedelta(milliseconds=500)
 WAITING = pa.schema([("user", pa.string()), ("clicks", pa.int64()), ("stale_at", TIME)])
 FLUSH = pa.schema([("user", pa.string()), ("clicks", pa.int64())])

@@ -38,7 +38,10 @@ SIZES = st.sampled_from(
 )
 USERS = [f"user-{number}" for number in range(12)]
 # What a batch makes of some users: the deadlines of their rows, of which there may be none.
-BATCH = st.dictionaries(st.sampled_from(USERS), st.lists(st.integers(0, 40) | st.none(), max_size=3), max_size=8)
+DEADLINES = st.lists(st.integers(0, 40) | st.none(), max_size=3)
+BATCH = st.dictionaries(st.sampled_from(USERS), DEADLINES, max_size=8)
+# Of these users the rows are added to those that they have.
+ADDING = st.sets(st.sampled_from(USERS))
 FEW = {user: [5, None] for user in USERS}
 
 
@@ -71,7 +74,7 @@ class Played:
         self.batch = 0
         self.expected = {}
 
-    def play(self, changes, watermark):
+    def play(self, changes, watermark, adding=frozenset()):
         before = Manifest.unpack(self.packed) if self.packed else Manifest(1)
         state = PartitionState(JOB, self.folder, before, self.batch, self.sizes)
         due = {
@@ -80,17 +83,22 @@ class Played:
         assert set(state.due(watermark, 0)) == set(slots(due))
         # A step may leave a row that is due as it is: it is due again in the next batch.
         changes = {**{user: [at for _, at in self.expected[user]] for user in due}, **changes}
+        # Rows that are due are never left where they are: the operator sees to it.
+        adding = {user for user in changes if user in adding and user not in due}
         needed = slots(changes)
         # In two calls, as a partition of many rows has.
         for part in np.array_split(needed, 2):
             users = [user for user in changes if slots([user])[0] in part]
             kept = state.rows(part)
             assert rows_by_user([kept]) == {user: self.expected[user] for user in users if self.expected.get(user)}
-            after = frame(users, self.batch, changes)
-            after = after.with_columns(pl.Series(SLOT, slots_of(JOB, after), pl.UInt64)).sort(SLOT, maintain_order=True)
-            state.replace(kept, after, after.height - kept.height)
+            given = frame(users, self.batch, changes)
+            given = given.with_columns(pl.Series(SLOT, slots_of(JOB, given), pl.UInt64)).sort(SLOT, maintain_order=True)
+            is_added = pl.col("user").is_in(adding)
+            replaced = kept.filter(~is_added)
+            state.change(replaced, given.filter(~is_added), given.filter(is_added), given.height - replaced.height)
             for user in users:
-                self.expected[user] = [(self.batch * 10 + at, deadline) for at, deadline in enumerate(changes[user])]
+                new = [(self.batch * 10 + at, deadline) for at, deadline in enumerate(changes[user])]
+                self.expected[user] = [*(self.expected.get(user, []) if user in adding else []), *new]
         manifest = state.end()
         self.packed = manifest.pack() if manifest.parts else b""
         self.batch += 1
@@ -112,29 +120,29 @@ class Played:
 
 
 @examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(st.tuples(BATCH, st.integers(0, 6)), max_size=8), sizes=SIZES)
+@given(batches=st.lists(st.tuples(BATCH, st.integers(0, 6), ADDING), max_size=8), sizes=SIZES)
 def test_any_batches_give_what_a_dictionary_gives(tmp_path_factory, batches, sizes):
     played, watermark = Played(tmp_path_factory.mktemp("state"), sizes), 0
-    for changes, later in batches:
+    for changes, later, adding in batches:
         watermark += later
-        for name in played.play(changes, watermark):
+        for name in played.play(changes, watermark, adding):
             # What is dropped is needed no more.
             (played.folder / name).unlink()
         played.check()
 
 
 @examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(BATCH, min_size=1, max_size=6), again=BATCH, sizes=SIZES)
+@given(batches=st.lists(st.tuples(BATCH, ADDING), min_size=1, max_size=6), again=BATCH, sizes=SIZES)
 def test_a_batch_that_is_worked_on_again_gives_the_same_whatever_an_attempt_left(
     tmp_path_factory, batches, again, sizes
 ):
     played = Played(tmp_path_factory.mktemp("state"), sizes)
-    for changes in batches:
+    for changes, adding in batches:
         packed, batch, expected = played.packed, played.batch, dict(played.expected)
         # An attempt that was cut off: its files lie there, and nothing names them.
-        played.play(again, 0)
+        played.play(again, 0, adding)
         played.packed, played.batch, played.expected = packed, batch, expected
-        played.play(changes, 0)
+        played.play(changes, 0, adding)
         played.check()
 
 
@@ -150,6 +158,17 @@ def test_what_a_batch_writes_grows_with_what_changed(tmp_path):
         played.play({f"user-{number}": [None]}, 0)
     written = [path for path in played.folder.iterdir() if path.name not in whole]
     assert sum(path.stat().st_size for path in written) < size / 20
+    played.check()
+
+
+def test_rows_that_are_added_are_written_without_those_that_their_keys_have(tmp_path):
+    sizes = Sizes(rows_a_group=64, rows_a_segment=4096, inline_bytes=0, small_bytes=0)
+    played = Played(tmp_path / "state", sizes)
+    everyone = {f"user-{number}": [None] * 40 for number in range(200)}
+    played.play(everyone, 0)
+    played.play({user: [None] for user in everyone}, 0, adding=frozenset(everyone))
+    manifest = Manifest.unpack(played.packed)
+    assert [(part.rows, part.slots) for part in manifest.changes] == [(200, 200)]
     played.check()
 
 
