@@ -18,7 +18,6 @@ from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.fraud_score import FraudScore, score_fraud
-from spark_jobs.simulation.payments import PaymentsSimulation
 from spark_jobs.streams import PAYMENTS
 
 SEEDS = range(10)
@@ -31,8 +30,7 @@ def main() -> None:
         for seed in SEEDS:
             with tempfile.TemporaryDirectory(prefix="keyfold-fraud-") as folder:
                 made = simulate(PAYMENTS.name, Path(folder), seed=seed, start=START)
-                assert isinstance(made, PaymentsSimulation)  # noqa: S101 - narrows what simulate gives
-                score, missed = find(runs(files_of(Path(folder), made.end)), {one.payment_id for one in made.frauds})
+                score, missed = find(runs(files_of(Path(folder), made.end)), {one.payment_id for one in made.planted})
             scores.append(score)
             payments, late = payments + made.events, late + missed
         told = FraudScore(*(sum(getattr(one, name) for one in scores) for name in FraudScore.__dataclass_fields__))

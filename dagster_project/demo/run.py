@@ -37,10 +37,10 @@ from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
-from spark_jobs.simulation.metrics import MetricsSimulation, PlantedAnomaly
-from spark_jobs.simulation.payments import PaymentsSimulation, PlantedFraud
+from spark_jobs.simulation.metrics import PlantedAnomaly
+from spark_jobs.simulation.payments import PlantedFraud
 from spark_jobs.simulation.telemetry import GEOFENCES
-from spark_jobs.streams import RIDE_POINTS, STREAMS
+from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
 """Of the first demo; further ones land as many as the simulator makes by itself."""
@@ -95,10 +95,10 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
         # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
         made = simulate(stream, landing, size=size, seed=earlier)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
-        if isinstance(made, MetricsSimulation):
-            _label(home / anomalies.LABELS, made.anomalies)
-        if isinstance(made, PaymentsSimulation):
-            _label_frauds(home / payments.LABELS, made.frauds)
+        if stream == METRICS.name:
+            _label(home / anomalies.LABELS, made.planted)
+        if stream == PAYMENTS.name:
+            _label_frauds(home / payments.LABELS, made.planted)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 

@@ -21,7 +21,7 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSummary:
-    """What one call wrote; each stream adds figures of its own.
+    """What one call wrote.
 
     Attributes:
         stream: the stream's name.
@@ -36,6 +36,7 @@ class SimulationSummary:
         untimed: events whose line says no time, so that no reader can tell whether they are out of order.
         start: no event is earlier.
         end: no well-formed event is later; the next call into the same folder starts here.
+        planted: what a job is to find, by the stream: jumps of meters, anomalies, frauds.
     """
 
     stream: str
@@ -52,6 +53,7 @@ class SimulationSummary:
     untimed: int
     start: datetime
     end: datetime
+    planted: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,13 @@ class SimulatedEvents:
         events: `time` and `over` (from when on it can be late: its own time, or its ride's end), both in microseconds
             since 1970, `key`, and for each format a column of lines.
         formats: files take them in turn.
-        details: what the stream's own summary says besides.
+        planted: what a job is to find.
         file_by_key: one file a key, under the key's path, in place of files in the order of arrival.
     """
 
     events: pl.DataFrame
     formats: tuple[Format, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
+    planted: tuple[Any, ...] = ()
     file_by_key: bool = False
 
 
@@ -145,7 +147,6 @@ class Simulator:
         arrival: how lines arrive.
         copies: whether some lines come more than once; only where the stream can tell copies from equal events.
         make: makes the clean events.
-        summary: what tells of a call.
     """
 
     name: str
@@ -157,7 +158,6 @@ class Simulator:
     files: int
     arrival: Arrival
     make: Callable[[np.random.Generator, SimulationRequest], SimulatedEvents]
-    summary: type[SimulationSummary]
     least_size: int = 1
     copies: bool = True
 

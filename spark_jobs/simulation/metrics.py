@@ -26,7 +26,6 @@ from spark_jobs.simulation.contract import (
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
     csv_field,
     json_field,
@@ -65,19 +64,6 @@ class PlantedAnomaly:
     kind: AnomalyKind
     start: datetime
     end: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricsSimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        series: how many.
-        anomalies: what was planted, in half of the series; every kind occurs where there are four series.
-    """
-
-    series: int
-    anomalies: tuple[PlantedAnomaly, ...]
 
 
 def metrics_table(
@@ -151,7 +137,7 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
         line = pl.struct("key", stamp, "value").struct.json_encode()
         form = Format("ndjson", _JSON_FAULTS)
     events = table.select(time=time, over=time, key=pl.col("key")).with_columns(table.select(line.alias(form.ending)))
-    return SimulatedEvents(events, (form,), {"series": request.size, "anomalies": anomalies}, file_by_key=request.first)
+    return SimulatedEvents(events, (form,), anomalies, file_by_key=request.first)
 
 
 _CSV_FAULTS = {
@@ -189,5 +175,4 @@ SIMULATOR = Simulator(
         by_key=True,
     ),
     make=_make,
-    summary=MetricsSimulation,
 )

@@ -5,7 +5,7 @@ journey to another city, hours from the round before. Two things look like fraud
 other that a round goes through both, and online shops, whose payments tell of the city where the shop is at home.
 
 **Fraud** is planted in one card of twenty-five: a payment in a city where its owner is not, within ten minutes of one of
-the owner's own. Nothing in the line tells it; `PaymentsSimulation.frauds` does.
+the owner's own. Nothing in the line tells it; `SimulationSummary.planted` does.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,6 @@ from spark_jobs.simulation.contract import (
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
     json_field,
 )
@@ -55,23 +54,6 @@ class PlantedFraud:
     payment_id: str
     time: datetime
     city: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaymentsSimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        cards: how many.
-        frauds: the planted ones, by time.
-        online: honest payments in online shops, which tell of the shop's city.
-        over_a_bridge: honest payments that follow one in the city across the bridge within ten minutes.
-    """
-
-    cards: int
-    frauds: tuple[PlantedFraud, ...]
-    online: int
-    over_a_bridge: int
 
 
 def payments_table(rng: np.random.Generator, cards: int, begin: int, end: int) -> tuple[pl.DataFrame, Ints]:
@@ -175,23 +157,7 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
     line = pl.struct("payment_id", "card", "city", "merchant", "amount", stamp).struct.json_encode()
     events = table.select(time=time, over=time, key=pl.col("card"), ndjson=line)
-    details = {
-        "cards": request.size,
-        "frauds": frauds,
-        "online": table.filter(pl.col("merchant") == ONLINE).height,
-        "over_a_bridge": _over_a_bridge(table),
-    }
-    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
-
-
-def _over_a_bridge(table: pl.DataFrame) -> int:
-    number = pl.col("city").replace_strict(CITIES, range(len(CITIES)), return_dtype=pl.Int64)
-    paid = table.sort("card", "time").with_columns(pair=pl.when(number < _IN_PAIRS).then(number // 2))
-    before = pl.all().shift().over("card").name.prefix("before_")
-    near = (pl.col("time") - pl.col("before_time") <= timedelta(microseconds=WITHIN)) & (
-        pl.col("pair") == pl.col("before_pair")
-    )
-    return paid.with_columns(before).filter(near & (pl.col("city") != pl.col("before_city"))).height
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), frauds)
 
 
 _FAULTS = {
@@ -220,5 +186,4 @@ SIMULATOR = Simulator(
         late_by=(timedelta(minutes=20), timedelta(minutes=60)),
     ),
     make=_make,
-    summary=PaymentsSimulation,
 )

@@ -5,7 +5,6 @@ hour, one in sixteen never drops off; the meter of one in forty jumps once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,6 @@ import polars as pl
 
 from keyfold.times import micros
 from spark_jobs.simulation.contract import (
-    HOUR,
     SECOND,
     Arrival,
     Floats,
@@ -23,7 +21,6 @@ from spark_jobs.simulation.contract import (
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
 )
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
@@ -38,23 +35,6 @@ SECONDS_BETWEEN_POINTS = (4.0, 15.0)
 
 _METRES_A_DEGREE = (111_320.0, 84_400.0)
 _FLAG_FALL = 2.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class RideSimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        rides: rides of the well-formed points.
-        without_dropoff: rides whose dropoff point never comes.
-        over_an_hour: rides that take longer than an hour.
-        meter_jumps: the planted ones: a ride, and the first of its points that shows too much.
-    """
-
-    rides: int
-    without_dropoff: int
-    over_an_hour: int
-    meter_jumps: tuple[tuple[str, int], ...]
 
 
 def ride_points_table(
@@ -194,14 +174,7 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     events = points.select(
         time=time, over=time.max().over("ride_id"), key=pl.col("ride_id"), ndjson=line.struct.json_encode()
     )
-    spans = events.group_by("key").agg(pl.col("time").max() - pl.col("time").min())
-    details = {
-        "rides": request.size,
-        "without_dropoff": len(endless),
-        "over_an_hour": spans.filter(pl.col("time") > HOUR).height,
-        "meter_jumps": jumps,
-    }
-    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), jumps)
 
 
 def _with_jumps(
@@ -253,5 +226,4 @@ SIMULATOR = Simulator(
         late_by=(timedelta(minutes=45), timedelta(minutes=70)),
     ),
     make=_make,
-    summary=RideSimulation,
 )

@@ -63,7 +63,7 @@ def simulate(
         compress: gzip the files.
 
     Returns:
-        What was written; each stream's module says what its own summary has besides.
+        What was written.
 
     Raises:
         KeyfoldError: an argument is out of its range.
@@ -89,7 +89,7 @@ def simulate(
         if number == files // 2:
             cut = _zipped(text)
             write_whole(to / f"{stem}-{number:04}-cut-short{ending}.gz", cut[: len(cut) // 2])
-    return simulator.summary(
+    return SimulationSummary(
         stream=stream,
         size=size,
         files=files,
@@ -104,7 +104,7 @@ def simulate(
         untimed=lines.untimed,
         start=begin,
         end=end,
-        **made.details,
+        planted=made.planted,
     )
 
 

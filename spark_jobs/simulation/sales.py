@@ -7,7 +7,6 @@ retail item may hold commas, that of a device is its model. Some 60 items sell b
 return, with negative quantities. There is no event id, and so nothing comes twice.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -21,7 +20,6 @@ from spark_jobs.simulation.contract import (
     Format,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
     csv_field,
     json_field,
@@ -68,19 +66,6 @@ _HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,Custom
 _COUNTRIES = ("United Kingdom", "Germany", "France", "Norway")
 _WITHOUT_A_CLOCK = 0.05
 _CATALOGUE = 2010  # seeds popularity and prices, whatever the call
-
-
-@dataclass(frozen=True, kw_only=True)
-class SalesSimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        items: different items sold or returned.
-        returns: events with a negative quantity.
-    """
-
-    items: int
-    returns: int
 
 
 def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl.DataFrame:
@@ -181,9 +166,8 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
         ndjson=pl.when(untimed).then(clockless.struct.json_encode()).otherwise(message.struct.json_encode()),
         csv=pl.concat_str(*ledger, separator=","),
     )
-    details = {"items": table["item"].n_unique(), "returns": int((table["quantity"] < 0).sum())}
     messages = Format("ndjson", _JSON_FAULTS, untimed=pl.col("clockless"))
-    return SimulatedEvents(events, (messages, Format("csv", _CSV_FAULTS, _HEADER)), details)
+    return SimulatedEvents(events, (messages, Format("csv", _CSV_FAULTS, _HEADER)))
 
 
 def _time(value: str) -> pl.Expr:
@@ -228,6 +212,5 @@ SIMULATOR = Simulator(
         late_by=(timedelta(hours=4), timedelta(hours=5)),
     ),
     make=_make,
-    summary=SalesSimulation,
     copies=False,
 )

@@ -10,7 +10,6 @@ drives until it has little fuel, the engine of one in six gets too hot for ten m
 driven through the places of `GEOFENCES` is for the vehicles' rounds to say.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from spark_jobs.simulation.contract import (
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
     json_field,
 )
@@ -56,31 +54,6 @@ _AMBIENT, _WARM, _OVERHEATED = 15.0, 88.0, 124.0
 _DEPOTS = 1909  # seeds where a vehicle belongs, whatever the call
 _CENTRE = (52.52, 13.405)
 _METRES_A_DEGREE = (111_320.0, 67_800.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TelemetrySimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        vehicles: how many.
-        silent: vehicles that fall silent on the way.
-        without_gauge: vehicles that never tell their fuel level.
-        refuelled: how often the fuel level rose.
-        low_on_fuel: vehicles that have less than `LITTLE_FUEL` at some time.
-        overheated: vehicles whose engine is hotter than `TOO_HOT` at some time.
-        harsh_braking: events that brake hard.
-        harsh_acceleration: events that accelerate hard.
-    """
-
-    vehicles: int
-    silent: tuple[str, ...]
-    without_gauge: int
-    refuelled: int
-    low_on_fuel: tuple[str, ...]
-    overheated: tuple[str, ...]
-    harsh_braking: int
-    harsh_acceleration: int
 
 
 def telemetry_table(rng: np.random.Generator, vehicles: int, ticks: Ints) -> pl.DataFrame:
@@ -213,26 +186,11 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     table = telemetry_table(rng, request.size, request.grid(TICK * SECOND))
     muted = rng.choice(_vehicles(request.size), request.size // 8, replace=False).tolist()
     table = _until_silent(rng, table, muted)
-    rises = table.select(pl.col("fuel_level").diff().over("vehicle_id") > 0).to_series().sum()
     time = pl.col("time").cast(pl.Int64)
     stamp = pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
     line = pl.struct("vehicle_id", stamp, *table.columns[2:]).struct.json_encode()
-    details = {
-        "vehicles": request.size,
-        "silent": tuple(sorted(muted)),
-        "without_gauge": request.size // 10,
-        "refuelled": int(rises),
-        "low_on_fuel": _named(table, pl.col("fuel_level") < LITTLE_FUEL),
-        "overheated": _named(table, pl.col("engine_temperature") > TOO_HOT),
-        "harsh_braking": table.select((pl.col("acceleration") <= -4).sum()).item(),
-        "harsh_acceleration": table.select((pl.col("acceleration") >= 4).sum()).item(),
-    }
     events = table.select(time=time, over=time, key=pl.col("vehicle_id"), ndjson=line).sort("time", "key")
-    return SimulatedEvents(events, (Format("ndjson", _FAULTS),), details)
-
-
-def _named(table: pl.DataFrame, condition: pl.Expr) -> tuple[str, ...]:
-    return tuple(table.filter(condition)["vehicle_id"].unique().sort())
+    return SimulatedEvents(events, (Format("ndjson", _FAULTS),))
 
 
 def _until_silent(rng: np.random.Generator, table: pl.DataFrame, muted: list[str]) -> pl.DataFrame:
@@ -279,5 +237,4 @@ SIMULATOR = Simulator(
         late_by=(timedelta(minutes=45), timedelta(minutes=70)),
     ),
     make=_make,
-    summary=TelemetrySimulation,
 )

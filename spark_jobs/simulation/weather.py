@@ -4,14 +4,12 @@ Temperature has a daily course, pressure drifts for days; both are functions of 
 where the one before ended. One pressure in ten is missing. One station in six falls silent in the later half.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import polars as pl
 
-from keyfold.times import from_micros, to_times
+from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     DAY,
     HOUR,
@@ -21,7 +19,6 @@ from spark_jobs.simulation.contract import (
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    SimulationSummary,
     Simulator,
     csv_field,
 )
@@ -44,21 +41,6 @@ _MEASURED = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "pr
 _HEADER = ",".join(("origin", "year", "month", "day", "hour", *_MEASURED, "time_hour", "location"))
 _CLIMATES = 2013  # seeds what a station is like, whatever the call
 _KNOT = 1.15078
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeatherSimulation(SimulationSummary):
-    """What one call wrote.
-
-    Attributes:
-        stations: how many report.
-        silent: stations that fall silent, and when their last reading was.
-        without_pressure: events without pressure.
-    """
-
-    stations: int
-    silent: Mapping[str, datetime]
-    without_pressure: int
 
 
 def weather_table(rng: np.random.Generator, stations: int, hours: Ints) -> pl.DataFrame:
@@ -133,7 +115,6 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     last = {station: request.begin + int(rng.uniform(0.5, 0.8) * span) for station in muted}
     falls_silent = pl.col("station_id").replace_strict(last, default=request.end, return_dtype=pl.Int64)
     table = table.filter(pl.col("time").cast(pl.Int64) <= falls_silent)
-    heard = table.filter(pl.col("station_id").is_in(muted)).group_by("station_id").agg(pl.col("time").max())
     local = pl.col("time").dt.convert_time_zone("America/New_York").dt
     fields = [
         pl.col("station_id"),
@@ -144,16 +125,7 @@ def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEven
     ]
     time = pl.col("time").cast(pl.Int64)
     events = table.select(time=time, over=time, key=pl.col("station_id"), csv=pl.concat_str(fields, separator=","))
-    details = {
-        "stations": request.size,
-        "silent": {station: from_micros(wish_time) for station, wish_time in _last_heard(heard)},
-        "without_pressure": table["pressure"].null_count(),
-    }
-    return SimulatedEvents(events, (Format("csv", _FAULTS, _HEADER),), details)
-
-
-def _last_heard(heard: pl.DataFrame) -> list[tuple[str, int]]:
-    return heard.sort("station_id").with_columns(pl.col("time").cast(pl.Int64)).rows()
+    return SimulatedEvents(events, (Format("csv", _FAULTS, _HEADER),))
 
 
 _FAULTS = {
@@ -182,5 +154,4 @@ SIMULATOR = Simulator(
         late_by=(timedelta(hours=4, minutes=10), timedelta(hours=4, minutes=50)),
     ),
     make=_make,
-    summary=WeatherSimulation,
 )

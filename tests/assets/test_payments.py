@@ -9,7 +9,6 @@ from keyfold.dagster.suites import SUITES
 from keyfold.lakehouse import write_json
 from keyfold.privacy import MASK
 from spark_jobs.simulation.fraud_score import score_fraud
-from spark_jobs.simulation.payments import PaymentsSimulation
 from tests.folders import simulate_into
 
 TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
@@ -17,8 +16,7 @@ TABLES = {"card_in_two_cities", "card_in_two_cities_checked"}
 
 def test_planted_fraud_is_found_every_payment_accounted_for_and_no_card_shown(spark, lakehouse):
     made = simulate_into(lakehouse.landing("payments"), "payments", size=100, seed=1, files=4)
-    assert isinstance(made, PaymentsSimulation)
-    frauds = {fraud.payment_id for fraud in made.frauds}
+    frauds = {fraud.payment_id for fraud in made.planted}
     write_json(lakehouse.home / LABELS, {"frauds": sorted(frauds)})
     suites = [suite for suite in SUITES if {key.asset_key.to_user_string() for key in suite.check_keys} <= TABLES]
     with dg.DagsterInstance.ephemeral() as instance:

@@ -11,7 +11,6 @@ from keyfold.keyed.parameters import build_job
 from keyfold.testing import play
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.simulation import simulate
-from spark_jobs.simulation.rides import RideSimulation
 from spark_jobs.streams import RIDE_POINTS
 from tests.keyfold.ingestion.parsing.reading import file_rows
 from tests.spark_jobs.jobs.sales_data import NOON
@@ -54,12 +53,11 @@ def test_a_meter_that_creeps_up_by_more_in_all_has_not_jumped():
 
 def test_every_planted_jump_is_found_and_nothing_else(tmp_path):
     made = simulate("ride_points", tmp_path, size=200, seed=4, start=NOON)
-    assert isinstance(made, RideSimulation)
     rows = [row for file in sorted(tmp_path.iterdir()) for row in file_rows(RIDE_POINTS, file, made.end, tmp_path)]
     points = {(row["ride_id"], row["point_idx"]): row for row in rows if row["reason"] is None}
     frame = pl.DataFrame(list(points.values()), schema_overrides=polars_schema(RIDE_POINTS.schema))
     found = play(JOB, [frame.select(JOB.events.names)], END).written["ride_meter_jumps"]
-    assert sorted(found.select("ride_id", "last_point_idx").rows()) == list(made.meter_jumps)
+    assert sorted(found.select("ride_id", "last_point_idx").rows()) == list(made.planted)
 
 
 @pytest.mark.parametrize(("jump", "within", "least"), [(3.0, 60, 0), (0.5, 60, 100), (1.0, 600, 400)])

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -107,13 +106,6 @@ def _time(text: str, fault: str = "unreadable time") -> datetime:
     if time > FUTURE:
         raise Fault("time in the future")
     return time
-
-
-def metres_between(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """Great-circle distance."""
-    (a, b), (c, d) = ((math.radians(at["latitude"]), math.radians(at["longitude"])) for at in (one, other))
-    h = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
-    return 2 * 6_371_000 * math.asin(math.sqrt(h))
 
 
 def _rides(row: dict[str, Any], _: str) -> dict[str, Any]:

@@ -1,16 +1,14 @@
-"""Rides are such as a taxi could drive; what all streams have in common is in test_feeds.py."""
+"""Which points of rides are late, and rides in bulk; what all streams have in common is in test_feeds.py."""
 
 from datetime import timedelta
-from itertools import pairwise
 
 import polars as pl
 import pytest
 
-from spark_jobs.simulation import ride_points_table, simulate
-from spark_jobs.simulation.rides import RideSimulation
+from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 from tests.spark_jobs.simulation.conftest import START
-from tests.spark_jobs.simulation.reading import HOUR, MINUTE, metres_between, read
+from tests.spark_jobs.simulation.reading import MINUTE
 
 
 def rides_of(found):
@@ -25,48 +23,6 @@ def test_out_of_order_and_late_points_are_counted_as_they_arrive(calls):
         newest = max(newest, point["time"])
         late += newest - over[point["key"]] > 40 * MINUTE
     assert (call.summary.out_of_order, call.summary.late) == (call.found.behind(MINUTE, by_key=False), late)
-
-
-def test_long_rides_and_rides_without_dropoff_are_counted(calls):
-    call, _ = calls("ride_points")
-    rides = rides_of(call.found)
-    assert call.summary.rides == len(rides)
-    assert call.summary.without_dropoff == sum(points[-1]["ride_status"] != "dropoff" for points in rides.values())
-    spans = [max(p["time"] for p in points) - min(p["time"] for p in points) for points in rides.values()]
-    assert call.summary.over_an_hour == sum(span > HOUR for span in spans)
-
-
-def test_every_kind_of_fault_occurs_however_few_the_rides(tmp_path):
-    summary = simulate("ride_points", tmp_path, size=10, seed=3, start=START)
-    assert isinstance(summary, RideSimulation)
-    found = read("ride_points", tmp_path, tmp_path.iterdir())
-    assert len(summary.malformed_by_fault) == 6
-    assert min(summary.malformed_by_fault.values()) > 0
-    assert min(summary.late, summary.out_of_order, summary.without_dropoff, summary.over_an_hour) > 0
-    assert 0 < found.copies_elsewhere < found.copies
-    assert found.unreadable > 0
-
-
-def test_rides_are_such_as_a_taxi_could_drive_but_for_a_meter_that_jumps_in_one_of_forty(calls):
-    call, _ = calls("ride_points")
-    jumps = set()
-    for ride, points in rides_of(call.found).items():
-        assert [point["point_idx"] for point in points] == list(range(len(points)))
-        assert points[0]["ride_status"] == "pickup"
-        assert {point["ride_status"] for point in points[1:-1]} == {"enroute"}
-        assert len({point["passenger_count"] for point in points}) == 1
-        for before, after in pairwise(points):
-            seconds = (after["time"] - before["time"]).total_seconds()
-            assert 4 <= seconds <= 15
-            assert metres_between(before, after) / seconds < 26
-            jump = after["meter_reading"] - before["meter_reading"] - after["meter_increment"]
-            if abs(jump) > 1e-3:
-                assert 5 <= jump + 1e-3 <= 20.002
-                jumps.add((ride, after["point_idx"]))
-    assert len(jumps) == call.summary.rides // 40
-    assert jumps == set(call.summary.meter_jumps)
-    points = call.found.events
-    assert all(40.5 < point["latitude"] < 40.9 and -74.1 < point["longitude"] < -73.7 for point in points)
 
 
 def test_the_bulk_table_has_the_stream_s_schema_in_event_time_order():
