@@ -7,13 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchmarks.ablation import CONSTANTS, changed, score
 from benchmarks.generated import alarm_shares
 from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES, DAY, moments
 from benchmarks.generated_series import LEAD, labelled, labelled_corpus, unlabelled
-from benchmarks.nab import score_corpus
-from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 
 EVERY_BASE = pytest.mark.parametrize("base", BASES)
 EVERY_KIND = pytest.mark.parametrize("kind", ANOMALIES)
@@ -69,22 +66,6 @@ def test_alarms_are_counted_in_shares_of_those_stated():
     assert 0 < two < 2
     with pytest.raises(ValueError, match="ewma does not count days"):
         alarm_shares("ewma", calm, 1.0)
-
-
-def test_ablation_scores_in_one_call_what_the_job_scores_one_by_one():
-    corpus = [labelled(base, "spike", 3) for base in ("white_noise", "rush_hours")]
-    for by_job, at_once in zip(score_corpus("rarity", corpus), score(Rarity(), corpus), strict=True):
-        assert (by_job.scores[30:] == at_once.scores[30:]).all()
-
-
-@pytest.mark.parametrize(("name", "changes"), CONSTANTS, ids=[name for name, _ in CONSTANTS])
-def test_each_constant_that_ablation_changes_is_one_that_the_model_reads(name, changes):
-    corpus = [labelled(base, "plateau", 5) for base in ("hourly_jobs", "rush_hours", "few_values", "bursty_counts")]
-    before = [getattr(module, constant) for module, constant, _ in changes]
-    with changed(changes):
-        assert [getattr(module, constant) for module, constant, _ in changes] != before
-        assert all(np.isfinite(one.scores).all() for one in score(Rarity(), corpus[:1]))
-    assert [getattr(module, constant) for module, constant, _ in changes] == before
 
 
 def test_the_command_says_what_it_takes():
