@@ -78,6 +78,8 @@ def test_new_events_close_what_is_due_within_the_same_run(without_spark, lakehou
     assert len(summary.batch_seconds) == 1
 
 
+# `keyfold/testing/test_contract.py` has late events, runs of several batches, and what they count, on Spark too.
+@pytest.mark.slow
 def test_on_spark_a_late_event_goes_to_its_open_state_or_else_to_the_late_table(spark, lakehouse, land, rows, minutes):
     land(("ann", 0), ("bob", 12))
     run_job(spark, lakehouse, windows())
@@ -190,6 +192,7 @@ def test_one_batch_or_many_combined_or_not_by_table_or_by_key_the_answer_is_one(
     ]
 
 
+@pytest.mark.slow
 def test_on_spark_a_run_of_several_batches_gives_what_one_gives_and_balances(spark, lakehouse, land, rows, minutes):
     for event in BUSY:
         land(event)
@@ -281,6 +284,8 @@ def test_two_runs_never_share_a_journal(without_spark, lakehouse, land):
         run_job(without_spark, lakehouse, windows())
 
 
+# `assets/test_rides.py` deletes rows that Spark wrote, too.
+@pytest.mark.slow
 def test_on_spark_a_lost_row_or_a_doubled_one_breaks_conservation(spark, lakehouse, land):
     land(("ann", 0), ("bob", 60))
     run_job(spark, lakehouse, windows())

@@ -1,6 +1,7 @@
 """On Spark: state that is read, seeded and moved goes on as if it had never stopped; a damaged store is told, not rewritten."""
 
 import hashlib
+from typing import Any
 
 import polars as pl
 import pytest
@@ -101,6 +102,7 @@ DAMAGE = {
     ),
     "a lost file": (lambda live: newest(live, "state/0/*/SSTs/*").unlink(), "of the state of batch 0, is missing"),
     "a cut file": (lambda live: newest(live, "state/0/*/SSTs/*").write_bytes(b"cut"), "has 3 bytes and should have"),
+    "a flipped file": (lambda live: flip(newest(live, "state/0/*/SSTs/*")), "generation-0001, batch 0"),
 }
 
 WRITERS = {
@@ -114,19 +116,27 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
-@pytest.mark.parametrize(
-    ("damage", "why"),
-    [
-        *(pytest.param(*one, id=name) for name, one in DAMAGE.items()),
+FLIPPED = pytest.mark.on_disk("of the checksums that Hadoop writes beside files; a store keeps its own")
+
+
+def each_with_each() -> list[Any]:
+    """Each damage is met by a move, and each writer meets a lost archive; `make slow-tests` has the other pairs."""
+    return [
         pytest.param(
-            lambda live: flip(newest(live, "state/0/*/SSTs/*")),
-            "generation-0001, batch 0",
-            id="a flipped file",
-            marks=pytest.mark.on_disk("of the checksums that Hadoop writes beside files; a store keeps its own"),
-        ),
-    ],
-)
+            *damage,
+            write,
+            id=f"{name}-{writer}",
+            marks=[
+                *([FLIPPED] if name == "a flipped file" else []),
+                *([pytest.mark.slow] if writer != "move" and name != "a lost archive" else []),
+            ],
+        )
+        for name, damage in DAMAGE.items()
+        for writer, write in WRITERS.items()
+    ]
+
+
+@pytest.mark.parametrize(("damage", "why", "write"), each_with_each())
 def test_a_damaged_state_store_is_named_and_nothing_is_rewritten(spark, copied, damage, why, write):
     lakehouse = copied("damaged")
     live = live_generation(lakehouse, "ride_summaries")

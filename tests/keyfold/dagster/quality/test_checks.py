@@ -37,6 +37,10 @@ def table() -> None: ...
 def downstream() -> None: ...
 
 
+# `test_validation.py` compares what the engines say of the same rows, of none too.
+EITHER_ENGINE = pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
+
+
 class Run:
     """Materializes a table, its checks and what is downstream; and says what came of it."""
 
@@ -114,7 +118,7 @@ def test_every_expectation_is_a_check_and_all_share_one_read(fares):
     assert run.reads == [Scope.FULL]
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@EITHER_ENGINE
 def test_a_failed_check_says_how_many_and_shows_whole_rows(fares, engine):
     run = Run(fares, {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0)}, engine=engine)
     check = run.found["fare"]
@@ -132,7 +136,7 @@ def test_a_query_that_finds_rows_says_how_many_and_shows_them(fares):
     assert run.sample("query") == [{"ride": "b", "fare": "5.0"}, {"ride": "null", "fare": "4.0"}]
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@EITHER_ENGINE
 def test_of_many_bad_rows_ten_are_shown(spark, engine):
     frame = spark.range(1000).selectExpr("id", "-1.0D as fare")
     expectations = {
@@ -259,7 +263,7 @@ def test_one_check_runs_on_its_own(fares):
     assert not run.made
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@EITHER_ENGINE
 def test_an_empty_table_passes(fares, engine):
     expectations = {
         "fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0),
