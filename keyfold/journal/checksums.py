@@ -35,6 +35,7 @@ NOW_AND_THEN = timedelta(seconds=30)
 _SPARK_KEEPS = 100
 """Versions of the state, and entries of the checkpoint's logs, that Spark keeps at least (its own default)."""
 
+_VERSION = re.compile(r"^checkpoint/state/.*/\d+\.(zip|delta|snapshot|changelog)$")
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
 
 
@@ -74,8 +75,10 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
         before = None
     old = before.files if before else {}
     files: dict[str, FileSum] = {}
-    for key, found in _listed(parts):
-        if _is_of_later_batch(key, batch):
+    listed = list(_listed(parts))
+    finished = max((_number_of(key) for key, _ in listed if key.startswith("checkpoint/commits/")), default=-1)
+    for key, found in listed:
+        if _is_of_later_batch(key, batch) or _is_of_open_batch(key, finished):
             continue
         known = old.get(key)
         with suppress(FileNotFoundError):
@@ -208,6 +211,14 @@ def _is_of_later_batch(key: str, batch: int) -> bool:
     return (key.startswith("checkpoint/offsets/") and _number_of(key) > batch + 1) or (
         key.startswith(("checkpoint/commits/", "checkpoint/parts/")) and _number_of(key) > batch
     )
+
+
+def _is_of_open_batch(key: str, finished: int) -> bool:
+    """Whether a file is state that Spark made in a batch that it has not finished, and makes anew where it goes on.
+
+    Its version is one more than the batch's number; files of RocksDB's have names of their own each time.
+    """
+    return bool(_VERSION.search(key)) and _number_of(key) > finished + 1
 
 
 def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, ListedFile]]:

@@ -1,4 +1,4 @@
-"""Commands of `keyfold` in processes of their own, without Spark, in milliseconds, and what is made to happen to them."""
+"""Commands of `keyfold` in processes of their own, which are there in milliseconds, and what is made to happen to them."""
 
 import json
 import os
@@ -92,17 +92,27 @@ class Launcher:
     Args:
         library: what `build` gave.
         folder: for logs.
+        module: whose `main` forks them: `local_keyfold` goes without Spark, `warm_keyfold` attaches to a warm one.
+        environment: variables of all of them.
     """
 
     library: Path
     folder: Path
+    module: str = "local_keyfold"
+    environment: Mapping[str, str] = field(default_factory=dict)
     _count: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.local_keyfold"],
+            [sys.executable, "-m", f"tests.chaos.{self.module}"],
             cwd=REPOSITORY,
-            env={**os.environ, "LD_PRELOAD": str(self.library), "POLARS_MAX_THREADS": "1", "COLUMNS": "2000"},
+            env={
+                **os.environ,
+                "LD_PRELOAD": str(self.library),
+                "POLARS_MAX_THREADS": "1",
+                "COLUMNS": "2000",
+                **self.environment,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(self.folder / "launcher.log").open("w"),

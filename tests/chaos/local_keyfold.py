@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -52,8 +53,13 @@ CLICKS = Stream(
 
 
 def main() -> None:
-    """Fork as ordered, one line of JSON an order, one an answer."""
+    """Fork as ordered, for commands that go without Spark."""
     go_without_spark()
+    serve()
+
+
+def serve() -> None:
+    """Fork as ordered, one line of JSON an order, one an answer."""
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
@@ -68,7 +74,7 @@ def main() -> None:
 
 
 def go_without_spark() -> None:
-    """Have the commands of this process work in place of Spark's workers, file by file, on toy streams and jobs."""
+    """Have the commands of this process work in place of Spark's workers, file by file, on toys."""
 
     @contextmanager
     def spark_of_environment(*_: Any) -> Any:
@@ -78,6 +84,11 @@ def go_without_spark() -> None:
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
     rewriting.map_manifests = map_manifests
     moving.find_batch = lambda generation: None
+    play_with_toys()
+
+
+def play_with_toys() -> None:
+    """Have the commands of this process know toy streams and jobs, and make many small batches of them."""
     # One file a batch, and as many batches as files: many moments at which something can happen.
     ingest_files, options = ingest_command.ingest_files, run_command.RunOptions
     ingest_command.ingest_files = lambda *given, **named: ingest_files(*given, **named | {"max_bytes_per_batch": 1})
@@ -152,10 +163,10 @@ def _run(order: dict[str, Any]) -> None:
             module, _, name = hook.partition(":")
             getattr(importlib.import_module(module), name)()
         for command in order["attempts"]:
-            _keyfold(command, order["home"])
+            type_command(command, order["home"])
         code = 0
         for command in order["commands"]:
-            code = _keyfold(command, order["home"])
+            code = type_command(command, order["home"])
             if code:
                 break
         if order["writes"]:
@@ -168,9 +179,9 @@ def _run(order: dict[str, Any]) -> None:
         os._exit(code)
 
 
-def _keyfold(command: list[str], home: str) -> int:
+def type_command(command: Sequence[str], home: str) -> int:
     """Type a command; its exit code."""
-    if command == ["maintain"]:
+    if tuple(command) == ("maintain",):
         _system_calls().shift_clock(ctypes.c_long(8 * 86_400))
         try:
             maintain_all(Path(home))
