@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import polars as pl
@@ -10,7 +11,12 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from typer.testing import CliRunner
 
+from keyfold.cli import ingest as ingest_command
+from keyfold.cli import run as run_command
+from keyfold.cli import state_bootstrap, state_reading
+from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.parameters import build_job
 from keyfold.state.export import lines_of, write_frame, write_state
@@ -258,6 +264,79 @@ def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark
     assert check_rows(job, source, mapping).keys == 2
     kept = as_state(job, source, mapping).select("item", pl.col("models").list.sort(), "quantity").collect()
     assert sorted(kept.rows()) == [("ann", ["1", "3"], 4), ("bob", ["2"], 2)]
+
+
+@pytest.fixture
+def keyfold(spark, lakehouse, monkeypatch):
+    """The commands, in the session that is there."""
+    for module in (ingest_command, run_command, state_bootstrap, state_reading):
+        monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+
+    def call(*words, code=0):
+        result = CliRunner().invoke(app, [*map(str, words), "--home", str(lakehouse.home)])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.output
+
+    return call
+
+
+PURCHASES = [("ann", 5, "x", 1), ("bob", -1, "y", 2), ("cat", 7, "z", 3), ("ann", 1, "3", 4)]
+
+
+def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyfold, lakehouse, checkpoints, tmp_path):
+    """Read as keyed-json with columns chosen and renamed; that very file seeds a job, which adds what comes to it."""
+    landing = tmp_path / "landing"
+    landing.mkdir()
+
+    def come(purchases):
+        lines = [
+            json.dumps({"item": item, "quantity": quantity, "model": [model], "time": at(minute).isoformat()})
+            for item, quantity, model, minute in purchases
+        ]
+        (landing / f"{len(list(landing.iterdir()))}.ndjson").write_text("\n".join(lines))
+        keyfold("ingest", "sales", "--settle", "0", "--from", landing)
+
+    come([("before", 1, "w", 0)])
+    chosen = ("--format", "keyed-json", "--columns", "seen=models,total=quantity")
+    printed = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen)
+    keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen, "--to", tmp_path / "seed")
+    written = "".join(file.read_text() for file in (tmp_path / "seed").iterdir())
+    kept = {}
+    for line in written.splitlines():
+        kept |= json.loads(line)
+    assert sorted(printed.splitlines()) == sorted(written.splitlines())
+    assert {user: (sorted(one["models"]), one["quantity"]) for user, one in kept.items()} == {
+        "ann": ([1, 3], 4),
+        "bob": ([2], 2),
+    }
+
+    seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed", "--from-version", "latest")
+    assert "nothing was changed" in keyfold(*seed, "--dry-run")
+    assert "2 rows of 2 keys" in keyfold(*seed)
+    come(PURCHASES)
+    keyfold("run", "purchase_totals")
+
+    totals = {user: one["quantity"] for user, one in kept.items()}
+    models = {user: set(map(str, one["models"])) for user, one in kept.items()}
+    for item, quantity, model, _ in PURCHASES:
+        totals[item] = totals.get(item, 0) + quantity
+        models[item] = models.get(item, set()) | {model}
+    latest = pl.read_delta(str(lakehouse.table("latest_purchase_totals")))
+    seen = {row["item"]: (row["quantity"], row["models"]) for row in latest.to_dicts()}
+    assert seen == {item: (total, sorted(models[item])) for item, total in totals.items()}
+
+    part = ("--part", "total", "--columns", "user=item,n")
+    assert {
+        json.loads(line)["item"]
+        for line in keyfold("state", "read", "--checkpoint", checkpoints / "timers", *part).splitlines()
+    } == {"ann", "bob"}
+    strange = ("--part", "total", "--columns", "sum=n")
+    told = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *strange, code=1)
+    assert "no column sum; there are operator, user, n" in told
+    both = ("--format", "keyed-json", "--columns", "seen=n,total=n")
+    assert "two columns would have the name n" in keyfold(
+        "state", "read", "--checkpoint", checkpoints / "timers", *both, code=1
+    )
 
 
 def test_variables_of_a_query_that_has_none_are_refused(spark, checkpoints):
