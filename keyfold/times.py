@@ -1,5 +1,6 @@
 """Times: as people and records write them, and as whole microseconds for work on arrays."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -92,10 +93,15 @@ def parse_time(name: str, text: str | None) -> datetime | None:
     """An ISO 8601 time that was given for `name`, UTC where it has no offset; None where nothing was given.
 
     Raises:
-        KeyfoldError: it is no ISO 8601 time.
+        KeyfoldError: it is no ISO 8601 time, or finer than a microsecond.
     """
     if text is None:
         return None
+    # Python's reader cuts further digits in silence.
+    if re.search(r"[.,]\d{6}\d*[1-9]", text):
+        raise Misconfigured(
+            f"{name} is {text!r}, which is finer than a microsecond; give six digits of a second at most"
+        )
     try:
         return from_iso(text)
     except ValueError:

@@ -6,6 +6,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 
 import polars as pl
 
+from keyfold.exact_times import exact_times
 from keyfold.whole_numbers import whole_numbers
 
 _SAFE_DIGITS = {pl.Float64: 15, pl.Float32: 6}
@@ -14,8 +15,6 @@ _SMALLEST = {pl.Float64: 2.3e-308, pl.Float32: 1.2e-38}
 """Nearer to zero, floats have fewer digits."""
 _LONGEST = 100
 """Characters of a number: floats of 64 bits are told apart by 17 digits, and decimals have at most 38."""
-_MILLISECONDS = -62_135_596_800_000, 253_402_300_799_999
-"""Since 1970, of the years 1 to 9999."""
 
 
 def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
@@ -23,7 +22,7 @@ def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
     - 2.0 is 2, and 2.5 is no integer. A float of 2^53 or more is none either (see `whole_numbers`).
     - A number is a float if the float, written with as many digits, is that number: 0.1 is, and 2^53 + 1 is not.
-    - A decimal, and a date, take what they need not round.
+    - A decimal, and a date, take what they need not round; a time what `exact_times` says.
     - Anything has a text. A number is no time, since it says no unit; true is no integer, and 0 and 1 are truth values.
 
     Example:
@@ -33,7 +32,7 @@ def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
         [Decimal('1.50'), None]
     """
     have = given.dtype
-    if have in (wanted, pl.Null):
+    if have == pl.Null or (have == wanted and not isinstance(have, pl.Datetime)):
         return given.cast(wanted)
     is_time = have.is_temporal(), wanted.is_temporal()
     is_number = have.is_numeric(), wanted.is_numeric()
@@ -65,17 +64,11 @@ def _as_truth(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 
 def _as_time(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    have = given.dtype
-    if have == pl.String:
-        return given.str.to_datetime(time_unit="us", time_zone="UTC", strict=False).cast(wanted)
-    if have == pl.Date:
-        return given.cast(pl.Datetime("us", "UTC")).cast(wanted)
-    if not isinstance(have, pl.Datetime):
+    if given.dtype.is_temporal() and not isinstance(given.dtype, pl.Date | pl.Datetime):
         return _there_and_back(given, wanted)
-    if have.time_unit == "ms":
-        given = given.set(~given.to_physical().is_between(*_MILLISECONDS), None)
-    in_zone = given.dt.replace_time_zone("UTC") if have.time_zone is None else given.dt.convert_time_zone("UTC")
-    return in_zone.cast(wanted)
+    times = exact_times(given)
+    made = times.cast(wanted)
+    return made.set(~made.cast(times.dtype).eq_missing(times), None)
 
 
 def _there_and_back(given: pl.Series, wanted: pl.DataType) -> pl.Series:

@@ -19,7 +19,7 @@ def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
         have: its type.
         wanted: the type of a column of state.
     """
-    if have == wanted:
+    if have == wanted and not _holds_times(have):
         return value
     if isinstance(have, pl.Array):
         value, have = value.arr.to_list(), pl.List(have.inner)
@@ -28,6 +28,15 @@ def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     if isinstance(have, pl.Struct) and isinstance(wanted, pl.Struct):
         return _fitted_struct(value, have, wanted)
     return value.map_batches(partial(exact_cast, wanted=wanted), return_dtype=wanted, is_elementwise=True)
+
+
+def _holds_times(kind: pl.DataType) -> bool:
+    """Whether values of a type may lie outside the calendar, and fit no column then."""
+    if isinstance(kind, pl.List | pl.Array):
+        return _holds_times(_kind(kind.inner))
+    if isinstance(kind, pl.Struct):
+        return any(_holds_times(_kind(field.dtype)) for field in kind.fields)
+    return isinstance(kind, pl.Datetime)
 
 
 def _fitted_list(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:

@@ -108,7 +108,7 @@ def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """A value in a type that JSON has."""
     if isinstance(kind, pl.Datetime):
         utc = value.dt.convert_time_zone("UTC") if kind.time_zone else value
-        return utc.dt.strftime(ISO_FORMAT)
+        return utc.dt.strftime(ISO_FORMAT.replace("%.6f", "%.9f") if kind.time_unit == "ns" else ISO_FORMAT)
     if isinstance(kind, pl.Binary):
         return value.bin.encode("base64")
     # A JSON number is a double where it is read: a decimal would lose its last digits.

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 from polars.io.plugins import register_io_source
 
@@ -12,6 +14,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
+from keyfold.lakehouse.int96 import finer_time, int96_columns
 from keyfold.lakehouse.parquet import scan_parquet
 from keyfold.state.lines import is_keyed, keyed_rows
 from keyfold.storage.object_path import ObjectPath
@@ -37,7 +40,7 @@ def reading(source: str) -> Iterator[None]:
     """
     try:
         yield
-    except (pl.exceptions.PolarsError, DeltaError, OSError) as error:
+    except (pl.exceptions.PolarsError, DeltaError, pa.ArrowException, OSError) as error:
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise InvalidData(f"{source} cannot be read: {why[0]}; nothing was changed") from error
 
@@ -120,9 +123,35 @@ def _frame(rows: Any) -> pl.DataFrame:
     return frame
 
 
+def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
+    """The rows of Parquet files, their times of 96 bits in microseconds: Polars bounds those outside the years of nanoseconds."""
+    wide = set[str]()
+    for file in files:
+        with open_for_reading(file) as opened:
+            metadata = pq.read_metadata(opened)
+            wide.update(int96_columns(metadata))
+            if found := finer_time(opened, metadata):
+                raise InvalidData(f"{file} has a time that is finer than a microsecond: {found}; nothing was changed")
+    rows = scan_parquet(files)
+    if not wide:
+        return rows
+    kinds = rows.collect_schema()
+    return scan_parquet(
+        files, schema={name: _in_micros(kinds[name]) if name in wide else kinds[name] for name in kinds}
+    )
+
+
+def _in_micros(kind: Any) -> Any:
+    if isinstance(kind, pl.Struct):
+        return pl.Struct({field.name: _in_micros(field.dtype) for field in kind.fields})
+    if isinstance(kind, pl.List):
+        return pl.List(_in_micros(kind.inner))
+    return pl.Datetime("us", kind.time_zone) if isinstance(kind, pl.Datetime) else kind
+
+
 def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
-        return scan_parquet(files)
+        return _scan_parquet(files)
     # Of a bucket by their URLs, and by the credentials of the environment, as all else.
     texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
     options: Any = {"credential_provider": None}

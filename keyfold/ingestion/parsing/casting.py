@@ -11,20 +11,13 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.errors import Misconfigured
+from keyfold.exact_times import CALENDAR, are_finer, exact_times
 from keyfold.stream import TIMESTAMP
 from keyfold.whole_numbers import whole_numbers
 
 SHOWN = 80
 """How many characters of a wrong value a reason shows."""
 
-_TIME = (
-    r"^(?P<date>\d{4}-\d\d-\d\d)[Tt ](?P<hour>[01]\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)"
-    r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
-)
-_CALENDAR = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Microseconds since 1970 of the years 1 to 9999: what Spark and Python can both hold."""
-
-_DAY = 86_400_000_000
 _TEXTS = pl.List(pl.String)
 
 
@@ -94,6 +87,8 @@ def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Ser
 
 def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
     reasons = f"{field.name} is not {named(field.type)}: " + _shown(wrong)
+    if types.is_timestamp(field.type) and (finer := are_finer(wrong)).any():
+        reasons = reasons.zip_with(~finer, f"{field.name} is finer than a microsecond: " + _shown(wrong))
     if wrong.dtype.is_float() and types.is_integer(field.type):
         # A whole number all the same, but nobody knows which.
         coarse = f"{field.name} is a float too large to stand for one whole number alone: " + _shown(wrong)
@@ -113,7 +108,7 @@ def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | No
             times = column.cast(target)
         except pa.ArrowInvalid:
             return None
-        return times if pl.Series(pl.from_arrow(times)).to_physical().is_between(*_CALENDAR).all() else None
+        return times if pl.Series(pl.from_arrow(times)).to_physical().is_between(*CALENDAR).all() else None
     return None
 
 
@@ -121,7 +116,7 @@ def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
     """Cast one column; NULL where a value would not go."""
     target = field.type
     if types.is_timestamp(target):
-        return _as_time(given)
+        return exact_times(given)
     if types.is_string(target):
         return _as_text(given)
     if types.is_boolean(target):
@@ -173,36 +168,6 @@ def _as_float(given: pl.Series) -> pl.Series:
     return values.set(~values.is_finite(), None)
 
 
-def _as_time(given: pl.Series) -> pl.Series:
-    dtype = pl.Datetime("us", "UTC")
-    if isinstance(given.dtype, pl.Datetime):
-        ticks = given.to_physical()  # UTC with a zone, and taken as UTC without
-        if given.dtype.time_unit == "ns":
-            ticks //= 1000
-        elif given.dtype.time_unit == "ms":
-            ticks = ticks.set(~ticks.is_between(_CALENDAR[0] // 1000, _CALENDAR[1] // 1000), None) * 1000
-        return _in_calendar(ticks)
-    if given.dtype == pl.Date:  # its midnight: as a type it says that it is a day, which a text does not
-        days = given.to_physical().cast(pl.Int64)
-        return _in_calendar(days.set(days.abs() > _CALENDAR[1] // _DAY, None) * _DAY)
-    if given.dtype != pl.String:
-        return _nothing(given, dtype)
-    parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
-    number = {
-        name: parts[name].fill_null("0").cast(pl.Int64)
-        for name in ("hour", "minute", "second", "ohour", "ominute")
-    }  # fmt: skip
-    micros = parts["fraction"].fill_null("0").str.head(6).str.pad_end(6, "0").cast(pl.Int64)
-    offset = (number["ohour"] * 60 + number["ominute"]) * (1 - 2 * (parts["sign"].fill_null("+") == "-").cast(pl.Int64))
-    minutes = number["hour"] * 60 + number["minute"] - offset
-    days = parts["date"].str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Int64)
-    return _in_calendar(((days * 1440 + minutes) * 60 + number["second"]) * 1_000_000 + micros)
-
-
-def _in_calendar(micros: pl.Series) -> pl.Series:
-    return micros.set(~micros.is_between(*_CALENDAR), None).cast(pl.Datetime("us", "UTC"))
-
-
 def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
     return pl.repeat(None, len(given), dtype=dtype, eager=True)
 
@@ -223,6 +188,8 @@ def named(target: pa.DataType) -> str:
 def _shown(given: pl.Series) -> pl.Series:
     if given.dtype.is_nested() or given.dtype == pl.Binary:
         return pl.Series([None if value is None else str(value)[:SHOWN] for value in given.to_list()], dtype=pl.String)
+    if isinstance(given.dtype, pl.Datetime) and given.dtype.time_unit == "ns":
+        return given.to_physical().cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%dT%H:%M:%S%.9f")
     if given.dtype.is_temporal() and given.dtype != pl.Date:
         given = given.to_physical()  # a time that is wrong is one that no calendar holds
     return given.cast(pl.String).str.head(SHOWN)

@@ -2,13 +2,14 @@
 
 import polars as pl
 
+from keyfold.exact_times import CALENDAR, nanoseconds_beyond
 from keyfold.stream import TIME_UNITS
 from keyfold.times import ISO_FORMAT
 from keyfold.whole_numbers import whole_numbers
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT = pl.Decimal(38, 9)
-_LAST = 253_402_300_799_999_999
+_LAST = CALENDAR[1]
 
 
 def to_iso_times(values: pl.Series, shape: str) -> pl.Series:
@@ -30,37 +31,49 @@ def to_iso_times(values: pl.Series, shape: str) -> pl.Series:
 
 
 def parse_times(values: pl.Series, shape: str) -> pl.Series:
-    """Times (UTC, microseconds); NULL for what is not of the shape."""
+    """Times (UTC, microseconds); NULL for what is not of the shape, or is finer."""
     if shape in TIME_UNITS:
         return _since_1970(values, shape)
     dtype = pl.Datetime("us", "UTC")
     if values.dtype != pl.String:
         return pl.repeat(None, len(values), dtype=dtype, eager=True)
     # With an offset Polars gives UTC, and without one a time of no zone, which is taken as UTC as everywhere.
-    times = values.str.strip_chars().str.to_datetime(shape, time_unit="us", strict=False)
+    texts = values.str.strip_chars()
+    times = texts.str.to_datetime(shape, time_unit="us", strict=False)
+    if "f" in shape:
+        nanos = texts.str.to_datetime(shape, time_unit="ns", strict=False).to_physical()
+        beyond = nanoseconds_beyond(times.to_physical().fill_null(0).to_numpy(), nanos.fill_null(0).to_numpy())
+        times = times.set(pl.Series(beyond != 0), None)
     return times.dt.replace_time_zone("UTC") if times.dtype == pl.Datetime("us") else times.cast(dtype)
 
 
 def _since_1970(values: pl.Series, unit: str) -> pl.Series:
     micros = _micros(values, unit)
     # Between the years 1 and 9999, which is what ISO 8601 can say.
-    known = micros.is_between(-62_135_596_800_000_000, _LAST)
+    known = micros.is_between(*CALENDAR)
     return micros.set(~known, None).cast(pl.Datetime("us", "UTC"))
 
 
 def _micros(values: pl.Series, unit: str) -> pl.Series:
-    """Whole microseconds, rounded; exact for integers, text and decimals. NULL where a float is too coarse to say."""
+    """Whole microseconds; NULL where a value is finer, or a float is too coarse to say."""
     if unit == "ns":
-        return whole_numbers(values, pl.Int64()) // 1000
+        nanos = whole_numbers(values, pl.Int64())
+        return (nanos // 1000).set(nanos % 1000 != 0, None)
     factor = _MICROSECONDS[unit]
     if values.dtype.is_float():
         whole = whole_numbers(values, pl.Int64())
-        rounded = whole_numbers((values.cast(pl.Float64) * factor).round(), pl.Int64())
+        floats = values.cast(pl.Float64)
+        rounded = whole_numbers((floats * factor).round(), pl.Int64())
+        # A float stands for the microsecond that it is the nearest float of. By NumPy: Polars multiplies by the inverse.
+        nearest = rounded.cast(pl.Float64).to_numpy() / factor
+        rounded = rounded.set(pl.Series(nearest != floats.to_numpy()), None)
         return _times(whole, factor).zip_with(whole.is_not_null(), rounded)
     if values.dtype.is_integer():
         return _times(whole_numbers(values, pl.Int64()), factor)
-    texts = values.str.strip_chars() if values.dtype == pl.String else values
-    return (texts.cast(_EXACT, strict=False) * factor).round().cast(pl.Int64, strict=False)
+    texts = values.cast(pl.String).str.strip_chars()
+    micros = texts.cast(_EXACT, strict=False) * factor
+    is_finer = (micros != micros.round()) | texts.str.contains(r"\.[0-9]{9}[0-9]*[1-9]")
+    return micros.cast(pl.Int64, strict=False).set(is_finer, None)
 
 
 def _times(counts: pl.Series, factor: int) -> pl.Series:

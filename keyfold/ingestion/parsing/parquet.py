@@ -12,6 +12,7 @@ from keyfold.ingestion.parsing.row_sizes import row_sizes
 from keyfold.ingestion.parsing.rows import Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes
 from keyfold.lakehouse.files import open_for_reading
+from keyfold.lakehouse.int96 import finer_time
 from keyfold.storage.place import Place
 
 BATCH_ROWS = 100_000
@@ -41,6 +42,8 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         # By the footer, before a page is decompressed: a few kilobytes may unpack to more than there is memory.
         if sum(sizes) > max_bytes:
             raise _too_much(max_bytes)
+        if found := finer_time(opened, metadata):
+            raise UnreadableFileError(f"the file has a time that is finer than a microsecond: {found}")
         file = pq.ParquetFile(
             opened,
             metadata=metadata,
