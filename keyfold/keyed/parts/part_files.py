@@ -214,7 +214,10 @@ class PartFile:
 
 
 def _at(rows: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:
-    return rows if positions.size == rows.height else rows[positions]
+    # Where all keys of a range are wanted, nothing is copied.
+    if not positions.size or positions[-1] - positions[0] + 1 == positions.size:
+        return rows.slice(int(positions[0]) if positions.size else 0, positions.size)
+    return rows[positions]
 
 
 def _different(slots: np.ndarray) -> int:

@@ -2,7 +2,9 @@
 
 State holds, an open ride, one row with what is known of the points that the watermark has passed (when it began, how far
 it went, where it was last), each point ahead of the watermark, and one marker row for a ride that has closed, so that its
-stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts.
+stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts. Where rides have many rows
+and few points come, points that only wait for the watermark are added to their ride's rows, and those that it has passed are summed
+up once they are half of these (`waiting`).
 
 How a ride closes:
 
@@ -34,6 +36,7 @@ from keyfold.keyed.parameters import Delay, Duration, JobParameters
 from keyfold.keyed.timeouts import TimeKind, Timeout
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
+from spark_jobs.jobs.ride_summaries.waiting import waiting
 from spark_jobs.streams import RIDE_POINTS
 
 RIDE_POINT = pa.schema(
@@ -194,20 +197,26 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
         known = events.select("ride_id").join(markers, on="ride_id", how="left", maintain_order="left")["closed_at"]
         is_late |= (events["timestamp"] <= known + parameters.closed_for).fill_null(value=False)
     on_time = events.filter(~is_late)
+    waits = waiting(state, on_time, rules)
+    added = on_time.join(waits, on="ride_id", how="semi", maintain_order="left")
+    if waits.height:
+        on_time = on_time.join(waits, on="ride_id", how="anti", maintain_order="left")
+        going_on = going_on.join(waits, on="ride_id", how="anti", maintain_order="left")
     parts.append(cut(pl.concat([going_on.select(STRETCH.names), _points(on_time)]), rules))
     output = _summaries(pl.concat([part.closed for part in parts]))
     needed = _markers(markers, parts[-1].closed).with_columns(deadline=pl.col("closed_at") + parameters.closed_for)
     still_open = silence.renew(parts[-1].still_open, going_on, on_time, _KEY, clock)
     is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
-    return Step(
-        state=pl.concat(
-            [empty(silence.add_column(OPEN_RIDE)), still_open, needed.filter(pl.col("deadline") > clock.watermark)],
-            how="diagonal",
-        ),
-        output=output,
-        late=pl.concat([events.filter(is_late), *(part.late.select(RIDE_POINT.names) for part in parts)]),
-        side={"long_rides": output.filter(is_long)},
+    kept = pl.concat(
+        [empty(silence.add_column(OPEN_RIDE)), still_open, needed.filter(pl.col("deadline") > clock.watermark)],
+        how="diagonal",
     )
+    late = pl.concat([events.filter(is_late), *(part.late.select(RIDE_POINT.names) for part in parts)])
+    side = {"long_rides": output.filter(is_long)}
+    if not waits.height:
+        return Step(kept, output, late, side)
+    others = state.select("ride_id").join(waits, on="ride_id", how="anti").unique()
+    return Step(add=pl.concat([kept, _points(added)], how="diagonal"), drop=others, output=output, late=late, side=side)
 
 
 def _rules(clock: Clock, parameters: RideSummaryParameters) -> Rules:

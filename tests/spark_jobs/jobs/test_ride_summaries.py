@@ -230,7 +230,12 @@ def test_no_point_is_lost_and_none_is_counted_twice(batches, close, delay, ends)
 @given(rides_in_batches(), CLOSE, st.integers(1, 60), CUTS, st.sampled_from(["1m", "20m", "2h", "1d"]))
 def test_a_run_in_any_slices_of_event_time_gives_what_one_batch_gives(runs, close, delay, cuts, closed_for):
     job = ride_job(close=close, watermark_delay=timedelta(minutes=delay), closed_for=closed_for)
-    assert_same(job, play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None))
+    sliced, whole = play_rides(job, runs, end=None, cuts=cuts), play_rides(job, runs, end=None)
+    for harness in (sliced, whole):
+        # When points are summed up is no part of what a ride is.
+        harness.state = harness.state.group_by("ride_id").agg(pl.col("n_points").sum(), pl.col("closed_at").max())
+    assert_same(job, sliced, whole)
+    assert_same(job, play_rides(job, runs, cuts=cuts), play_rides(job, runs))
 
 
 @examples(100)
@@ -279,3 +284,45 @@ def test_real_rides_agree_with_the_state_machine(close, real_data):
     answer = ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR)
     assert len(answer.summaries) == 498
     assert_agree(harness, answer)
+
+
+@examples(100)
+@given(rides_in_batches(), CLOSE, st.integers(20, 90))
+def test_points_that_come_one_by_one_to_many_that_wait_agree_with_a_state_machine(batches, close, delay):
+    points = list(chain(*batches))
+    delay = timedelta(minutes=delay)
+    oracle = ride_oracle.Fast(TIMEOUT, CLOSED_FOR, delay) if close == "fast" else None
+    job = ride_job(close=close, watermark_delay=delay if oracle else timedelta(days=30))
+    harness = TestHarness(job)
+    for one in points:
+        before = harness.watermark
+        harness.batch(frame([one]))
+        if oracle:
+            oracle.batch([one], before, harness.watermark)
+    if oracle:
+        assert_agree(harness, oracle.result())
+    else:
+        end = NOON + timedelta(minutes=200)
+        harness.batch(advance_to=end)
+        assert_agree(harness, ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR))
+
+
+def test_a_point_that_only_waits_is_added_to_the_rows_of_its_ride_until_half_of_them_have_passed():
+    job = ride_job(watermark_delay=10 * MINUTE)
+    harness = TestHarness(job)
+    harness.batch(frame([point("a", minute, minute) for minute in range(20)]))
+    rows = [harness.state.height]
+    for minute in range(20, 41):
+        before = harness.state
+        called = harness.batch(frame([point("a", minute, minute)]))
+        if called.dropped is not None:
+            assert harness.state.equals(pl.concat([before, called.state]))
+        rows.append(harness.state.height)
+    # Eleven rows, one of them what has passed; then one more each minute, until what has passed is half of them.
+    assert rows == [*range(11, 19), *range(11, 19), *range(11, 17)]
+
+
+def test_a_ride_that_gets_a_dropoff_or_falls_silent_does_not_wait():
+    for last in (point("a", 99, 21, "dropoff"), point("a", 99, 62)):
+        harness = play_rides(ride_job(), [[point("a", minute, minute) for minute in range(20)], [last]], None)
+        assert harness.written["ride_summaries"].height == 1
