@@ -43,9 +43,16 @@ def private_columns(stream: Stream, schema: pa.Schema) -> frozenset[str]:
         >>> sorted(private_columns(SALES, pa.schema([total, best, pa.field("undeclared", pa.string())])))
         ['best_customer', 'undeclared']
     """
-    if not stream.private:
+    return private_columns_of((stream,), schema)
+
+
+def private_columns_of(streams: Collection[Stream], schema: pa.Schema) -> frozenset[str]:
+    """The columns of a table that show what is private of any of the streams that it is made of, as `private_columns`."""
+    private = {name for stream in streams for name in stream.private}
+    if not private:
         return frozenset()
-    return frozenset(field.name for field in schema if _is_private(stream, field))
+    known = {name for stream in streams for name in stream.schema.names}
+    return frozenset(field.name for field in schema if _is_private(known, private, field))
 
 
 def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
@@ -104,6 +111,6 @@ def errors_without_values(what: str, private: Collection[str]) -> Iterator[None]
         raise KeyfoldError(f"{what}: {describe_error(error, private)}") from None
 
 
-def _is_private(stream: Stream, field: pa.Field) -> bool:
-    sources = made_of(field) or ((field.name,) if field.name in stream.schema.names else ())
-    return not sources or any(source in stream.private for source in sources)
+def _is_private(known: Collection[str], private: Collection[str], field: pa.Field) -> bool:
+    sources = made_of(field) or ((field.name,) if field.name in known else ())
+    return not sources or any(source in private for source in sources)

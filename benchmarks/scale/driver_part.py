@@ -65,7 +65,7 @@ def work(folder: Path, files: int) -> tuple[dict[str, float], dict[str, int]]:
         append_files(events, _written(files, batch), "ingest", batch)
         with timed("list what came, plan"):
             done = journal.last_done()
-            planned = plan_run(job, events, done, None, read_clock(), RunBounds(1 << 60))
+            planned = plan_run(job, {f"events.{job.stream.name}": events}, done, None, read_clock(), RunBounds(1 << 60))
         with timed("write the plan"):
             journal.write_plans(planned.plans)
         with timed("read it, each task"):

@@ -93,7 +93,7 @@ def _job_row(name: str) -> dict[str, Any]:
     job = build_job(template)
     return {
         "job": name,
-        "stream": job.stream.name,
+        "stream": ", ".join(one.name for one in job.streams),
         "key": list(job.key),
         "tables": [table.name for table in job.tables],
         "description": template.description,

@@ -110,7 +110,7 @@ def _jobs_of(lakehouse: Lakehouse, stream: str) -> Iterable[KeyedJob]:
     for name in project_jobs():
         if live_generation_name(lakehouse, name) is not None:
             job = build_live_job(lakehouse, name, {})
-            if job.stream.name == stream:
+            if stream in {one.name for one in job.streams}:
                 yield job
 
 

@@ -20,7 +20,6 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import table_frame
-from keyfold.privacy import private_columns
 from keyfold.project import current_project, project_jobs
 from keyfold.storage.place import Place
 from keyfold.suite import Suite
@@ -93,7 +92,7 @@ def masked_columns(job: str, table: str) -> Callable[[dg.AssetCheckExecutionCont
         lakehouse: Lakehouse = context.resources.lakehouse
         live = configured_job(lakehouse, project_jobs()[job])
         schema = next(one.schema for one in live.tables if one.name == table)
-        return private_columns(live.stream, schema)
+        return live.private_of(schema)
 
     return masked
 

@@ -18,6 +18,7 @@ from keyfold.keyed.commit import commit, forget
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import BatchFailedError
 from keyfold.keyed.generations import RETAINED_BATCHES, Generation
+from keyfold.keyed.inputs import input_tables
 from keyfold.keyed.operator import StepError
 from keyfold.keyed.parts.manifest import NEVER
 from keyfold.keyed.processor import EMITTED, PartitionProcessor
@@ -102,8 +103,9 @@ class Batches:
         # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", generation.splits)
         numbers = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
-        inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
-        reader = read_slices(job, self._journal.folder, inputs, generation.partitions, generation.splits)
+        reader = read_slices(
+            job, self._journal.folder, input_tables(self._lakehouse, job), generation.partitions, generation.splits
+        )
         blobs = numbers.mapInArrow(reader, BLOBS)
         processor = PartitionProcessor(job, generation.answers, generation.parts)
         # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
@@ -177,6 +179,8 @@ def make_done(
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
     # From the record before, not from the tables: a second attempt counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
+    by_input = dict(zip(job.inputs, worked.report.by_input or [0] * len(job.inputs), strict=True))
+    totals_before = before.total_by_input if before else {}
     is_last = plan.batch == plan.run + plan.batches - 1
     # One a run, not one a batch: what counts is the gap between deliveries, however many slices they are cut into.
     if is_last and any(one.files for one in plan.inputs):
@@ -198,14 +202,14 @@ def make_done(
         watermark=plan.clock.watermark,
         state_bytes=worked.report.state_bytes,
         dropped_parts=tuple(sorted(worked.dropped)),
-        newest=plan.newest,
-        arrived_at=plan.arrived_at,
-        stands_in=plan.stands_in,
+        times=plan.times,
         arrivals=arrivals,
         events=worked.report.events,
+        by_input=by_input,
         rows=rows,
         open_change=worked.report.open_change,
         total_events=totals.events,
+        total_by_input={name: totals_before.get(name, 0) + count for name, count in by_input.items()},
         total_rows=totals.rows,
         open_events=totals.open_events,
         next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),

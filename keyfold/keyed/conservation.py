@@ -6,7 +6,7 @@ its copies counts: in the event table as its list says, without making any, so t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -17,13 +17,14 @@ from pyspark.sql import functions as F
 from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
-from keyfold.keyed.inputs import changes_for
+from keyfold.keyed.inputs import changes_for, input_tables
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.settled import settled
 from keyfold.keyed.state_source import read_source
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.changes import Changes
 from keyfold.lakehouse.frames import table_frame
 from keyfold.lakehouse.presence import check_files_are_there
 from keyfold.lakehouse.reading import count_rows, data_file_paths, scan_files
@@ -44,6 +45,9 @@ class Conservation:
         journalled: that reached a step, by the journal.
         rows_read: of a job whose events belong to several keys, how many rows of the event table `events_read` are
             copies of; None of any other.
+        by_input: of a job with several inputs, the events of each: by its table's log, and that reached a step, by the
+            journal. Also of inputs that the other numbers do not count (`Input.conserved`). Empty of a generation that
+            began with state.
     """
 
     events_read: int
@@ -52,10 +56,14 @@ class Conservation:
     late: int
     journalled: int
     rows_read: int | None = None
+    by_input: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def balanced(self) -> bool:
-        return self.events_read == self.in_outputs + self.open_events + self.late == self.journalled
+        kept = self.in_outputs + self.open_events + self.late
+        return self.events_read == kept == self.journalled and all(
+            one == other for one, other in self.by_input.values()
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -75,15 +83,22 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     if generation is None or found is None:
         return Conservation(0, 0, 0, 0, 0)
     done = found.done
-    events = lakehouse.events(job.stream.name)
-    # By the event table's own log, and not by the journal: what is compared must be counted apart.
-    later = changes_for(job, events, done.positions[f"events.{job.stream.name}"])
-    version = later.position.version
-    _check_files(lakehouse, job, generation, version, found.versions)
-    read = rows = count_rows(events, version) - sum(file.rows for file in later.files)
+    tables = input_tables(lakehouse, job)
+    # By the tables' own logs, and not by the journal: what is compared must be counted apart.
+    later = {
+        one.table: changes_for(job.name, one, tables[one.table], done.positions[one.table])
+        for one in job.all_inputs.values()
+    }
+    _check_files(
+        lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, found.versions
+    )
+    rows = {name: _rows_read(tables[name], one) for name, one in later.items()}
+    read = sum(count * job.times_counted(name) for name, count in rows.items())
+    rows_read = None
     if job.keys_of is not None:
-        read = events_in_table(events, job, version)
-        read -= _copies(events, job, [events / file.path for file in later.files])
+        ((name, one),) = later.items()
+        rows_read, read = read, events_in_table(tables[name], job, one.position.version)
+        read -= _copies(tables[name], job, [tables[name] / file.path for file in one.files])
     origin = generation.origin
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
@@ -94,8 +109,16 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         open_events=_open_events(spark, generation, job, done.batch),
         late=late,
         journalled=done.total_events,
-        rows_read=None if job.keys_of is None else rows,
+        rows_read=rows_read,
+        by_input={}
+        if origin is not None
+        else {name: (rows[one.table], done.total_by_input.get(name, 0)) for name, one in job.inputs.items()},
     )
+
+
+def _rows_read(table: Place, later: Changes) -> int:
+    """Rows of a table that a job has read: all, but for those that came later."""
+    return count_rows(table, later.position.version) - sum(file.rows for file in later.files)
 
 
 def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -117,19 +140,34 @@ def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob
         raise AssertionError(
             f"job {job.name}: {found.events_read:,} events were read; {found.in_outputs:,} are in outputs, "
             f"{found.open_events:,} in open state and {found.late:,} late; the journal counted "
-            f"{found.journalled:,}"
+            f"{found.journalled:,}{told_by_input(found)}"
         )
     return found
 
 
+def told_by_input(found: Conservation) -> str:
+    """Which inputs' events did not all reach a step, for people; nothing where all did."""
+    differ = [
+        f"{name}: {read:,} read and {reached:,} journalled"
+        for name, (read, reached) in found.by_input.items()
+        if read != reached
+    ]
+    return f" ({'; '.join(differ)})" if differ else ""
+
+
 def _check_files(
-    lakehouse: Lakehouse, job: KeyedJob, generation: Generation, version: int, versions: Mapping[str, int]
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    generation: Generation,
+    read: Mapping[str, int],
+    versions: Mapping[str, int],
 ) -> None:
     """See that what is counted by logs is there: a log counts rows of files that are gone."""
-    events, refresh = lakehouse.events(job.stream.name), lakehouse.command("run", job.name, "--full-refresh")
-    rebuild = lakehouse.command("ingest", job.stream.name, "--rebuild")
-    delta = DeltaTable(str(events), version=version)
-    check_files_are_there(events, delta, f"events.{job.stream.name}", f"run `{rebuild}`, and then `{refresh}`")
+    refresh = lakehouse.command("run", job.name, "--full-refresh")
+    for name, table in input_tables(lakehouse, job).items():
+        rebuild = lakehouse.command("ingest", name.removeprefix("events."), "--rebuild")
+        delta = DeltaTable(str(table), version=read[name])
+        check_files_are_there(table, delta, name, f"run `{rebuild}`, and then `{refresh}`")
     for name, at in versions.items():
         table = generation.table(name)
         check_files_are_there(

@@ -18,6 +18,8 @@ What the engine promises:
 - **No batch shows in a result.** A run takes its events in order of event time, slice by slice; what is late was late
   when the run began.
 - **Order.** Events of a call come in no order; a step that needs one sorts.
+- **Several inputs.** A job that `KeyedJob.with_inputs` makes reads several streams. Its step gets a frame an input, by name;
+  the watermark is the least of theirs. A run takes the events of all in order of event time, whichever came first.
 - **Several keys.** Of a job with `keys_of` an event is what is here called an event once for each of its keys: each copy
   reaches one step, is late or not by its own key's state, and is counted.
 """
@@ -36,7 +38,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.copies import KeysOf
 from keyfold.keyed.hashing import PartOf, check_hashable
-from keyfold.privacy import private_columns
+from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
+from keyfold.privacy import private_columns_of
 from keyfold.stream import Stream
 
 DEADLINE = "deadline"
@@ -58,6 +61,7 @@ class Clock:
             still to come would be behind it.
         processing_time: when this batch was planned; the same again when it is replayed.
         answers: where a step that asks the world outside keeps what it was told, before it uses it.
+        watermarks: of a job with several inputs, how far each has come after the batch, by name; idle ones too.
 
     Example:
         >>> noon = datetime(2026, 1, 31, 12)
@@ -71,6 +75,7 @@ class Clock:
     watermark: datetime
     processing_time: datetime
     answers: Answers = field(default_factory=AnswersInMemory)
+    watermarks: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,9 @@ class Step:
 
 
 StepFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], Step]
+
+StepOfInputs = Callable[[pl.DataFrame, Mapping[str, pl.DataFrame], Clock], Step]
+"""The step of a job with several inputs: it gets a frame of events an input, by name."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,7 @@ class KeyedJob:
         movable_parameters: names of those whose new value may count from here on, over state that an older one made:
             a move takes them (`keyfold state move`), where others need a refresh.
         migrations: functions from rows of state of one version to those of the next, by the version they start from.
+        inputs: of a job that `with_inputs` makes, its inputs by name; empty of a job with one stream.
         private: columns of `events` that show what is private of the stream (`privacy`); no error of the job quotes
             them. Not given: it follows from the stream.
 
@@ -222,7 +231,7 @@ class KeyedJob:
     events: pa.Schema
     state: pa.Schema
     output: pa.Schema
-    step: StepFunction
+    step: StepFunction | StepOfInputs
     time_from: str = ""
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     keys_of: KeysOf | None = None
@@ -244,7 +253,72 @@ class KeyedJob:
     free_parameters: frozenset[str] = frozenset()
     movable_parameters: frozenset[str] = frozenset()
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
+    inputs: Mapping[str, Input] = field(default_factory=dict)
     private: frozenset[str] = field(init=False, default=frozenset())
+
+    @classmethod
+    def with_inputs(
+        cls,
+        name: str,
+        inputs: Mapping[str, Input],
+        key: tuple[str, ...],
+        state: pa.Schema,
+        output: pa.Schema,
+        step: StepOfInputs,
+        **settings: Any,
+    ) -> "KeyedJob":
+        """Make a job that reads several streams.
+
+        Args:
+            name: of the job and of its main table.
+            inputs: what it reads, by name.
+            key: columns whose values belong together; every input has them, with the same types.
+            state, output: as of every job.
+            step: the pure function `(state, events, clock) -> Step`, where `events` has a frame an input, by name.
+            settings: others of this class; not those that an input says itself.
+
+        Raises:
+            Misconfigured: the inputs do not fit together.
+
+        Example:
+            The payments of each card that no order was made for, once both sides have come that far.
+
+            >>> time = pa.timestamp("us", tz="UTC")
+            >>> card, at = pa.field("card", pa.string(), nullable=False), pa.field("at", time, nullable=False)
+            >>> paid = pa.schema([card, at])
+            >>> orders, payments = (Stream(name, paid, event_time="at") for name in ("orders", "payments"))
+            >>> def unordered(state, events, clock):
+            ...     ordered = events["orders"].select("card")
+            ...     open_ones = pl.concat([state.drop(DEADLINE), events["payments"]]).join(ordered, on="card", how="anti")
+            ...     open_ones = open_ones.with_columns(pl.col("at").alias(DEADLINE))
+            ...     has_passed = pl.col(DEADLINE) <= clock.watermark
+            ...     return Step(state=open_ones.filter(~has_passed), output=open_ones.filter(has_passed).drop(DEADLINE))
+            >>> job = KeyedJob.with_inputs(
+            ...     "unordered", {"orders": Input(orders, paid, "at", conserved=False), "payments": Input(payments, paid, "at")},
+            ...     ("card",), paid.append(pa.field(DEADLINE, time)), paid, unordered,
+            ... )
+            >>> job.events.names
+            ['input', 'card', 'event_time']
+        """
+        check_inputs_fit(f"job {name}", key, inputs)
+        taken = {"stream", "event_time", "watermark_delay", "events", "time_from", "derived", "keys_of", "combine"}
+        if refused := sorted(taken.intersection(settings)):
+            raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be said of a job with several inputs")
+        conserved = [one for one, declared in inputs.items() if declared.conserved]
+        settings.setdefault("event_count", pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64))
+        return cls(
+            name=name,
+            stream=next(iter(inputs.values())).stream,
+            key=key,
+            event_time=EVENT_TIME,
+            watermark_delay=timedelta(0),
+            events=joined_schema(key, inputs),
+            state=state,
+            output=output,
+            step=step,
+            inputs=dict(inputs),
+            **settings,
+        )
 
     def __post_init__(self) -> None:
         where = f"job {self.name}"
@@ -279,14 +353,36 @@ class KeyedJob:
         if len(set(names)) != len(names):
             raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
         # Known here, on the driver, and told to workers with the job.
-        object.__setattr__(self, "private", private_columns(self.stream, self.events))
+        object.__setattr__(self, "private", self.private_of(self.events))
+
+    @property
+    def all_inputs(self) -> Mapping[str, Input]:
+        """What the job reads, by name; of a job with one stream, that under the stream's name."""
+        if self.inputs:
+            return self.inputs
+        own = Input(self.stream, self.events, self.event_time, self.watermark_delay, self.time_from, self.derived)
+        return {self.stream.name: own}
+
+    def times_counted(self, table: str) -> int:
+        """How often an event of a table that it reads counts for conservation: once for each input that says so."""
+        return sum(one.conserved for one in self.all_inputs.values() if one.table == table)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams that it reads, each once."""
+        return tuple({one.stream.name: one.stream for one in self.all_inputs.values()}.values())
+
+    def private_of(self, schema: pa.Schema) -> frozenset[str]:
+        """The columns of one of its tables, or of its state, that show what is private of a stream that it reads."""
+        # Which input a row is of is Keyfold's own word.
+        return private_columns_of(self.streams, schema) - ({INPUT} if self.inputs else set())
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
         """Every table the job writes: its own, its side outputs, and the late table."""
         own = OutputTable(self.name, self.output, self.output_mode, self.output_key, self.output_events)
         said = self.late_description or (
-            f"Events of `{self.stream.name}` that came too late for `{self.name}`; they change none of its rows."
+            f"Events of {' and '.join(f'`{one.name}`' for one in self.streams)} that came too late for `{self.name}`; they change none of its rows."
         )
         late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
         return (own, *self.side_outputs, late)

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError, first_line
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation
+from keyfold.keyed.inputs import input_tables
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.positions import entries_since
@@ -39,24 +40,15 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pl.exceptions.PolarsError, pa.ArrowException, OSError, BatchFailedError) as error:
-        events = lakehouse.events(job.stream.name)
+        tables = input_tables(lakehouse, job)
         # Only what was read and does not fit is damage.
-        if (failed := failure_of_store(error, events)) is not None:
-            raise failed from error
+        for table in tables.values():
+            if (failed := failure_of_store(error, table)) is not None:
+                raise failed from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
-        if (damage := _damage_of(events)) is not None:
-            raise Damaged(
-                f"job {job.name} reads events.{job.stream.name} in {events}, which cannot be read: {damage}; restore it, or run "
-                f"`{lakehouse.command('ingest', job.stream.name, '--rebuild')}`, and then this job with --full-refresh"
-            ) from error
-        if gone := _unread_files_gone(lakehouse, job):
-            raise Damaged(
-                f"job {job.name} has yet to read files of events.{job.stream.name} that are gone ({gone[0]}"
-                f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): another tool has compacted the table and deleted "
-                "the files that it replaced (VACUUM) before the job ran. The newer files hold the same rows, together with "
-                f"rows that the job has read; read all of them: `{lakehouse.command('run', job.name, '--full-refresh')}`"
-            ) from error
+        for name, table in tables.items():
+            _tell_of(lakehouse, job, name, table, error)
         if isinstance(error, BatchFailedError):
             raise
         raise KeyfoldError(
@@ -65,13 +57,28 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
         ) from error
 
 
-def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob) -> list[str]:
+def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause: BaseException) -> None:
+    if (damage := _damage_of(table)) is not None:
+        rebuild = lakehouse.command("ingest", name.removeprefix("events."), "--rebuild")
+        raise Damaged(
+            f"job {job.name} reads {name} in {table}, which cannot be read: {damage}; restore it, or run "
+            f"`{rebuild}`, and then this job with --full-refresh"
+        ) from cause
+    if gone := _unread_files_gone(lakehouse, job, name, table):
+        raise Damaged(
+            f"job {job.name} has yet to read files of {name} that are gone ({gone[0]}"
+            f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): another tool has compacted the table and deleted "
+            "the files that it replaced (VACUUM) before the job ran. The newer files hold the same rows, together with "
+            f"rows that the job has read; read all of them: `{lakehouse.command('run', job.name, '--full-refresh')}`"
+        ) from cause
+
+
+def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
     """Files that the live generation has planned to read, or is to read next, and that are not on disk."""
-    generation, table = live_generation(lakehouse, job.name), lakehouse.events(job.stream.name)
+    generation = live_generation(lakehouse, job.name)
     if generation is None:
         return []
-    name, done = f"events.{job.stream.name}", generation.journal.last_done()
-    plans = generation.journal.pending()
+    done, plans = generation.journal.last_done(), generation.journal.pending()
     unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}
     if done is not None and name in done.positions:
         for _, actions in entries_since(table, done.positions[name]):

@@ -6,7 +6,7 @@ next. An event that is of its arrival waits there for the others, as any event t
 had a time of its own so far, arrivals are all there is, and move it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -15,7 +15,8 @@ import polars as pl
 
 from keyfold.journal.clock import LONGEST_TICK, Silence, silent_event_time, watermark_after
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.records import ClockRecord, KeyedDone, PlannedClock
+from keyfold.keyed.records import ClockRecord, InputTime, KeyedDone, PlannedClock
+from keyfold.keyed.several_inputs import Input
 from keyfold.keyed.slices import Slice
 from keyfold.lakehouse.changes import DataFile, newest_time
 from keyfold.lakehouse.parquet import parquet_file
@@ -48,16 +49,17 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Instant:
-    """The clock of a batch, and what is known of the stream by then; see `KeyedPlan`."""
+    """The clock of a batch, and how far each input has come by then; see `KeyedPlan`."""
 
     clock: PlannedClock
-    newest: datetime | None
-    arrived_at: datetime | None
-    stands_in: bool
+    times: dict[str, InputTime]
 
 
 class EventTime:
     """Where event time stands as a run begins, and how the run moves it.
+
+    The watermark is the least of the inputs'. An input that is idle (`Input.idle_timeout`) is left out, as long as another
+    one is not.
 
     Attributes:
         watermark: that the run begins with.
@@ -67,94 +69,132 @@ class EventTime:
         self, job: KeyedJob, done: KeyedDone | None, clock: ClockRecord | None, processing_time: datetime
     ) -> None:
         self._job, self._processing_time = job, processing_time
-        self._newest = done.newest if done else None
-        self._arrived_at = done.arrived_at if done else None
-        self._stands_in = done.stands_in if done else False
         reached = [one.watermark for one in (done, clock) if one is not None]
         self.watermark = max(reached, default=BEGINNING)
+        self._before = {name: done.times.get(name, InputTime()) if done else InputTime() for name in job.all_inputs}
 
-    def through(self, slices: Sequence[Slice], came: Came, bounds: BoundsOfTime) -> list[Instant]:
+    def through(self, slices: Sequence[Slice], came: Mapping[str, Came], bounds: BoundsOfTime) -> list[Instant]:
         """The clocks of a run that reads these slices.
 
-        Up to the last slice the watermark stays behind whatever is still to come, by the job's delay; the run's end is
-        the newest event's, whatever the slices were.
+        Up to the last slice the watermark stays behind whatever is still to come, by the inputs' delays; the run's end is
+        the newest events', whatever the slices were.
+
+        Args:
+            slices: one at least.
+            came: of each input of which events came, their newest times.
+            bounds: what the run is asked for.
         """
-        newest, arrived_at, stands_in = self._newest, self._processing_time, came.own is None
-        if stands_in and newest is not None and not self._stands_in:
-            # Nothing came that says how far event time is: it goes on as on a silent stream.
-            arrived_at, stands_in = self._arrived_at, False
-        else:
-            newest = _latest(newest, came.own or came.newest)
-        if newest is not None and bounds.until is not None:
-            # What lies past the range is read by nobody, and must not move the clock.
-            newest = min(newest, shifted(bounds.until, -_MOMENT))
+        after = {name: self._after(name, came.get(name), bounds) for name in self._before}
         found: list[Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
             # An event at the slice's very end is of the next slice.
-            reached = end_of(one) - _MOMENT
+            end = end_of(one) - _MOMENT
             # And no further than the run: a slice may end among arrivals, which move nothing.
-            reached = reached if newest is None else min(reached, newest)
-            watermark = watermark_after(late_watermark, reached, self._job.watermark_delay)
-            found.append(self._at(late_watermark, watermark, _latest(self._newest, reached), arrived_at, stands_in))
-        late_watermark, by = watermark, ""
-        watermark = watermark_after(watermark, newest, self._job.watermark_delay)
-        if arrived_at != self._processing_time:
-            watermark, by = self._by_silence(watermark)
-        watermark, by = _by_hand(watermark, by, bounds)
-        return [*found, self._at(late_watermark, watermark, newest, arrived_at, stands_in, by)]
+            times = {name: self._at_slice(name, end, after[name], is_read=name in came) for name in after}
+            watermark = max(watermark, self._least(self._watermarks(times), came))
+            found.append(self._at(late_watermark, watermark, times))
+        return [*found, self._end(watermark, after, came, bounds)]
 
     def tick(self, bounds: BoundsOfTime) -> list[Instant]:
         """The clock of a run that nothing came for."""
-        watermark, by = _by_hand(*self._by_silence(self.watermark), bounds)
-        return [self._at(self.watermark, watermark, self._newest, self._arrived_at, self._stands_in, by)]
+        return [self._end(self.watermark, {name: self._after(name, None, bounds) for name in self._before}, {}, bounds)]
 
-    def _by_silence(self, watermark: datetime) -> tuple[datetime, str]:
-        """The watermark by the time that has gone by since the newest event came, and what moved it."""
-        silence = Silence(self._newest, self._arrived_at) if self._newest and self._arrived_at else None
-        # What event time has reached lies the delay ahead of the watermark.
-        reached = None if silence is None else shifted(self.watermark, self._job.watermark_delay)
-        silent = silent_event_time(silence, self._processing_time, self._job.idle_after, reached)
-        moved = watermark_after(watermark, silent, self._job.watermark_delay)
-        return (moved, "silence") if moved > watermark else (watermark, "")
+    def is_idle(self, name: str) -> bool:
+        """Whether an input does not hold the watermark back, should nothing come of it."""
+        timeout, since = self._job.all_inputs[name].idle_timeout, self._before[name].arrived_at
+        return timeout is not None and since is not None and self._processing_time - since >= timeout
 
-    def _at(
-        self,
-        late_watermark: datetime,
-        watermark: datetime,
-        newest: datetime | None,
-        arrived_at: datetime | None,
-        stands_in: bool,
-        by: str = "",
+    def _after(self, name: str, came: Came | None, bounds: BoundsOfTime) -> InputTime:
+        """How far an input has come at the end of the run."""
+        before = self._before[name]
+        newest, arrived_at, stands_in = before.newest, before.arrived_at, before.stands_in
+        if came is None:
+            # Waited for since the job's first run: from then on it may become idle.
+            arrived_at = arrived_at or (self._processing_time if self._job.inputs else None)
+        elif came.own is not None or newest is None or stands_in:
+            newest = _latest(newest, came.own or came.newest)
+            arrived_at, stands_in = self._processing_time, came.own is None
+        # Else nothing came that says how far event time is: it goes on as on a silent stream.
+        if newest is not None and bounds.until is not None:
+            # What lies past the range is read by nobody, and must not move the clock.
+            newest = min(newest, shifted(bounds.until, -_MOMENT))
+        return InputTime(newest=newest, arrived_at=arrived_at, stands_in=stands_in)
+
+    def _at_slice(self, name: str, end: datetime, after: InputTime, *, is_read: bool) -> InputTime:
+        """How far an input has come at the end of a slice that others follow."""
+        if not is_read:
+            return after
+        reached = end if after.newest is None else min(end, after.newest)
+        return after.model_copy(update={"newest": _latest(self._before[name].newest, reached)})
+
+    def _watermarks(self, times: Mapping[str, InputTime]) -> dict[str, datetime]:
+        """By the events of each input."""
+        declared = self._job.all_inputs
+        return {
+            name: watermark_after(BEGINNING, one.newest, declared[name].watermark_delay) for name, one in times.items()
+        }
+
+    def _least(self, watermarks: Mapping[str, datetime], came: Mapping[str, Came]) -> datetime:
+        waited_for = [at for name, at in watermarks.items() if name in came or not self.is_idle(name)]
+        return min(waited_for or watermarks.values())
+
+    def _end(
+        self, late_watermark: datetime, after: dict[str, InputTime], came: Mapping[str, Came], bounds: BoundsOfTime
     ) -> Instant:
-        clock = PlannedClock(
-            late_watermark=late_watermark, watermark=watermark, processing_time=self._processing_time, advanced_by=by
+        watermarks = self._watermarks(after)
+        watermark, by = max(late_watermark, self._least(watermarks, came)), ""
+        silent = {name: max(at, self._by_silence(name, after[name])) for name, at in watermarks.items()}
+        if (moved := self._least(silent, came)) > watermark:
+            watermark, by = moved, "silence"
+        watermark, by = _by_hand(watermark, by, bounds)
+        return self._at(late_watermark, watermark, after, by)
+
+    def _by_silence(self, name: str, after: InputTime) -> datetime:
+        """The watermark of an input by the time that has gone by since its newest event came."""
+        before, delay = self._before[name], self._job.all_inputs[name].watermark_delay
+        if after.arrived_at == self._processing_time or before.newest is None or before.arrived_at is None:
+            return BEGINNING
+        silence = Silence(before.newest, before.arrived_at)
+        # What event time has reached lies the delay ahead of the watermark.
+        reached = shifted(self.watermark, delay)
+        return watermark_after(
+            BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_after, reached), delay
         )
-        return Instant(clock, newest, arrived_at, stands_in)
+
+    def _at(self, late_watermark: datetime, watermark: datetime, times: dict[str, InputTime], by: str = "") -> Instant:
+        clock = PlannedClock(
+            late_watermark=late_watermark,
+            watermark=watermark,
+            processing_time=self._processing_time,
+            advanced_by=by,
+            watermarks=self._watermarks(times) if self._job.inputs else {},
+        )
+        return Instant(clock, times)
 
 
-def newest_that_came(job: KeyedJob, table: Place, slices: Sequence[Slice]) -> Came:
-    """How far the events of a run's slices reach; where arrivals may be among their times, by a look into the files."""
-    files = {file.path: file for one in slices for file, _ in one.files}
-    newest = _newest_of(table, files.values(), job.stored_time)
-    stream = job.stream
-    if stream.missing_time != "arrival" or job.stored_time != stream.event_time:
+def newest_that_came(declared: Input, table: Place, files: Iterable[DataFile]) -> Came:
+    """How far the events in an input's files reach; where arrivals may be among their times, by a look into the files."""
+    by_path = {file.path: file for file in files}
+    newest = _newest_of(table, by_path.values(), declared.stored_time)
+    stream = declared.stream
+    if stream.missing_time != "arrival" or declared.stored_time != stream.event_time:
         return Came(newest, newest)
     own: datetime | None = None
-    for path, file in files.items():
-        for time in _own_times(table / path, job.stored_time, own):
+    for path, file in by_path.items():
+        for time in _own_times(table / path, declared.stored_time, own):
             # A file without arrivals is of before there were any: nothing stands in there.
-            own = _latest(own, time or newest_time(table, file, job.stored_time))
+            own = _latest(own, time or newest_time(table, file, declared.stored_time))
     return Came(newest, own)
 
 
-def waits_for_others(job: KeyedJob, came: Came, end: Instant) -> str | None:
+def waits_for_others(declared: Input, came: Came, end: InputTime) -> str | None:
     """What to say where events that are of their arrival are long ahead of the times that others have of their own."""
     if came.newest is None or end.newest is None or came.newest - end.newest <= LONGEST_TICK:
         return None
     return (
-        f"some events of events.{job.stream.name} have no time of their own and are of their arrival, up to "
+        f"some events of {declared.table} have no time of their own and are of their arrival, up to "
         f"{came.newest:%Y-%m-%d %H:%M}, while those that have one have come to {end.newest:%Y-%m-%d %H:%M}: what waits for the "
         "watermark, or for the end of a window, waits till then; a job with time=arrival goes by the arrival of all, and "
         "--advance-to says that no more is to come"

@@ -9,6 +9,7 @@ from keyfold.errors import IncompatibleState
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.hashing import HASH
+from keyfold.keyed.several_inputs import Input
 
 
 def check_generation(generation: Generation, job: KeyedJob) -> None:
@@ -33,7 +34,9 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
 def fixed(job: KeyedJob) -> dict[str, Any]:
     """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
     return {
+        # Of several inputs what each is, by name; None of a job with one stream, as before there were some.
         "stream": job.stream.name,
+        "inputs": {name: _input(one) for name, one in job.inputs.items()} or None,
         "key": list(job.key),
         "key_groups": job.key_groups,
         "hash": HASH,
@@ -51,6 +54,18 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         "tables": {table.name: [table.mode, list(table.key)] for table in job.tables},
         **{f"columns of {table.name}": _columns(table.schema) for table in job.tables},
         "parameters": _bound(job.parameters, job),
+    }
+
+
+def _input(one: Input) -> dict[str, Any]:
+    """Not its idle timeout: no row of state depends on it."""
+    return {
+        "stream": one.stream.name,
+        "event_time": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
+        "watermark_delay": one.watermark_delay.total_seconds(),
+        "derived": {name: str(how) for name, how in one.derived.items()},
+        "columns": _columns(one.events),
+        "conserved": one.conserved,
     }
 
 

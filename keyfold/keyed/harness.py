@@ -1,14 +1,17 @@
 """A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 import polars as pl
 
+from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.codec import conform, empty, polars_schema
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.several_inputs import INPUT, tagged
 from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
@@ -39,30 +42,33 @@ class TestHarness:
         self.watermark = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
         self._played = 0
+        self._reached = dict.fromkeys(job.all_inputs, BEGINNING)
 
     def batch(
         self,
-        events: pl.DataFrame | None = None,
+        events: pl.DataFrame | Mapping[str, pl.DataFrame] | None = None,
         processing_time: datetime = EPOCH,
         advance_to: datetime | None = None,
+        idle: Collection[str] = (),
     ) -> Called:
         """Play one batch; None is one without events, in which only what is due happens.
 
         Args:
             events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
-                that column, as they lie in the event table: each comes once for each of its keys then.
+                that column, as they lie in the event table: each comes once for each of its keys then. Of a job with
+                several inputs a frame an input, by name; an input of which nothing comes may be left out.
             processing_time: of the batch.
             advance_to: event time that the batch reaches, if its events do not.
+            idle: inputs that do not hold the watermark back, unless events of theirs come.
         """
         job, late_watermark = self._job, self.watermark
-        came = empty(job.events) if events is None else conform(in_copies(job, events), job.events, "events")
-        newest = came[job.event_time].max()
+        came = in_one_frame(job, events)
         # The step sees the watermark before the batch's events and after them, as in a run.
-        if isinstance(newest, datetime):
-            self.watermark = watermark_after(self.watermark, newest, job.watermark_delay)
+        self._move_watermark(came, idle)
         if advance_to is not None:
             self.advance_to(advance_to)
-        clock = Clock(late_watermark, self.watermark, processing_time, self._answers)
+        watermarks = dict(self._reached) if job.inputs else {}
+        clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks)
         needed, others = parted(job, self.state, came, clock)
         try:
             called = call_step(job, needed, came, clock)
@@ -79,6 +85,18 @@ class TestHarness:
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
+
+    def _move_watermark(self, came: pl.DataFrame, idle: Collection[str]) -> None:
+        job = self._job
+        waited_for: list[datetime] = []
+        for name, declared in job.all_inputs.items():
+            events = came.filter(pl.col(INPUT) == name) if job.inputs else came
+            newest = events[job.event_time].max()
+            if isinstance(newest, datetime):
+                self._reached[name] = watermark_after(self._reached[name], newest, declared.watermark_delay)
+            if events.height or name not in idle:
+                waited_for.append(self._reached[name])
+        self.watermark = max([self.watermark, *([min(waited_for)] if waited_for else [])])
 
     def assert_nothing_lost(self) -> None:
         """See that every event that was played is in a table, in state, or late, as the conservation check of a run does.
@@ -102,6 +120,24 @@ class TestHarness:
     def advance_to(self, time: datetime) -> None:
         """Take event time as having come so far; what comes behind it is late. It never goes back."""
         self.watermark = max(self.watermark, in_utc(time))
+
+
+def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.DataFrame:
+    """Events as the engine passes them on: in the job's columns, of several inputs as one frame."""
+    if events is None:
+        return empty(job.events)
+    if isinstance(events, pl.DataFrame):
+        return conform(in_copies(job, events), job.events, "events")
+    if strangers := events.keys() - job.inputs.keys():
+        raise Misconfigured(
+            f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(job.inputs) or 'one stream'}"
+        )
+    kinds = polars_schema(job.events)
+    frames = [
+        tagged(name, job.inputs[name], conform(frame, job.inputs[name].events, f"events of {name}"), kinds)
+        for name, frame in events.items()
+    ]
+    return pl.concat([empty(job.events), *frames])
 
 
 def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from keyfold.errors import Damaged
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
+from keyfold.keyed.several_inputs import Input
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.changes import Changes, RowsChangedError, changes_since, snapshot
 from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position
@@ -28,30 +29,39 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
         KeyfoldError: a table is another one, was restored and written again, or its log lacks the position's entry.
     """
     for name, born in generation.record["input_ids"].items():
-        if table_id(_table(lakehouse, name)) != born:
+        if table_id(input_table(lakehouse, name)) != born:
             raise Damaged(f"{where}: {name} is not the table that it has read, but another one; {remedy}")
     for name, position in _newest_positions(generation).items():
         with positions_explained(where, name, remedy):
-            check_position(_table(lakehouse, name), position)
+            check_position(input_table(lakehouse, name), position)
 
 
-def changes_for(job: KeyedJob, table: Place, position: Position | None) -> Changes:
-    """What has come to a job's event table since a position; all that it consists of where there is none.
+def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
+    """What has come to the table of a job's input since a position; all that it consists of where there is none.
 
     Raises:
         KeyfoldError: that cannot be told from the table any more; names the remedy.
     """
-    name = f"events.{job.stream.name}"
-    with positions_explained(f"job {job.name}", name, REMEDY):
+    with positions_explained(f"job {job}", declared.table, REMEDY):
         try:
-            time = job.stored_time
+            time = declared.stored_time
             return snapshot(table, time) if position is None else changes_since(table, position, time)
         except RowsChangedError as error:
             raise Damaged(
-                f"job {job.name}: rows of {name} were changed or deleted by other than ingest, after it had begun to read "
+                f"job {job}: rows of {declared.table} were changed or deleted by other than ingest, after it had begun to read "
                 f"them ({error}), and what they had led to cannot be taken back one by one; see that the event table is "
                 f"right, then {REMEDY}"
             ) from None
+
+
+def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
+    """The folders of the tables that a job reads, by name."""
+    return {one.table: input_table(lakehouse, one.table) for one in job.all_inputs.values()}
+
+
+def input_table(lakehouse: Lakehouse, name: str) -> Place:
+    """The folder of a table that a job reads."""
+    return lakehouse.events(name.removeprefix("events."))
 
 
 @contextmanager
@@ -79,7 +89,3 @@ def _newest_positions(generation: Generation) -> dict[str, Position]:
     done = generation.journal.last_done()
     planned = {one.table: one.position for plan in generation.journal.pending() for one in plan.inputs}
     return {**(done.positions if done else {}), **planned}
-
-
-def _table(lakehouse: Lakehouse, name: str) -> Place:
-    return lakehouse.events(name.removeprefix("events."))

@@ -6,6 +6,7 @@ clock, so once a second does where nothing came: it sees a stream that has falle
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -33,20 +34,24 @@ class LastPlanned(NamedTuple):
 
 
 def wait_for_news(
-    table: Place, name: str, done: KeyedDone | None, stop: threading.Event, every: timedelta, last: LastPlanned | None
+    tables: Mapping[str, Place],
+    done: KeyedDone | None,
+    stop: threading.Event,
+    every: timedelta,
+    last: LastPlanned | None,
 ) -> bool:
     """Wait until there is reason to plan; gives False if told to stop.
 
     Args:
-        table: the event table.
-        name: what the journal calls it.
+        tables: the folders of the tables that the job reads, by name.
         done: the last batch.
         stop: set to end the run.
         every: from one look to the next.
         last: when the run last planned; None: not yet, which is reason enough.
     """
     while not stop.is_set():
-        if last is None or _has_come(table, done.positions.get(name) if done else None):
+        positions = done.positions if done else {}
+        if last is None or any(_has_come(table, positions.get(name)) for name, table in tables.items()):
             return True
         pause = _until_next_reason(done, last)
         if pause <= timedelta(0):

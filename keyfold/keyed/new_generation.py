@@ -22,7 +22,9 @@ from keyfold.keyed.generations import (
     live_pointer,
     remove_dead_generations,
 )
+from keyfold.keyed.inputs import input_tables
 from keyfold.keyed.read import LEAST_SPLITS
+from keyfold.keyed.several_inputs import Input
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import remove_tree, write_json_once
@@ -60,8 +62,9 @@ def new_branch(
 def _born(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Place, more: Mapping[str, Any]
 ) -> Generation:
-    events = lakehouse.events(job.stream.name)
-    _check_has_times(lakehouse, job, events)
+    tables = input_tables(lakehouse, job)
+    for one in job.all_inputs.values():
+        _check_has_times(lakehouse, job.name, one, tables[one.table])
     # Now, and not when it goes live: it is to go live in the place of what it was born beside.
     _, pointer_tag = live_pointer(lakehouse, job.name)
     generation = Generation(folder, {})
@@ -83,18 +86,18 @@ def _born(
         "parameters": dict(job.parameters),
         "fixed": {**fixed(job), "parameters": dict(job.parameters)},
         "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
-        "input_ids": {f"events.{job.stream.name}": table_id(events)},
+        "input_ids": {name: table_id(table) for name, table in tables.items()},
     }
     write_json_once(folder / RECORD, record)
     reached("generation: born")
     return Generation(folder, record, pointer_tag)
 
 
-def _check_has_times(lakehouse: Lakehouse, job: KeyedJob, events: Place) -> None:
+def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) -> None:
     there = [field.name for field in DeltaTable(str(events)).schema().fields]
-    if job.stored_time not in there:
+    if one.stored_time not in there:
         raise Misconfigured(
-            f"job {job.name} goes by {job.stored_time}, a column that events.{job.stream.name} does not have (it has "
+            f"job {job} goes by {one.stored_time}, a column that {one.table} does not have (it has "
             f"{', '.join(there)}); if an older Keyfold made the table, once run "
-            f"`{lakehouse.command('ingest', job.stream.name, '--rebuild')}`"
+            f"`{lakehouse.command('ingest', one.stream.name, '--rebuild')}`"
         )

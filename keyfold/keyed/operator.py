@@ -7,6 +7,7 @@ calls of bounded size. `processor` is what Spark knows of this.
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_files import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.read import CLOCK, SEED, SEED_RANGES, BatchClock
+from keyfold.keyed.several_inputs import counts_by_input
 from keyfold.keyed.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
 from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.privacy import describe_error, errors_without_values, masked
@@ -45,22 +47,28 @@ class StepError(StepFailed):
 
 
 class PartitionReport(NamedTuple):
-    """What a partition reports of a batch: events that came, change of open events, earliest timers, size of its state."""
+    """What a partition reports of a batch: events that came, change of open events, earliest timers, size of its state.
+
+    Of a job with several inputs also how many events came of each, in the order of their declaration.
+    """
 
     events: int
     open_change: int
     deadline: int
     stale_at: int
     state_bytes: int
+    by_input: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
         """As bytes."""
-        return _REPORT.pack(*self)
+        return struct.pack(f"<{5 + len(self.by_input)}q", *self[:5], *self.by_input)
 
     @classmethod
     def unpack(cls, payload: bytes) -> "PartitionReport":
         """From `pack`."""
-        return cls(*_REPORT.unpack(payload))
+        numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
+        events, open_change, deadline, stale_at, state_bytes, *by_input = numbers
+        return cls(events, open_change, deadline, stale_at, state_bytes, tuple(by_input))
 
     def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
         return PartitionReport(
@@ -69,10 +77,9 @@ class PartitionReport(NamedTuple):
             min(self.deadline, other.deadline),
             min(self.stale_at, other.stale_at),
             self.state_bytes + other.state_bytes,
+            tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
         )
 
-
-_REPORT = struct.Struct("<qqqqq")
 
 NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
 """The report of no partition, to which others are added."""
@@ -98,7 +105,7 @@ class PartitionOperator:
             StepError: the step raised, or gave back something else than it declared.
             Damaged: the state cannot be read.
         """
-        clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
+        clock, blobs, seeds = BatchClock(0, 0, 0, 0, ()), [], []
         for row in rows:
             if row.sequence == CLOCK:
                 clock = BatchClock.unpack(bytes(row.payload))
@@ -145,7 +152,8 @@ class PartitionOperator:
             self._keep(new)
         if old and (dropped := sorted(old.files - new.files)):
             yield Row(table=DROPPED, payload="\n".join(dropped).encode())
-        yield _report(count(events, job.event_count), open_change, new)
+        by_input = counts_by_input(job.inputs, events) if job.inputs else ()
+        yield _report(count(events, job.event_count), open_change, new, by_input)
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
         """Take in the state that the partition begins with; what is due of it is for the next batch."""
@@ -198,9 +206,10 @@ class PartitionOperator:
         return called, placed
 
     def _clock(self, clock: BatchClock) -> Clock:
-        late_watermark, watermark, processing_time = map(from_micros, clock[1:])
+        late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
-        return Clock(late_watermark, watermark, processing_time, answers)
+        watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
+        return Clock(late_watermark, watermark, processing_time, answers, watermarks)
 
     @contextmanager
     def _damage_explained(self) -> Iterator[None]:
@@ -260,6 +269,7 @@ def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
 
 
-def _report(events: int, open_change: int, state: Manifest | None) -> Row:
+def _report(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> Row:
     timers = state.timers if state else (NEVER, NEVER)
-    return Row(table=REPORT, payload=PartitionReport(events, open_change, *timers, state.size if state else 0).pack())
+    report = PartitionReport(events, open_change, *timers, state.size if state else 0, by_input)
+    return Row(table=REPORT, payload=report.pack())

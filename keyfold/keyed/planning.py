@@ -1,12 +1,14 @@
-"""Plans a run: what is new in the event table, cut into slices of time, and the clock of each."""
+"""Plans a run: what is new in the tables of its inputs, cut into slices of time, and the clock of each."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from keyfold.journal.clock import Reading, go_on, too_short
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.event_time import (
     BoundsOfTime,
+    Came,
     EventTime,
     Instant,
     end_of,
@@ -15,10 +17,11 @@ from keyfold.keyed.event_time import (
 )
 from keyfold.keyed.inputs import changes_for
 from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
+from keyfold.keyed.several_inputs import Input
 from keyfold.keyed.slices import Slice, cut, cuts_through
 from keyfold.lakehouse.changes import Changes
 from keyfold.storage.place import Place
-from keyfold.times import in_utc, micros, shifted
+from keyfold.times import from_micros, in_utc, micros, shifted
 
 _SCATTERED = 3.0
 
@@ -58,31 +61,35 @@ class PlannedRun:
 
 
 def plan_run(
-    job: KeyedJob, table: Place, done: KeyedDone | None, clock: ClockRecord | None, now: Reading, wanted: RunBounds
+    job: KeyedJob,
+    tables: Mapping[str, Place],
+    done: KeyedDone | None,
+    clock: ClockRecord | None,
+    now: Reading,
+    wanted: RunBounds,
 ) -> PlannedRun:
     """Plan a run that begins where the last batch, and the time since, have ended.
 
     Args:
         job: what runs.
-        table: its event table.
+        tables: the folders of the tables that it reads, by name.
         done: the last batch.
         clock: how far time has gone since.
         now: what the machine's clocks say.
         wanted: what the run is asked for.
 
     Raises:
-        KeyfoldError: what the job has read of the event table can no longer be gone on from; names the remedy.
+        KeyfoldError: what the job has read of a table can no longer be gone on from; names the remedy.
     """
-    name = f"events.{job.stream.name}"
     reading, jump = go_on(clock.reading if clock else None, now)
     # Never back, even where the machine's clock was: what was stale stays stale. The last batch's too, which a crash may
     # have cut off from the record of the clock.
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
     processing_time = max([reading.time, *known])
-    position = done.positions.get(name) if done else None
-    changes = changes_for(job, table, position)
+    changes = _changes(job, tables, done)
     before = EventTime(job, done, clock, processing_time)
-    slices = cut(changes.files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
+    files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
+    slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
     come = [one for one in slices if one.files]
     warnings = [
         jump,
@@ -95,31 +102,63 @@ def plan_run(
         )
     if cuts_through(come) > _SCATTERED:
         warnings.append(
-            f"the files of {name} each span much of the time that is read, and are read {cuts_through(come):.1f} times: "
-            f"run maintenance, which joins neighbours in time"
+            f"the files of {' and '.join(tables)} each span much of the time that is read, and are read "
+            f"{cuts_through(come):.1f} times: run maintenance, which joins neighbours in time"
         )
     span = BoundsOfTime(wanted.until, wanted.advance_to)
-    came = newest_that_came(job, table, come)
+    came = _came(job, tables, come)
     clocks = before.through(come, came, span) if come else before.tick(span)
     final = clocks[-1]
-    warnings.append(waits_for_others(job, came, final))
+    for name, one in came.items():
+        declared = job.all_inputs[name]
+        warnings += [waits_for_others(declared, one, final.times[name]), _woke(before, name, declared, come)]
     # From the commit record alone: a run for which nothing came and nothing is due starts no Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
     )
-    plans = _plans(done, changes, slices, clocks, reading, name, wanted) if come or is_due else ()
+    plans = _plans(job, done, changes, slices, clocks, reading, wanted) if come or is_due else ()
     reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
 
+def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None) -> dict[str, Changes]:
+    """What is new in each table: looked up once, so that two inputs that read one table read the same of it."""
+    positions = done.positions if done else {}
+    return {
+        one.table: changes_for(job.name, one, tables[one.table], positions.get(one.table))
+        for one in {one.table: one for one in job.all_inputs.values()}.values()
+    }
+
+
+def _came(job: KeyedJob, tables: Mapping[str, Place], come: Sequence[Slice]) -> dict[str, Came]:
+    """The newest times of what is read of each input of which something is."""
+    found: dict[str, Came] = {}
+    for name, one in job.all_inputs.items():
+        if files := [file for part in come for file, _ in part.files if file.input == name]:
+            found[name] = newest_that_came(one, tables[one.table], files)
+    return found
+
+
+def _woke(before: EventTime, name: str, declared: Input, come: Sequence[Slice]) -> str | None:
+    """What to say where an input brings events that it did not hold the watermark back for."""
+    firsts = [file.first for one in come for file, _ in one.files if file.input == name and file.first is not None]
+    if not before.is_idle(name) or not firsts or min(firsts) > micros(before.watermark):
+        return None
+    return (
+        f"input {name} brings events again, from {from_micros(min(firsts)):%Y-%m-%d %H:%M:%S} on; it was idle for longer "
+        f"than its idle_timeout ({declared.idle_timeout}), and event time has come to "
+        f"{before.watermark:%Y-%m-%d %H:%M:%S} without it: those up to then are late"
+    )
+
+
 def _plans(
+    job: KeyedJob,
     done: KeyedDone | None,
-    changes: Changes,
+    changes: Mapping[str, Changes],
     slices: tuple[Slice, ...],
     clocks: list[Instant],
     reading: Reading,
-    table: str,
     wanted: RunBounds,
 ) -> tuple[KeyedPlan, ...]:
     first = done.batch + 1 if done else 0
@@ -128,22 +167,17 @@ def _plans(
     rows_before = 0
     bounds = [wanted.since, *(end_of(one) for one in slices[:-1]), wanted.until]
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
-        files = tuple(
-            PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole) for file, whole in one.files
-        )
         plans.append(
             KeyedPlan(
                 batch=first + number,
                 run=first,
                 batches=len(slices),
                 planned_at=reading.wall,
-                inputs=(TableInput(table=table, position=changes.position, files=files),),
+                inputs=_inputs(job, changes, one),
                 since=bounds[number],
                 until=bounds[number + 1],
                 clock=at.clock,
-                newest=at.newest,
-                arrived_at=at.arrived_at,
-                stands_in=at.stands_in,
+                times=at.times,
                 reading=reading,
                 rows_before=rows_before,
                 rows=one.rows,
@@ -152,6 +186,18 @@ def _plans(
         )
         rows_before += one.rows
     return tuple(plans)
+
+
+def _inputs(job: KeyedJob, changes: Mapping[str, Changes], one: Slice) -> tuple[TableInput, ...]:
+    files: dict[str, list[PlannedFile]] = {name: [] for name in job.all_inputs}
+    for file, whole in one.files:
+        files[file.input].append(PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole))
+    return tuple(
+        TableInput(
+            table=declared.table, input=name, position=changes[declared.table].position, files=tuple(files[name])
+        )
+        for name, declared in job.all_inputs.items()
+    )
 
 
 def _span(wanted: RunBounds) -> tuple[int | None, int | None]:

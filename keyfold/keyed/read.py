@@ -21,6 +21,7 @@ from keyfold.keyed.codec import conform, encode, polars_schema
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.hashing import PartOf
 from keyfold.keyed.records import KeyedPlan, PlannedFile
+from keyfold.keyed.several_inputs import Input, tagged
 from keyfold.keyed.slots import Slots, key_groups_of, partition_labels, slots_of
 from keyfold.keyed.worker import spare_what_is_loaded
 from keyfold.lakehouse.parquet import scan_rows
@@ -51,31 +52,36 @@ _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20
 _ROWS_A_UNIT = 250_000
 
-_CLOCK = struct.Struct("<qqqq")
-
 
 class BatchClock(NamedTuple):
-    """A batch's number, and its clock as it travels to state partitions: microseconds since 1970."""
+    """A batch's number, and its clock as it travels to state partitions: microseconds since 1970.
+
+    Of a job with several inputs also the watermark of each, in the order of their declaration.
+    """
 
     batch: int
     late_watermark: int
     watermark: int
     processing_time: int
+    watermarks: tuple[int, ...]
 
     def pack(self) -> bytes:
         """As bytes."""
-        return _CLOCK.pack(*self)
+        return struct.pack(f"<{4 + len(self.watermarks)}q", *self[:4], *self.watermarks)
 
     @classmethod
     def unpack(cls, payload: bytes) -> "BatchClock":
         """From `pack`."""
-        return cls(*_CLOCK.unpack(payload))
+        numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
+        batch, late_watermark, watermark, processing_time, *watermarks = numbers
+        return cls(batch, late_watermark, watermark, processing_time, tuple(watermarks))
 
 
 class Unit(NamedTuple):
-    """Rows of a file that one split holds: `rows` of them from `offset` on."""
+    """Rows of a file that one split holds: `rows` of them from `offset` on. `input` is as which input they are read."""
 
     number: int
+    input: str
     path: Place
     offset: int
     rows: int
@@ -84,15 +90,15 @@ class Unit(NamedTuple):
 
 def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
     """What there is to read in a batch, in parts that one reader decodes at a time."""
-    return _cut((tables[one.table], file) for one in plan.inputs for file in one.files)
+    return _cut((one.input, tables[one.table], file) for one in plan.inputs for file in one.files)
 
 
-def _cut(files: Iterable[tuple[Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
+def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
     found: list[Unit] = []
-    for folder, file in files:
+    for name, folder, file in files:
         for offset in range(0, file.rows, rows_a_unit):
             rows = min(rows_a_unit, file.rows - offset)
-            found.append(Unit(len(found), folder / file.path, offset, rows, file.whole))
+            found.append(Unit(len(found), name, folder / file.path, offset, rows, file.whole))
     return found
 
 
@@ -116,23 +122,26 @@ def read_slices(
         if not numbers:
             return
         # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
-        read_unit, split = _reader(job), _splitter(job, labels)
+        readers = {name: _reader(job, name, one) for name, one in job.all_inputs.items()}
+        split = _splitter(job, labels)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
         mine = {number % splits for number in numbers}
         # By one task alone, and whatever there is to read: a partition is called only if a row comes for it.
         if 0 in mine:
-            yield _clocks(plan, labels)
+            yield _clocks(job, plan, labels)
         if plan.seed is not None:
-            yield from _seeds(job, labels, [(journal.parent / "seed", file) for file in plan.seed.files], splits, mine)
+            yield from _seeds(
+                job, labels, [("", journal.parent / "seed", file) for file in plan.seed.files], splits, mine
+            )
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
         for unit in units(plan, tables):
             if unit.number % splits not in mine:
                 continue
-            frame = read_unit(unit, plan.since, plan.until)
+            frame = readers[unit.input](unit, plan.since, plan.until)
             waiting.append(frame)
             rows, size = rows + frame.height, size + frame.estimated_size()
             if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
@@ -150,15 +159,22 @@ def read_slices(
     return guarded
 
 
-def _clocks(plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
+def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
     """The clock, once for every partition: each is called, whether events came for it or not."""
-    times = (plan.clock.late_watermark, plan.clock.watermark, plan.clock.processing_time)
-    clock = BatchClock(plan.batch, *map(micros, times))
+    # A batch that takes in state has none, and calls no step.
+    watermarks = [plan.clock.watermarks.get(name, plan.clock.watermark) for name in job.inputs]
+    clock = BatchClock(
+        plan.batch,
+        micros(plan.clock.late_watermark),
+        micros(plan.clock.watermark),
+        micros(plan.clock.processing_time),
+        tuple(map(micros, watermarks)),
+    )
     return _blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
 
 
 def _seeds(
-    job: KeyedJob, labels: tuple[int, ...], files: list[tuple[Place, PlannedFile]], splits: int, mine: set[int]
+    job: KeyedJob, labels: tuple[int, ...], files: list[tuple[str, Place, PlannedFile]], splits: int, mine: set[int]
 ) -> Iterator[pa.RecordBatch]:
     """A split's share of the state that a generation begins with, a blob a partition and range of slots."""
     # In large units: each costs a blob a partition and range, and a blob of few rows costs as much as one of many.
@@ -174,15 +190,18 @@ def _seeds(
                 yield _blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
 
-def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
+def _reader(
+    job: KeyedJob, name: str, declared: Input
+) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
     """Make the function that reads a unit's rows of a slice, in the columns of the job's events."""
-    wanted = polars_schema(job.events)
-    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
-    stored = {name: kind for name, kind in wanted.items() if name not in job.made_columns}
+    wanted, of_all = polars_schema(declared.events), polars_schema(job.events)
+    derived = {column: how.expression() if isinstance(how, PartOf) else how for column, how in declared.derived.items()}
+    made = set(derived) | ({job.keys_of.column} if job.keys_of is not None else set())
+    stored = {column: kind for column, kind in wanted.items() if column not in made}
     made_of = {
         root
-        for name, how in job.derived.items()
-        for root in (how.columns if isinstance(how, PartOf) else derived[name].meta.root_names())
+        for column, how in declared.derived.items()
+        for root in (how.columns if isinstance(how, PartOf) else derived[column].meta.root_names())
     }
     keys_of = job.keys_of
     if keys_of is not None:
@@ -191,13 +210,13 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
     else:
         told = ""
     names = [*stored, *sorted(made_of - stored.keys())]
-    never_null = list(dict.fromkeys([*job.key, job.event_time]))
+    never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
         scan = scan_rows(unit.path, unit.offset, unit.rows)
-        if job.time_from:
+        if declared.time_from:
             # Before all else: slices, windows and keys are cut by the time that the job goes by.
-            scan = scan.with_columns(pl.col(job.time_from).alias(job.event_time))
+            scan = scan.with_columns(pl.col(declared.time_from).alias(declared.event_time))
         there = scan.collect_schema()
         # A column that came to the table after the file was written.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
@@ -205,7 +224,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
         frame = rows.collect().with_columns(lacking)
         # Of a file that lies across an end of the slice, rows are looked at one by one.
         if not unit.whole:
-            time = pl.col(job.event_time)
+            time = pl.col(declared.event_time)
             if since is not None:
                 frame = frame.filter(time >= since)
             if until is not None:
@@ -223,7 +242,7 @@ def _reader(job: KeyedJob) -> Callable[[Unit, datetime | None, datetime | None],
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
                 f"see that whoever wrote them fills it{told}; then run again"
             )
-        return frame
+        return tagged(name, declared, frame, of_all) if job.inputs else frame
 
     return read
 

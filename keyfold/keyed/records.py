@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pydantic import Field
+
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
 from keyfold.journal.records import Record
@@ -58,11 +60,13 @@ class TableInput(Record):
 
     Attributes:
         table: its name in the lakehouse.
+        input: the name of the job's input that it is read as; two inputs may read one table.
         position: up to which position in the table the run reads.
         files: that hold rows of the batch's slice.
     """
 
     table: str
+    input: str
     position: Position
     files: tuple[PlannedFile, ...] = ()
 
@@ -74,6 +78,21 @@ class PlannedClock(Record):
     watermark: datetime
     processing_time: datetime
     advanced_by: str = ""
+    watermarks: dict[str, datetime] = Field(default_factory=dict)
+
+
+class InputTime(Record):
+    """How far the event time of an input has come.
+
+    Attributes:
+        newest: the newest event time of its events so far; None before any.
+        arrived_at: the processing time at which the last of them were planned; before any, at which the job first ran.
+        stands_in: whether `newest` is an arrival, since no event had a time of its own so far (`event_time`).
+    """
+
+    newest: datetime | None = None
+    arrived_at: datetime | None = None
+    stands_in: bool = False
 
 
 class Seed(Record):
@@ -100,9 +119,7 @@ class KeyedPlan(Plan):
         seed: state that it takes in; such a batch is a generation's first, and reads no events.
         since, until: the slice: rows at or after the one and before the other; None for no bound.
         clock: what time it is in the batch.
-        newest: the newest event time of all events so far; None before any.
-        arrived_at: the processing time at which the last events so far were planned; None before any.
-        stands_in: whether `newest` is an arrival, since no event had a time of its own so far (`event_time`).
+        times: how far each input has come, by name.
         reading: what the machine's clocks said.
         rows_before, rows, rows_of_run: estimates, for progress: rows of the run's earlier batches, of this, of all.
     """
@@ -112,9 +129,7 @@ class KeyedPlan(Plan):
     since: datetime | None = None
     until: datetime | None = None
     clock: PlannedClock
-    newest: datetime | None = None
-    arrived_at: datetime | None = None
-    stands_in: bool = False
+    times: dict[str, InputTime] = Field(default_factory=dict)
     reading: Reading
     rows_before: int = 0
     rows: int = 0
@@ -137,12 +152,13 @@ class KeyedDone(Done):
     Attributes:
         positions: in each input table, up to which all is read; a run's last batch moves it.
         watermark: event time reached.
-        newest, arrived_at, stands_in: as in the plan.
+        times: as in the plan.
         arrivals: the processing times of the last runs that brought events, for the usual gap between them.
         events: that reached a step in this batch.
+        by_input: those of each input of a job with several, and all of them, also those that `events` does not count.
         rows: written in this batch, by table.
         open_change: by how many events open state grew.
-        total_events, total_rows, open_events: the same over the whole generation.
+        total_events, total_by_input, total_rows, open_events: the same over the whole generation.
         next_deadline, next_stale_at: the earliest of all that is kept; None of nothing.
         processing_time: of the batch; a later one's is never less.
         state_bytes: size of the state after the batch.
@@ -151,14 +167,14 @@ class KeyedDone(Done):
 
     positions: dict[str, Position]
     watermark: datetime
-    newest: datetime | None = None
-    arrived_at: datetime | None = None
-    stands_in: bool = False
+    times: dict[str, InputTime] = Field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
     events: int = 0
+    by_input: dict[str, int] = Field(default_factory=dict)
     rows: dict[str, int]
     open_change: int = 0
     total_events: int = 0
+    total_by_input: dict[str, int] = Field(default_factory=dict)
     total_rows: dict[str, int]
     open_events: int = 0
     next_deadline: datetime | None = None

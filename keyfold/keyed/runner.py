@@ -19,7 +19,7 @@ from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import damage_told
 from keyfold.keyed.fingerprint import check_generation
 from keyfold.keyed.generations import Generation, go_live, live_generation
-from keyfold.keyed.inputs import REMEDY, check_inputs
+from keyfold.keyed.inputs import REMEDY, check_inputs, input_tables
 from keyfold.keyed.lookout import LastPlanned, wait_for_news
 from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
@@ -134,17 +134,7 @@ def _opened(
 ) -> Iterator["_Run"]:
     """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
     with damage_told(lakehouse, job):
-        events = lakehouse.events(job.stream.name)
-        if not is_table(events) and (lakehouse.ingest(job.stream.name) / "ingest.json").exists():
-            raise Damaged(
-                f"job {job.name} reads events.{job.stream.name}, which is gone from {events} although files were ingested; restore "
-                f"it, or run `{lakehouse.command('ingest', job.stream.name, '--rebuild')}`, and then this job with --full-refresh"
-            )
-        if not is_table(events):
-            raise NotFound(
-                f"job {job.name} reads events.{job.stream.name}, which is not in {lakehouse.home} yet; "
-                f"run `keyfold ingest {job.stream.name} --from DIR` first"
-            )
+        _check_tables_are_there(lakehouse, job)
         with exclusive(lakehouse.job(job.name), f"job {job.name}"):
             if isinstance(mode, Replay):
                 generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
@@ -165,6 +155,22 @@ def _opened(
             done = generation.journal.last_done()
             yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
             generation.record_checksums()
+
+
+def _check_tables_are_there(lakehouse: Lakehouse, job: KeyedJob) -> None:
+    for stream in job.streams:
+        events = lakehouse.events(stream.name)
+        if is_table(events):
+            continue
+        if (lakehouse.ingest(stream.name) / "ingest.json").exists():
+            raise Damaged(
+                f"job {job.name} reads events.{stream.name}, which is gone from {events} although files were ingested; restore "
+                f"it, or run `{lakehouse.command('ingest', stream.name, '--rebuild')}`, and then this job with --full-refresh"
+            )
+        raise NotFound(
+            f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; "
+            f"run `keyfold ingest {stream.name} --from DIR` first"
+        )
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> None:
@@ -218,13 +224,13 @@ class _Run:
 
     def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
         """Work on what is new as it comes, until told to stop."""
-        events, name = self._lakehouse.events(self._job.stream.name), f"events.{self._job.stream.name}"
+        tables = input_tables(self._lakehouse, self._job)
         last: LastPlanned | None = None
 
         def next_plan() -> KeyedPlan | None:
             nonlocal last
             done = self._journal.last_done()
-            while wait_for_news(events, name, done, stop, every, last):
+            while wait_for_news(tables, done, stop, every, last):
                 # On a silent stream nothing else would be asked of it.
                 check_java()
                 began, planned = time.monotonic(), self._plan(wanted)
@@ -265,8 +271,8 @@ class _Run:
 
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan what is new, and write the plans down."""
-        events = self._lakehouse.events(self._job.stream.name)
-        planned = plan_run(self._job, events, self._journal.last_done(), self.generation.clock(), read_clock(), wanted)
+        tables = input_tables(self._lakehouse, self._job)
+        planned = plan_run(self._job, tables, self._journal.last_done(), self.generation.clock(), read_clock(), wanted)
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
             self._journal.write_plans(planned.plans)

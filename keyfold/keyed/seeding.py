@@ -4,7 +4,8 @@ What is due of that state, and what came meanwhile, is for the batch after it: t
 from any other batch.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -13,7 +14,16 @@ from keyfold.journal.clock import Reading, go_on, read_clock
 from keyfold.keyed.batches import batches_on
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation
-from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan, PlannedClock, PlannedFile, Seed, TableInput
+from keyfold.keyed.records import (
+    ClockRecord,
+    InputTime,
+    KeyedDone,
+    KeyedPlan,
+    PlannedClock,
+    PlannedFile,
+    Seed,
+    TableInput,
+)
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.positions import Position
@@ -26,20 +36,18 @@ class Beginning:
     Attributes:
         files: of the state, below the generation's folder `seed`, with the job's columns of state.
         events, rows: that had come and gone by then; see `records.Seed`.
-        position: in the event table, up to which all is in that state; None reads the table from its beginning.
+        positions: by table, up to which all is in that state; a table that is not among them is read from its beginning.
         watermark: event time that the state has reached.
-        newest, arrived_at, stands_in, arrivals: of the events so far, as in the commit record.
+        times, arrivals: of the events so far, as in the commit record.
         clock: how far time had gone, of a state that another generation left.
     """
 
     files: tuple[PlannedFile, ...]
     events: int
-    position: Position | None
+    positions: Mapping[str, Position]
     watermark: datetime
     rows: dict[str, int]
-    newest: datetime | None = None
-    arrived_at: datetime | None = None
-    stands_in: bool = False
+    times: Mapping[str, InputTime] = field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
     clock: ClockRecord | None = None
 
@@ -71,21 +79,22 @@ def take_in(
 
 
 def _plan(job: KeyedJob, beginning: Beginning, reading: Reading, processing_time: datetime) -> KeyedPlan:
-    table = f"events.{job.stream.name}"
     rows = sum(file.rows for file in beginning.files)
     return KeyedPlan(
         batch=0,
         run=0,
         batches=1,
         planned_at=reading.wall,
-        inputs=() if beginning.position is None else (TableInput(table=table, position=beginning.position),),
+        inputs=tuple(
+            TableInput(table=one.table, input=name, position=beginning.positions[one.table])
+            for name, one in job.all_inputs.items()
+            if one.table in beginning.positions
+        ),
         seed=Seed(files=beginning.files, events=beginning.events, rows=beginning.rows, arrivals=beginning.arrivals),
         clock=PlannedClock(
             late_watermark=beginning.watermark, watermark=beginning.watermark, processing_time=processing_time
         ),
-        newest=beginning.newest,
-        arrived_at=beginning.arrived_at,
-        stands_in=beginning.stands_in,
+        times=dict(beginning.times),
         reading=reading,
         rows=rows,
         rows_of_run=rows,

@@ -57,7 +57,7 @@ def cut(
         since, until: read only this span.
     """
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
-    there.sort(key=lambda file: (file.first, file.last, file.path))
+    there.sort(key=lambda file: (file.first, file.last, file.input, file.path))
     # No cut at or behind the late watermark: late events must meet the state that they find in one call.
     cuts = [time for time in _cuts(there, max_bytes, since, until) if late_watermark is None or time > late_watermark]
     bounds = [since, *cuts, until]
@@ -68,7 +68,7 @@ def cut(
 def cuts_through(slices: Sequence[Slice]) -> float:
     """How often a file is read on the whole: 1 where the table is clustered in time; more where files span slices."""
     read = sum(len(one.files) for one in slices)
-    return read / max(1, len({file.path for one in slices for file, _ in one.files}))
+    return read / max(1, len({(file.input, file.path) for one in slices for file, _ in one.files}))
 
 
 def _overlaps(file: DataFile, since: int | None, until: int | None) -> bool:

@@ -4,13 +4,14 @@ The operator on Spark and the harness in memory both call here, so that what pas
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.codec import AnswerError, conform, empty
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob, Step
+from keyfold.keyed.several_inputs import parted_by_input
 from keyfold.times import BEGINNING, END, micros
 
 
@@ -60,7 +61,9 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
             them.
     """
     on_time, late = route_late(job, state, events, clock)
-    step = job.step(state, on_time, clock)
+    # A job has the step that its inputs call for: `KeyedJob.with_inputs` takes no other.
+    given: Any = parted_by_input(job.inputs, on_time) if job.inputs else on_time
+    step = job.step(state, given, clock)
     _check_step(step)
     tables = {job.name: conform(step.output, job.output, "output")}
     unknown = set(step.side) - {table.name for table in job.side_outputs}

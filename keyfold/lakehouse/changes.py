@@ -43,6 +43,7 @@ class DataFile:
         bytes: its size.
         first, last: the span of its times, in microseconds since 1970, which may end less than a millisecond after its
             newest event where another program wrote it (`newest_time`); None of no rows.
+        input: of a job that reads several tables, as which of its inputs the file is read.
     """
 
     path: str
@@ -50,6 +51,7 @@ class DataFile:
     bytes: int
     first: int | None
     last: int | None
+    input: str = ""
 
 
 @dataclass(frozen=True)

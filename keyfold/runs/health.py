@@ -67,8 +67,9 @@ def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
         # The first watermark is the year 1, which is no time to plot.
         "keyfold_watermark_timestamp_seconds": max(done.watermark.timestamp(), 0.0),
     }
-    if done.arrived_at is not None:
-        gauges["keyfold_silent_seconds"] = (datetime.now(UTC) - done.arrived_at).total_seconds()
+    # The newest arrival of any input: a job is silent when all of them are.
+    if arrivals := [one.arrived_at for one in done.times.values() if one.arrived_at is not None]:
+        gauges["keyfold_silent_seconds"] = (datetime.now(UTC) - max(arrivals)).total_seconds()
     counters = {"keyfold_events_total": [({}, float(done.total_events))], "keyfold_rows_total": rows}
     return Facts(labels, done, _planned_at(generation.journal.pending()), counters, gauges)
 

@@ -9,13 +9,14 @@ import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.errors import NotFound
+from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
 from keyfold.keyed.conservation import events_in_table
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, go_live, live_generation
-from keyfold.keyed.inputs import positions_explained
+from keyfold.keyed.inputs import input_tables, positions_explained
 from keyfold.keyed.new_generation import new_generation
+from keyfold.keyed.records import InputTime
 from keyfold.keyed.runner import watermark as watermark_of
 from keyfold.keyed.seeding import Beginning, take_in
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
@@ -23,6 +24,7 @@ from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
 from keyfold.state.sources import open_source, reading
 from keyfold.state.staging import Checked, as_state, check_rows, private_in_state, write_rows
+from keyfold.storage.place import Place
 from keyfold.times import BEGINNING, shifted
 
 ReadFrom = int | Literal["live", "latest", "start"]
@@ -62,7 +64,7 @@ class Bootstrapped:
         job: its name.
         generation: that is live now; None of a dry run.
         checked: the rows and what they are.
-        version: of the event table from which reading goes on; None reads all of it.
+        versions: from which reading goes on, by table; a table that is not among them is read whole.
         watermark: event time that the state has reached.
         new_rows: of the event table, for the next run to read; a row of several keys counts once for each.
         sample: the first rows of state; what is private is hidden.
@@ -71,7 +73,7 @@ class Bootstrapped:
     job: str
     generation: str | None
     checked: Checked
-    version: int | None
+    versions: Mapping[str, int]
     watermark: datetime
     new_rows: int
     sample: pl.DataFrame
@@ -94,57 +96,71 @@ def bootstrap(
         rows = as_state(job, source, wanted.mapping)
         sample = masked(rows.head(_SAMPLE).collect(), private_in_state(job))
     live = live_generation(lakehouse, job.name)
-    position, watermark = _position(lakehouse, job, wanted, live), _watermark(wanted, live)
-    version = position.version if position else None
+    positions, watermark = _positions(lakehouse, job, wanted, live), _watermark(wanted, live)
+    versions = {name: position.version for name, position in positions.items()}
     # What lies before the state's version is never read: the conservation check must not look for it.
-    skipped = _events_at(lakehouse, job, version)
+    skipped = _events_at(lakehouse, job, versions)
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
     if dry_run:
-        return Bootstrapped(job.name, None, checked, version, watermark, new_rows, sample)
+        return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
         generation = new_generation(spark, lakehouse, job, origin)
         files = write_rows(rows, generation.seed, job.state)
         # The event time that leads to this watermark, which follows it by the job's delay.
-        newest = None if watermark == BEGINNING else shifted(watermark, job.watermark_delay)
-        beginning = Beginning(files, checked.events, position, watermark, {}, newest=newest)
+        times = {
+            name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
+            for name, one in job.all_inputs.items()
+        }
+        beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
         take_in(spark, lakehouse, job, generation, beginning)
         go_live(lakehouse, generation)
-    return Bootstrapped(job.name, generation.name, checked, version, watermark, new_rows, sample)
+    return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 
 
-def _position(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> Position | None:
-    events, table = lakehouse.events(job.stream.name), f"events.{job.stream.name}"
-    if not is_table(events):
-        raise NotFound(
-            f"job {job.name} reads {table}, which is not in {lakehouse.home} yet; run `keyfold ingest {job.stream.name}` first"
-        )
+def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> dict[str, Position]:
+    """Where reading goes on, by table; a table that is read from its beginning is not among them."""
+    tables = input_tables(lakehouse, job)
+    for stream in job.streams:
+        if not is_table(lakehouse.events(stream.name)):
+            raise NotFound(
+                f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; run `keyfold ingest "
+                f"{stream.name}` first"
+            )
     done = live.journal.last_done() if live else None
     read_from = wanted.read_from
     if read_from is None:
         if done is None:
             raise NotFound(
                 f"job {job.name} has never run, so nothing says which events its new state has seen: give --from-version "
-                f"with a version of {table}, `latest` where it has seen all that is there, or `start` where none"
+                f"with a version of {' and '.join(tables)}, `latest` where it has seen all that is there, or `start` where none"
             )
         read_from = "live"
     if read_from == "live":
         if done is None:
             raise NotFound(f"job {job.name} has never run: no live generation has read anything yet")
-        position = done.positions.get(table)
-        if position is not None:
+        positions = {name: done.positions[name] for name in tables if name in done.positions}
+        for name, position in positions.items():
             with positions_explained(
-                f"job {job.name}", table, "say with --from-version which events its state has seen"
+                f"job {job.name}", name, "say with --from-version which events its state has seen"
             ):
-                check_position(events, position)
-        return position
+                check_position(tables[name], position)
+        return positions
     if read_from == "start":
-        return None
-    newest = DeltaTable(str(events)).version()
-    version = newest if read_from == "latest" else read_from
+        return {}
+    if read_from != "latest" and len(tables) > 1:
+        raise Misconfigured(
+            f"job {job.name} reads {' and '.join(tables)}, and a version is one table's: give `latest`, `start` or `live`"
+        )
+    return {name: _position_at(name, table, read_from) for name, table in tables.items()}
+
+
+def _position_at(name: str, table: Place, read_from: int | str) -> Position:
+    newest = DeltaTable(str(table)).version()
+    version = newest if isinstance(read_from, str) else read_from
     if not 0 <= version <= newest:
-        raise NotFound(f"{table} has versions 0 to {newest}, and none {version}")
-    return position_at(events, version)
+        raise NotFound(f"{name} has versions 0 to {newest}, and none {version}")
+    return position_at(table, version)
 
 
 def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
@@ -154,10 +170,13 @@ def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
     return carried or BEGINNING
 
 
-def _latest(lakehouse: Lakehouse, job: KeyedJob) -> int:
-    return DeltaTable(str(lakehouse.events(job.stream.name))).version()
+def _latest(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, int]:
+    return {name: DeltaTable(str(table)).version() for name, table in input_tables(lakehouse, job).items()}
 
 
-def _events_at(lakehouse: Lakehouse, job: KeyedJob, version: int | None) -> int:
-    """Events that the event table has for a job at a version; none before its first."""
-    return 0 if version is None else events_in_table(lakehouse.events(job.stream.name), job, version)
+def _events_at(lakehouse: Lakehouse, job: KeyedJob, versions: Mapping[str, int]) -> int:
+    """Events that the tables have for a job at these versions; none of a table before its first."""
+    tables = input_tables(lakehouse, job)
+    return sum(
+        events_in_table(tables[name], job, version) * job.times_counted(name) for name, version in versions.items()
+    )

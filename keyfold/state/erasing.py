@@ -123,7 +123,7 @@ def erase(
         rows: dict[str, int] = {}
         generations: dict[str, str] = {}
         for job, generation, done in live:
-            now = _of_job(spark, lakehouse, job, generation, done, which, rows, dry_run=dry_run)
+            now = _of_job(spark, lakehouse, job, stream, generation, done, which, rows, dry_run=dry_run)
             generations[job.name] = now.name
         tables = {f"open.{job.name}": lakehouse.open_state(job.name) for job, _, _ in live}
         tables = {name: table for name, table in tables.items() if is_table(table)}
@@ -175,6 +175,7 @@ def _of_job(
     spark: SparkSession,
     lakehouse: Lakehouse,
     job: KeyedJob,
+    stream: Stream,
     live: Generation,
     done: KeyedDone,
     which: pl.Expr,
@@ -191,10 +192,9 @@ def _of_job(
             there = count_rows_of(live.table(table.name), which, table.events)
             rows[table.name] = there.rows
             events += there.events
-    unread = _unread(lakehouse, job, done)
-    read = count_rows_of(lakehouse.events(job.stream.name), which, job.copies).events - _held(
-        lakehouse, job, unread, which
-    )
+    of_stream, unread = lakehouse.events(stream.name), _unread(lakehouse, job, stream, done)
+    read = count_rows_of(of_stream, which, job.copies).events - _held(of_stream, job, unread, which)
+    read *= job.times_counted(f"events.{stream.name}")
     is_there = in_state.rows or any(rows.get(table.name) for table in job.tables)
     if dry_run or not (is_there or events != read):
         return live
@@ -224,15 +224,18 @@ def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedD
     return ErasedRows(sum(one["rows"] for one in told), sum(one["events"] for one in told))
 
 
-def _unread(lakehouse: Lakehouse, job: KeyedJob, done: KeyedDone) -> list[Place]:
+def _unread(lakehouse: Lakehouse, job: KeyedJob, stream: Stream, done: KeyedDone) -> list[Place]:
     """Files of the event table that the job has yet to read."""
-    events, position = lakehouse.events(job.stream.name), done.positions.get(f"events.{job.stream.name}")
-    return [events / file.path for file in changes_for(job, events, position).files]
+    events = lakehouse.events(stream.name)
+    read_as = next(one for one in job.all_inputs.values() if one.stream.name == stream.name)
+    return [
+        events / file.path for file in changes_for(job.name, read_as, events, done.positions.get(read_as.table)).files
+    ]
 
 
-def _held(lakehouse: Lakehouse, job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
+def _held(events: Place, job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
     """Events of the job in these files, of the event table."""
-    rows = scan_files(lakehouse.events(job.stream.name), files)
+    rows = scan_files(events, files)
     return int(rows.filter(which).select(job.copies).collect().item() or 0)
 
 
@@ -274,16 +277,18 @@ def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     return live
 
 
-def _streams_of_jobs(lakehouse: Lakehouse) -> dict[str, str]:
+def _streams_of_jobs(lakehouse: Lakehouse) -> dict[str, set[str]]:
     """The streams of all jobs that have run, also of those that the project has no more."""
-    found: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json")):
-        found[record.parent.parent.name] = read_json(record)["fixed"]["stream"]
+        fixed = read_json(record)["fixed"]
+        inputs = fixed.get("inputs") or {}
+        found[record.parent.parent.name] = {fixed["stream"], *(one["stream"] for one in inputs.values())}
     return found
 
 
 def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
-    return [job for job, read in _streams_of_jobs(lakehouse).items() if read != stream.name]
+    return [job for job, read in _streams_of_jobs(lakehouse).items() if stream.name not in read]
 
 
 def _elsewhere(
@@ -291,7 +296,7 @@ def _elsewhere(
 ) -> Iterator[str]:
     known = {job.name for job in jobs}
     for job, read in _streams_of_jobs(lakehouse).items():
-        if read == stream.name and job not in known:
+        if stream.name in read and job not in known:
             yield (
                 f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
                 "were not searched; remove the folder if nobody needs it"

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, Origin, live_generation
+from keyfold.keyed.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.state.migrating import Change, Verdict, changes_to, migrate, verdict_of
 from keyfold.state.places import find_batch
@@ -50,7 +51,8 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
         partitions: of the state store, if they are to be others.
     """
     live = live_generation(lakehouse, job.name)
-    events, size = _event_table(lakehouse.events(job.stream.name))
+    counted = [_event_table(table) for table in input_tables(lakehouse, job).values()]
+    events, size = sum(rows for rows, _ in counted), sum(size for _, size in counted)
     if live is None:
         return ChangePlan(job.name, None, (), "free", events, size, 0, 0, None)
     changes = changes_to(job, live)

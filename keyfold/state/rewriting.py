@@ -122,12 +122,10 @@ def rewrite(
     beginning = Beginning(
         files=files,
         events=done.total_events if events is None else events,
-        position=done.positions.get(f"events.{job.stream.name}"),
+        positions=done.positions,
         watermark=done.watermark,
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
-        newest=done.newest,
-        arrived_at=done.arrived_at,
-        stands_in=done.stands_in,
+        times=done.times,
         arrivals=done.arrivals,
         # Time goes on where it stood: what was closed by it must not be open again.
         clock=old.clock(),

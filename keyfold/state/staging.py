@@ -16,7 +16,7 @@ from keyfold.lakehouse.data_files import ROWS_A_GROUP
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import new_file, sync_folder
 from keyfold.lakehouse.parquet import scan_parquet
-from keyfold.privacy import MASK, masked, private_columns
+from keyfold.privacy import MASK, masked
 from keyfold.state.fitting import fitted
 from keyfold.storage.place import Place
 
@@ -113,7 +113,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
 
 def private_in_state(job: KeyedJob) -> frozenset[str]:
     """The columns of a job's state that show what is private of its stream; a column of the events is what it is there."""
-    private = private_columns(job.stream, job.state)
+    private = job.private_of(job.state)
     return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from keyfold.errors import Damaged
 from keyfold.keyed.batches import Batches, NoneLeft, readable
 from keyfold.keyed.checkpoint import finished_batch
+from keyfold.keyed.inputs import input_tables
 from keyfold.keyed.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.read import read_slices
 from keyfold.keyed.write import write_tables
@@ -72,7 +73,7 @@ class LocalBatches(Batches):
     def _read(self, batch: int) -> dict[int, list[Any]]:
         """The blobs that a batch reads, by state partition."""
         job = self._job
-        inputs = {f"events.{job.stream.name}": self._lakehouse.events(job.stream.name)}
+        inputs = input_tables(self._lakehouse, job)
         blobs: dict[int, list[Any]] = defaultdict(list)
         splits = self._generation.splits
         for task in range(_TASKS):

@@ -33,24 +33,31 @@ def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
 
 
 def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
-    """Which columns of its stream's event table each column of a job's table is made of.
+    """Which columns of the event tables of its streams each column of a job's table is made of.
 
     Raises:
-        KeyfoldError: a column says that it is made of one that the stream does not have.
+        KeyfoldError: a column says that it is made of one that no stream of the job has.
     """
-    known = job.stream.event_schema.names
-    events = table_key(f"events.{job.stream.name}")
+    # Of several streams each one that has a column of the name.
+    tables: dict[str, list[dg.AssetKey]] = {}
+    for stream in job.streams:
+        for name in stream.event_schema.names:
+            tables.setdefault(name, []).append(table_key(f"events.{stream.name}"))
     lineage = {}
     for field in table.schema:
         sources = made_of(field)
-        if not sources and table.name == job.late_table and field.name in known:
+        if not sources and table.name == job.late_table and field.name in tables:
             # Late events are the stream's own, and so are the columns that the job has not derived.
             sources = (field.name,)
-        if strangers := [source for source in sources if source not in known]:
+        if strangers := [source for source in sources if source not in tables]:
             raise Misconfigured(
                 f"table {table.name}: column {field.name} is said to be made of {', '.join(strangers)}, which stream "
-                f"{job.stream.name} does not have; it has {', '.join(known)}"
+                f"{' and '.join(one.name for one in job.streams)} does not have; it has {', '.join(tables)}"
             )
         if sources:
-            lineage[field.name] = [dg.TableColumnDep(asset_key=events, column_name=source) for source in sources]
+            lineage[field.name] = [
+                dg.TableColumnDep(asset_key=events, column_name=source)
+                for source in sources
+                for events in tables[source]
+            ]
     return dg.TableColumnLineage(lineage)

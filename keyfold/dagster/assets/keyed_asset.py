@@ -18,7 +18,7 @@ from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.runs import plot_runs
 from keyfold.journal.progress import Progress
 from keyfold.keyed.configured import configured_job
-from keyfold.keyed.conservation import Conservation, check_conservation
+from keyfold.keyed.conservation import Conservation, check_conservation, told_by_input
 from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
@@ -26,7 +26,6 @@ from keyfold.keyed.run_mode import Replay
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.keyed.written_rows import last_batch
 from keyfold.lakehouse import Lakehouse
-from keyfold.privacy import private_columns
 from keyfold.runs import run
 from keyfold.sinks.kafka import Published
 
@@ -130,6 +129,7 @@ def conservation_check(template: JobTemplate) -> dg.AssetChecksDefinition:
                 "in_outputs": found.in_outputs,
                 "open_events": found.open_events,
                 "late": found.late,
+                **{f"events of {name}": read for name, (read, _) in found.by_input.items()},
             },
         )
 
@@ -144,17 +144,18 @@ def _balance(found: Conservation) -> str:
     return (
         f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
         f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
-        f"{found.journalled:,} in the journal"
+        f"{found.journalled:,} in the journal{told_by_input(found)}"
     )
 
 
 def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owners: Sequence[str]) -> dg.AssetSpec:
-    events, is_side = table_key(f"events.{job.stream.name}"), table.name not in (job.name, job.late_table)
+    inputs = [table_key(name) for name in dict.fromkeys(one.table for one in job.all_inputs.values())]
+    is_side = table.name not in (job.name, job.late_table)
     # It goes with each materialization; what it is made of should be known to be right before the first.
     column_lineage(job, table)
     return dg.AssetSpec(
         table_key(table.name),
-        deps=[table_key(job.name) if is_side else events],
+        deps=[table_key(job.name)] if is_side else inputs,
         description=description if table.name == job.name else table.description,
         group_name=group,
         kinds={"pyspark", "deltalake"},
@@ -171,14 +172,14 @@ def _spec(job: KeyedJob, table: OutputTable, group: str, description: str, owner
 
 def _preview(lakehouse: Lakehouse, job: KeyedJob, table: OutputTable, branch: str = "") -> dg.MetadataValue:
     path = lakehouse.table(f"{table.name}@{branch}" if branch else table.name)
-    return preview(path, private_columns(job.stream, table.schema))
+    return preview(path, job.private_of(table.schema))
 
 
 def _plots(
     context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
 ) -> dict[str, dg.MetadataValue]:
     # A picture names keys and shows values: none is drawn of what is private, unless it shows counts alone.
-    may_draw = of_counts or not any(private_columns(job.stream, table.schema) for table in job.tables)
+    may_draw = of_counts or not any(job.private_of(table.schema) for table in job.tables)
     try:
         return {**plot_runs(lakehouse, job.name), **(plot(lakehouse) if plot and may_draw else {})}
     except Exception:  # the tables are written: a plot that cannot be drawn must not say that they are not

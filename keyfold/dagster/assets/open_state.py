@@ -15,7 +15,6 @@ from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.privacy import private_columns
 from keyfold.state.open_keys import OPEN, open_schema, write_open_keys
 from keyfold.state.reader import read_state
 from keyfold.state.statistics import StateStatistics, state_statistics
@@ -67,7 +66,7 @@ def open_state_asset(template: JobTemplate, *, owners: Sequence[str] = ()) -> dg
         reached = watermark(live)
         yield dg.MaterializeResult(
             metadata={
-                **table_metadata(path, preview(path, private_columns(job.stream, schema))),
+                **table_metadata(path, preview(path, job.private_of(schema))),
                 GENERATION: dg.MetadataValue.text(rows.generation),
                 **({BATCH: dg.MetadataValue.int(rows.batch)} if rows.batch is not None else {}),
                 "watermark": dg.MetadataValue.timestamp(reached) if reached else dg.MetadataValue.null(),

@@ -14,6 +14,7 @@ from keyfold.ingestion.sources.kafka.topic import topic_state
 from keyfold.keyed.configured import configured_job
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.generations import live_generation
+from keyfold.keyed.inputs import input_tables
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.changes import changes_since
 from keyfold.lakehouse.locks import is_held
@@ -159,13 +160,14 @@ def standing_of_ingest(lakehouse: Lakehouse, stream: Stream) -> Standing:
 def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping[str, Position]) -> int | None:
     try:
         job = configured_job(lakehouse, template)
-        position = positions.get(f"events.{job.stream.name}")
-        if position is None:
+        tables = input_tables(lakehouse, job)
+        if not positions.keys() >= tables.keys():
             return None
-        changes = changes_since(lakehouse.events(job.stream.name), position, job.stored_time)
+        each = {one.table: one for one in job.all_inputs.values()}
+        changes = [changes_since(tables[name], positions[name], one.stored_time) for name, one in each.items()]
     except (KeyfoldError, OSError):
         return None  # the run itself says what is wrong
-    return sum(file.rows for file in changes.files)
+    return sum(file.rows for one in changes for file in one.files)
 
 
 def _unread_messages(lakehouse: Lakehouse, stream: Stream) -> int | None:

@@ -20,7 +20,6 @@ from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation_name
 from keyfold.keyed.parameters import is_path
 from keyfold.lakehouse import Lakehouse
-from keyfold.privacy import private_columns
 from keyfold.project import project_jobs, project_streams
 from keyfold.state.audit import Author
 from keyfold.state.bootstrap import Bootstrap, ReadFrom, bootstrap
@@ -300,9 +299,8 @@ def erase_rows_everywhere(
 ) -> None:
     """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
     live = [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
-    jobs = [
-        job for name in live if (job := configured_job(lakehouse, project_jobs()[name])).stream.name == config.stream
-    ]
+    configured = [configured_job(lakehouse, project_jobs()[name]) for name in live]
+    jobs = [job for job in configured if config.stream in {one.name for one in job.streams}]
     erasure = Erasure(config.values, Author(config.who, config.why), config.remove_unsearchable)
     check_token(context, config)
     erased = erase(spark, lakehouse, project_streams()[config.stream], jobs, erasure, dry_run=config.dry_run)
@@ -360,7 +358,7 @@ STATE_TOOLS = [state_bootstrap, state_move, state_try, state_promote, state_redr
 
 
 def _private(job: KeyedJob) -> frozenset[str]:
-    return private_columns(job.stream, job.state)
+    return job.private_of(job.state)
 
 
 def _differences(job: KeyedJob, tables: Sequence[TableDifference]) -> dict[str, dg.MetadataValue]:
@@ -368,7 +366,7 @@ def _differences(job: KeyedJob, tables: Sequence[TableDifference]) -> dict[str, 
     return {
         "differences": preview_rows(frame_of(tuple(tables))),
         **{
-            f"samples of {one.table}": preview_rows(one.samples, private_columns(job.stream, schemas[one.table]))
+            f"samples of {one.table}": preview_rows(one.samples, job.private_of(schemas[one.table]))
             for one in tables
             if not one.is_none
         },

@@ -11,7 +11,6 @@ from keyfold.keyed.event_time import Came, newest_that_came
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.planning import RunBounds, plan_run
 from keyfold.keyed.records import ClockRecord, KeyedDone
-from keyfold.keyed.slices import Slice
 from keyfold.lakehouse.changes import DataFile
 from keyfold.stream import INGESTED_AT
 from keyfold.times import BEGINNING, END, micros, shifted
@@ -21,6 +20,7 @@ from tests.examples import examples
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DELAY, IDLE = timedelta(minutes=10), timedelta(hours=2)
 JOB = build_job(PURCHASE_TOTALS, {"watermark_delay": "10m", "idle_after": "2h"})
+TABLE, SALES = "events.sales", "sales"
 UTC_TIME = pl.Datetime("us", "UTC")
 
 
@@ -48,10 +48,10 @@ class Runs:
         if events is not None and events.height:
             events.write_delta(str(self._table), mode="append")
         bounds, reading = RunBounds(self._max_bytes), Reading(wall=now, uptime=0, boot="")
-        planned = plan_run(self._job, self._table, self._done, self._clock, reading, bounds)
+        planned = plan_run(self._job, {TABLE: self._table}, self._done, self._clock, reading, bounds)
         self._clock = planned.clock
         for plan in planned.plans:
-            told = {name: getattr(plan, name) for name in ("batch", "run", "newest", "arrived_at", "stands_in")}
+            told = {name: getattr(plan, name) for name in ("batch", "run", "times")}
             self._done = KeyedDone(
                 **told,
                 finished_at=now,
@@ -179,7 +179,7 @@ def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their
         chosen.append((DataFile(f"{at}.parquet", rows.height, 1, first, last), True))
         own += times
         everything += rows["time"].to_list()
-    came = newest_that_came(JOB, table, [Slice(None, None, tuple(chosen), 0)])
+    came = newest_that_came(JOB.all_inputs[SALES], table, [file for file, _ in chosen])
     assert came == Came(max(everything, default=None), max(own, default=None))
 
 
@@ -205,5 +205,5 @@ def test_a_run_is_planned_whatever_times_events_have_and_however_far_event_time_
         is_far = planned.clock.watermark > shifted(now, timedelta(days=366))
         assert any("--full-refresh" in one for one in planned.warnings) or not is_far
     bounds, reading = RunBounds(1 << 30, until=until), Reading(wall=NOON, uptime=0, boot="")
-    for plan in plan_run(job, table, None, None, reading, bounds).plans:
-        assert plan.newest is None or plan.newest < until
+    for plan in plan_run(job, {TABLE: table}, None, None, reading, bounds).plans:
+        assert (newest := plan.times[SALES].newest) is None or newest < until

@@ -48,15 +48,15 @@ def entry(table, version):
 def test_a_version_that_is_there_already_is_reason_and_one_that_comes_while_it_waits(tmp_path, stop):
     entry(tmp_path, 0)
     entry(tmp_path, 1)
-    assert wait_for_news(tmp_path, NAME, done(0), stop, HOUR, just_now())
+    assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())
     threading.Timer(0.2, entry, (tmp_path, 2)).start()
-    assert wait_for_news(tmp_path, NAME, done(1), stop, timedelta(milliseconds=20), just_now())
+    assert wait_for_news({NAME: tmp_path}, done(1), stop, timedelta(milliseconds=20), just_now())
 
 
 def test_a_timer_of_processing_time_is_waited_for_however_seldom_the_table_is_looked_at(tmp_path, stop):
     entry(tmp_path, 0)
     due, last = datetime.now(UTC) + timedelta(seconds=0.3), just_now()
-    assert wait_for_news(tmp_path, NAME, done(0, due), stop, HOUR, last)
+    assert wait_for_news({NAME: tmp_path}, done(0, due), stop, HOUR, last)
     assert last.now() >= due
 
 
@@ -65,17 +65,17 @@ def test_a_timer_goes_by_the_processing_time_of_runs_which_do_not_follow_a_clock
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     an_hour_ago = datetime.now(UTC) - HOUR
-    assert not wait_for_news(tmp_path, NAME, done(0, an_hour_ago + HOUR / 2), stop, HOUR, just_now(an_hour_ago))
+    assert not wait_for_news({NAME: tmp_path}, done(0, an_hour_ago + HOUR / 2), stop, HOUR, just_now(an_hour_ago))
 
 
 def test_after_a_while_without_news_it_is_time_to_plan_all_the_same(tmp_path, stop, monkeypatch):
     entry(tmp_path, 0)
     monkeypatch.setattr(lookout, "LONGEST_WAIT", timedelta(seconds=0.2))
-    assert wait_for_news(tmp_path, NAME, done(0), stop, HOUR, just_now())
+    assert wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())
 
 
 def test_told_to_stop_it_gives_up_waiting(tmp_path):
     entry(tmp_path, 0)
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
-    assert not wait_for_news(tmp_path, NAME, done(0), stop, HOUR, just_now())
+    assert not wait_for_news({NAME: tmp_path}, done(0), stop, HOUR, just_now())

@@ -47,7 +47,7 @@ def operate(job, events):
     """One batch of one state partition by the operator, as Spark would call it."""
     processor = PartitionProcessor(job, Path("answers"), Path("parts"))
     processor.init(SimpleNamespace(getValueState=lambda *_: Value()))  # type: ignore[arg-type]
-    clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON))
+    clock = BatchClock(0, micros(datetime(1, 1, 1, tzinfo=UTC)), micros(NOON), micros(NOON), ())
     rows = [
         SimpleNamespace(sequence=CLOCK, payload=clock.pack()),
         SimpleNamespace(sequence=0, payload=encode(events)),
