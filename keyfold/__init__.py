@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from keyfold.keyed.harness import TestHarness
     from keyfold.keyed.parameters import JobParameters, build_job
     from keyfold.keyed.per_key import KeyAnswer, per_key
+    from keyfold.keyed.several_inputs import Input
     from keyfold.lakehouse import Lakehouse
     from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
     from keyfold.project import Project
@@ -41,6 +42,7 @@ __all__ = [
     "Damaged",
     "FollowedBy",
     "IncompatibleState",
+    "Input",
     "InvalidData",
     "JobParameters",
     "JobTemplate",
@@ -85,6 +87,7 @@ _MODULES = {
     "keyfold.keyed.harness": ("TestHarness",),
     "keyfold.keyed.parameters": ("JobParameters", "build_job"),
     "keyfold.keyed.per_key": ("KeyAnswer", "per_key"),
+    "keyfold.keyed.several_inputs": ("Input",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.operators.patterns": ("FollowedBy", "Times", "Without", "pattern_job"),
     "keyfold.project": ("Project",),
