@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any, cast
 
 import duckdb
 import polars as pl
@@ -134,12 +135,19 @@ class Home:
         return keyfold.run(self.spark, self.lakehouse, self.job, Incremental(advance_to), options=options)
 
     def table(self, name="hours"):
-        path = live_generation(self.lakehouse, self.job.name).table(name)
-        return pl.read_delta(str(path))
+        return pl.read_delta(str(self.generation.table(name)))
+
+    @property
+    def generation(self):
+        generation = live_generation(self.lakehouse, self.job.name)
+        assert generation
+        return generation
 
     @property
     def done(self):
-        return live_generation(self.lakehouse, self.job.name).journal.last_done()
+        done = self.generation.journal.last_done()
+        assert done
+        return done
 
 
 def stream_frame(stream):
@@ -282,9 +290,8 @@ def test_an_event_that_is_lost_on_the_way_shows_in_its_input(spark, tmp_path):
     counted = check_conservation(home.spark, home.lakehouse, home.job)
     assert counted.balanced
     assert (counted.events_read, counted.by_input) == (2, {"orders": (1, 1), "payments": (1, 1)})
-    journal = live_generation(home.lakehouse, "hours").journal
     forged = home.done.model_copy(update={"total_by_input": {"orders": 2, "payments": 0}})
-    journal.amend([], [forged])
+    home.generation.journal.amend([], [forged])
     found = check_conservation(home.spark, home.lakehouse, home.job)
     assert not found.balanced
     with pytest.raises(AssertionError, match="orders: 1 read and 2 journalled; payments: 1 read and 0 journalled"):
@@ -315,9 +322,12 @@ def test_a_job_may_read_one_stream_as_two_inputs(tmp_path):
 
 
 AMOUNT = pa.field("amount", pa.string())
-FAULTS = {
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "a job without inputs": ({}, "it has no inputs"),
-    "the name of a stream": ({"orders": Input("orders", ORDER, "ordered_at")}, "must be the Stream itself"),
+    "the name of a stream": (
+        {"orders": Input(cast("Any", "orders"), ORDER, "ordered_at")},
+        "must be the Stream itself",
+    ),
     "no key column": (
         {"orders": Input(ORDERS, pa.schema([ORDER.field("ordered_at")]), "ordered_at")},
         "input orders: events has no column card",

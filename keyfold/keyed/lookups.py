@@ -1,0 +1,155 @@
+"""Lookups: small tables that a step gets whole, such as products or rules, as they were when its batch was planned.
+
+The driver reads a lookup as it plans a run, checks it, and keeps what it read as a file of the generation, named by its
+contents. The plan names that file. So a batch that is worked on again sees the same rows, whatever became of the table.
+A lookup that changes changes no row that was written before: it counts from the next run on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import xxhash
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
+from keyfold.lakehouse.files import new_file
+from keyfold.storage.place import Place, to_place
+
+_READERS = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson, ".jsonl": pl.read_ndjson}
+_FOLDER = "lookups"
+_MOST_BYTES = 256 << 20
+"""A larger table is none to look up in: every worker holds it whole. It is a stream of versions, for an as-of join."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A small table that a job's step gets whole (`KeyedJob.with_inputs`).
+
+    Attributes:
+        path: of a Delta table's folder, or of a Parquet, CSV (`.csv`) or JSON-lines (`.ndjson`, `.jsonl`) file.
+        columns: that the step gets, with their types; a value that does not fit one is refused.
+        key: columns of which the table has one row each, never NULL.
+
+    Example:
+        >>> product = pa.schema([pa.field("item", pa.string(), nullable=False), ("price", pa.int64())])
+        >>> Lookup("lookups/products.csv", product, ("item",)).key
+        ('item',)
+    """
+
+    path: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise Misconfigured(f"lookup {self.path}: key is empty; a lookup has one row a key")
+        if lacking := [name for name in self.key if name not in self.columns.names]:
+            raise Misconfigured(f"lookup {self.path}: key names {', '.join(lacking)}, which its columns lack")
+
+
+def plan_lookups(where: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> dict[str, str]:
+    """Read each lookup as it is now, and keep it for the batches of a run; gives the names of the kept files.
+
+    Args:
+        where: what to call the job in errors.
+        lookups: of the job, by name.
+        home: of the lakehouse, to which a path that is not absolute is relative.
+        generation: the folder of the generation.
+
+    Raises:
+        KeyfoldError: a table is gone or too large, lacks a column, has a value of another type, or a key twice.
+    """
+    planned: dict[str, str] = {}
+    for name, lookup in lookups.items():
+        rows = _read(f"{where}: lookup {name}", lookup, home)
+        kept = f"{name}-{_digest(rows)}.parquet"
+        path = generation / _FOLDER / kept
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(path) as file:
+                rows.write_parquet(file)
+        planned[name] = kept
+    return planned
+
+
+def planned_lookups(generation: Place, planned: Mapping[str, str]) -> dict[str, pl.DataFrame]:
+    """The rows of the lookups that a plan names, by name.
+
+    Raises:
+        Damaged: a kept file is gone, or is not what was kept.
+    """
+    return {name: _kept(generation / _FOLDER / kept) for name, kept in planned.items()}
+
+
+def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a lookup in its columns.
+
+    Raises:
+        InvalidData: a column is missing, a value does not fit its type, or a key is NULL or there twice.
+    """
+    if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
+        raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {', '.join(rows.columns)}")
+    wanted = dict(pl.DataFrame(lookup.columns.empty_table()).schema)
+    try:
+        rows = rows.select(pl.col(name).cast(kind) for name, kind in wanted.items())
+    except pl.exceptions.PolarsError as error:
+        raise InvalidData(f"{where} has values that do not fit its columns: {str(error).splitlines()[0]}") from None
+    if without := [name for name in lookup.key if rows[name].null_count()]:
+        raise InvalidData(f"{where} has rows without a value in {', '.join(without)}, its key; fill or remove them")
+    repeated = rows.filter(pl.struct(lookup.key).is_duplicated())
+    if repeated.height:
+        told = ", ".join(f"{name}={value!r}" for name, value in repeated.select(lookup.key).row(0, named=True).items())
+        raise InvalidData(f"{where} has the key {told} more than once; a lookup has one row a key")
+    return rows.sort(lookup.key)
+
+
+def _read(where: str, lookup: Lookup, home: Place) -> pl.DataFrame:
+    is_whole = "://" in lookup.path or Path(lookup.path).is_absolute()
+    path = lookup.path if is_whole else home / lookup.path
+    place = to_place(path)
+    where = f"{where} ({place})"
+    if not place.exists() and not (place / "_delta_log").exists():
+        raise NotFound(f"{where} is not there; restore it, or give another path")
+    try:
+        if (place / "_delta_log").exists():
+            table = DeltaTable(str(place))
+            size = sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+            _check_size(where, size)
+            return conform_lookup(where, lookup, pl.DataFrame(table.to_pyarrow_table()))
+        reader = _READERS.get(Path(str(place)).suffix)
+        if reader is None:
+            raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_READERS)}")
+        content = place.read_bytes()
+        _check_size(where, len(content))
+        return conform_lookup(where, lookup, reader(content))
+    except (DeltaError, pl.exceptions.PolarsError) as error:
+        raise InvalidData(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > _MOST_BYTES:
+        raise InvalidData(
+            f"{where} has {size:,} bytes, and a lookup has {_MOST_BYTES:,} at most: every worker holds it whole; read it as "
+            "an input with versions, by an as-of join"
+        )
+
+
+def _digest(rows: pl.DataFrame) -> str:
+    content = rows.write_ipc(None, compression="uncompressed").getvalue()
+    return xxhash.xxh3_64_hexdigest(content)
+
+
+@lru_cache(maxsize=8)
+def _kept(path: Place) -> pl.DataFrame:
+    try:
+        rows = pl.read_parquet(path.read_bytes())
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise Damaged(f"{path}, a lookup as a batch was planned with it, cannot be read: {error}") from None
+    if f"-{_digest(rows)}." not in path.name:
+        raise Damaged(f"{path} is not what was kept: its rows have another digest")
+    return rows

@@ -1,0 +1,7 @@
+"""Joins of inputs by key: each is a function that makes a `KeyedJob` with bounded state, freed by the watermark."""
+
+from keyfold.operators.joins.as_of_join import as_of_join
+from keyfold.operators.joins.interval_join import interval_join, unbounded_join
+from keyfold.operators.joins.window_join import window_join
+
+__all__ = ["as_of_join", "interval_join", "unbounded_join", "window_join"]

@@ -1,0 +1,132 @@
+"""As-of join: each left row with the newest version of its key at or before its time.
+
+A left row waits until the watermark has passed its time, since until then a newer version may come. Of each key state keeps
+the newest version that the watermark has passed, as long as it can be used, and those ahead of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Literal
+
+import polars as pl
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
+from keyfold.keyed.several_inputs import EVENT_TIME, INPUT
+from keyfold.operators.joins.sides import Named, Sides, sides_of
+
+_VERSION = "version"
+
+
+def as_of_join(
+    name: str,
+    left: Named,
+    right: Named,
+    key: tuple[str, ...],
+    *,
+    within: timedelta,
+    how: Literal["inner", "left"] = "left",
+    **settings: Any,
+) -> KeyedJob:
+    """A job that gives each left row the newest right row at or before its time, no older than `within`.
+
+    Each left row is written once, when the watermark has passed its time; of `inner` only those that found a version. Of
+    versions of one key with one time, the one whose values sort last counts. A row at or behind the watermark that a run
+    begins with is late: a version that comes late changes nothing that was written.
+
+    Args:
+        name: of the job.
+        left, right: the inputs, each with its name; `right` has the versions.
+        key: columns by which they are joined; both inputs have them.
+        within: the greatest age of a version that counts; state is freed by it.
+        how: `left`, or `inner`.
+        settings: others of `KeyedJob`.
+
+    Raises:
+        Misconfigured: `within` is negative, or the inputs do not fit together.
+
+    Example:
+        Sales at the price that counted then.
+
+        >>> from datetime import UTC, datetime
+        >>> import pyarrow as pa
+        >>> from keyfold import Input, Stream, TestHarness
+        >>> time = pa.timestamp("us", tz="UTC")
+        >>> item = pa.field("item", pa.string(), nullable=False)
+        >>> sold = pa.schema([item, pa.field("sold_at", time, nullable=False)])
+        >>> price = pa.schema([item, pa.field("since", time, nullable=False), ("price", pa.int64())])
+        >>> job = as_of_join(
+        ...     "priced_sales",
+        ...     ("sales", Input(Stream("sales", sold, "sold_at"), sold, "sold_at")),
+        ...     ("prices", Input(Stream("prices", price, "since"), price, "since")),
+        ...     ("item",), within=timedelta(days=30),
+        ... )
+        >>> noon, hour, harness = datetime(2026, 1, 31, 12, tzinfo=UTC), timedelta(hours=1), TestHarness(job)
+        >>> _ = harness.batch({
+        ...     "sales": pl.DataFrame({"item": ["tea", "tea"], "sold_at": [noon, noon + 2 * hour]}),
+        ...     "prices": pl.DataFrame({"item": ["tea", "tea"], "since": [noon - hour, noon + hour], "price": [3, 4]}),
+        ... })
+        >>> _ = harness.batch(advance_to=noon + 3 * hour)
+        >>> harness.written["priced_sales"]["price"].to_list()
+        [3, 4]
+    """
+    if within < timedelta(0):
+        raise Misconfigured(f"job {name}: within is {within}; a version lies before the row that it counts for")
+    sides = sides_of(name, key, left, right, how)
+
+    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        return _join(sides, within, how, state, events, clock)
+
+    # Each left row is written once; versions replace each other, and no row stands for one.
+    inputs = {left[0]: replace(left[1], conserved=how == "left"), right[0]: replace(right[1], conserved=False)}
+    waits = (pl.col(INPUT) == left[0]).sum().cast(pl.Int64)
+    counted = {"output_events": pl.len(), "state_events": waits}
+    if how == "inner":
+        counted = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
+    more: dict[str, Any] = {**counted, "step_decides_late": True}
+    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+
+
+def _join(
+    sides: Sides,
+    within: timedelta,
+    how: Literal["inner", "left"],
+    state: pl.DataFrame,
+    events: Mapping[str, pl.DataFrame],
+    clock: Clock,
+) -> Step:
+    came, late = sides.late(sides.came(events), clock)
+    known = pl.concat([state.drop(DEADLINE), came])
+    left, versions = sides.side(known, sides.left), _in_order(sides, sides.side(known, sides.right))
+    is_ready = pl.col(EVENT_TIME) <= clock.watermark
+    ready, waiting = left.filter(is_ready), left.filter(~is_ready)
+    places = _newest_versions(ready, versions, sides.key, within)
+    found = places.is_not_null()
+    output = [sides.joined(ready.filter(found), versions[places.drop_nulls().to_numpy()])]
+    if how == "left":
+        output.append(sides.joined(ready.filter(~found), None))
+    kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
+        # Superseded once the watermark has passed the version that follows.
+        (pl.col(EVENT_TIME).shift(-1).over(sides.key) > clock.watermark).fill_null(value=True)
+        & (pl.col(DEADLINE) > clock.watermark)
+    )
+    state = pl.concat([waiting.with_columns(pl.col(EVENT_TIME).alias(DEADLINE)), kept])
+    return Step(state=state, output=pl.concat(output), late=late)
+
+
+def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
+    """Versions of each key in order of time, one a time: of several, the one whose values sort last, in whatever order they came."""
+    others = [name for name in sides.right[1].events.names if name not in (*sides.key, sides.right[1].event_time)]
+    ordered = versions.sort(EVENT_TIME, *others, nulls_last=False)
+    return ordered.unique([*sides.key, EVENT_TIME], keep="last", maintain_order=True)
+
+
+def _newest_versions(rows: pl.DataFrame, versions: pl.DataFrame, key: tuple[str, ...], within: timedelta) -> pl.Series:
+    """For each row the place of its version; NULL where there is none."""
+    at = rows.select(*key, EVENT_TIME).with_row_index("row").sort(EVENT_TIME)
+    known = versions.select(*key, EVENT_TIME).with_row_index(_VERSION)
+    found = at.join_asof(
+        known, on=EVENT_TIME, by=list(key), strategy="backward", tolerance=within, check_sortedness=False
+    )
+    return found.sort("row")[_VERSION]

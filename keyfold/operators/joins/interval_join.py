@@ -1,0 +1,184 @@
+"""Interval join: events of two inputs with one key whose times lie within a span of each other.
+
+A row waits until the watermark has passed every time that a match of it could have: rows that come later are late. Then it
+is freed, and written without a match if it had none and the join keeps such rows. So each pair is written once, each miss
+once, and state holds a span of each side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
+from keyfold.keyed.several_inputs import EVENT_TIME, INPUT
+from keyfold.operators.joins.sides import How, Named, Sides, sides_of
+
+
+def interval_join(
+    name: str,
+    left: Named,
+    right: Named,
+    key: tuple[str, ...],
+    *,
+    earliest: timedelta,
+    latest: timedelta,
+    how: How = "inner",
+    **settings: Any,
+) -> KeyedJob:
+    """A job that joins each left row with the right rows whose time is `earliest` to `latest` after its own.
+
+    Its table has the key, the left input's columns and the right input's. Of `left` and `outer` the columns of a side that
+    had no match are NULL. A row at or behind the watermark that a run begins with is late.
+
+    Args:
+        name: of the job.
+        left, right: the inputs, each with its name.
+        key: columns by which they are joined; both inputs have them.
+        earliest, latest: the span of right time minus left time, both ends in it; `earliest` may be negative.
+        how: `inner`; `left` also writes left rows without a match, `outer` those of either side, each once the watermark
+            says that none can come.
+        settings: others of `KeyedJob`.
+
+    Raises:
+        Misconfigured: the span is empty, or the inputs do not fit together.
+
+    Example:
+        Payments within ten minutes after an order of the same card.
+
+        >>> from datetime import UTC, datetime
+        >>> import pyarrow as pa
+        >>> from keyfold import Input, Stream, TestHarness
+        >>> time = pa.timestamp("us", tz="UTC")
+        >>> card = pa.field("card", pa.string(), nullable=False)
+        >>> ordered = pa.schema([card, pa.field("ordered_at", time, nullable=False)])
+        >>> paid = pa.schema([card, pa.field("paid_at", time, nullable=False)])
+        >>> job = interval_join(
+        ...     "paid_orders",
+        ...     ("orders", Input(Stream("orders", ordered, "ordered_at"), ordered, "ordered_at")),
+        ...     ("payments", Input(Stream("payments", paid, "paid_at"), paid, "paid_at")),
+        ...     ("card",), earliest=timedelta(0), latest=timedelta(minutes=10), how="left",
+        ... )
+        >>> noon, harness = datetime(2026, 1, 31, 12, tzinfo=UTC), TestHarness(job)
+        >>> _ = harness.batch({
+        ...     "orders": pl.DataFrame({"card": ["a", "b"], "ordered_at": [noon, noon]}),
+        ...     "payments": pl.DataFrame({"card": ["a"], "paid_at": [noon + timedelta(minutes=4)]}),
+        ... })
+        >>> _ = harness.batch(advance_to=noon + timedelta(hours=1))
+        >>> [(row["card"], row["paid_at"] is not None) for row in harness.written["paid_orders"].to_dicts()]
+        [('a', True), ('b', False)]
+    """
+    if earliest > latest:
+        raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
+    sides = sides_of(name, key, left, right, how)
+
+    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        return _join(sides, earliest, latest, how, state, events, clock)
+
+    # A row may match any number of others, or none: no output row stands for one event.
+    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
+    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
+    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+
+
+def unbounded_join(
+    name: str,
+    left: Named,
+    right: Named,
+    key: tuple[str, ...],
+    *,
+    expiry: timedelta,
+    how: How = "inner",
+    **settings: Any,
+) -> KeyedJob:
+    """A job that joins all rows of one key, as long as their times are no further apart than `expiry`.
+
+    State must end somewhere: a row is forgotten `expiry` of event time after its own time. See `interval_join`.
+
+    Raises:
+        Misconfigured: `expiry` is not positive, or the inputs do not fit together.
+    """
+    if expiry <= timedelta(0):
+        raise Misconfigured(f"job {name}: expiry is {expiry}; say for how long of event time a row waits for others")
+    return interval_join(name, left, right, key, earliest=-expiry, latest=expiry, how=how, **settings)
+
+
+def pairs_within(
+    left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of left and right rows of one key whose times lie within the span, pair by pair.
+
+    Costs sorting and what it finds, and not all pairs of a key.
+    """
+    if not left.height or not right.height:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    codes = pl.concat([left.select(key), right.select(key)]).select(pl.struct(key).rank("dense").cast(pl.Int64))
+    code = codes.to_series().to_numpy()
+    left_code, right_code = code[: left.height], code[left.height :]
+    left_time, right_time = (one[EVENT_TIME].to_physical().to_numpy() for one in (left, right))
+    # Times by their rank among the right side's: a code and a rank fit into one whole number, which can be searched.
+    times = np.unique(right_time)
+    ranks = times.size + 1
+    place = right_code * ranks + np.searchsorted(times, right_time)
+    order = np.argsort(place, kind="stable")
+    place = place[order]
+    first, last = (left_time + int(span / timedelta(microseconds=1)) for span in (earliest, latest))
+    begin = np.searchsorted(place, left_code * ranks + np.searchsorted(times, first, "left"), "left")
+    end = np.searchsorted(place, left_code * ranks + np.searchsorted(times, last, "right"), "left")
+    counts = end - begin
+    rows = np.repeat(np.arange(left.height), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, order[np.repeat(begin, counts) + within]
+
+
+def _join(
+    sides: Sides,
+    earliest: timedelta,
+    latest: timedelta,
+    how: How,
+    state: pl.DataFrame,
+    events: Mapping[str, pl.DataFrame],
+    clock: Clock,
+) -> Step:
+    came, late = sides.late(sides.came(events), clock)
+    known = pl.concat(
+        [state.drop(DEADLINE).with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))]
+    )
+    left, right = sides.side(known, sides.left), sides.side(known, sides.right)
+    left_rows, right_rows = _new_pairs(left, right, sides.key, earliest, latest)
+    output = [sides.joined(left[left_rows], right[right_rows])]
+    left, right = _matched(left, left_rows), _matched(right, right_rows)
+    waiting = pl.concat(
+        [
+            left.with_columns((pl.col(EVENT_TIME) + latest).alias(DEADLINE)),
+            right.with_columns((pl.col(EVENT_TIME) - earliest).alias(DEADLINE)),
+        ]
+    )
+    is_over = pl.col(DEADLINE) <= clock.watermark
+    missed = waiting.filter(is_over & ~pl.col("matched"))
+    if how != "inner":
+        output.append(sides.joined(sides.side(missed, sides.left), None))
+    if how == "outer":
+        output.append(sides.missed(missed.filter(pl.col(INPUT) == sides.right[0])))
+    return Step(state=waiting.filter(~is_over).drop("is_new"), output=pl.concat(output), late=late)
+
+
+def _new_pairs(
+    left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of which one row is new: those of two older rows were written when the later of them came."""
+    new_left, old_left = (np.flatnonzero(left["is_new"].to_numpy() == new) for new in (True, False))
+    new_right = np.flatnonzero(right["is_new"].to_numpy())
+    one = pairs_within(left[new_left], right, key, earliest, latest)
+    other = pairs_within(left[old_left], right[new_right], key, earliest, latest)
+    return np.concatenate([new_left[one[0]], old_left[other[0]]]), np.concatenate([one[1], new_right[other[1]]])
+
+
+def _matched(side: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
+    matched = side["matched"].to_numpy().copy()
+    matched[rows] = True
+    return side.with_columns(pl.Series("matched", matched))

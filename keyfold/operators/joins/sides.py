@@ -1,0 +1,110 @@
+"""The two sides of a join: their columns in its output, and their rows as its state keeps them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.contract import DEADLINE, Clock
+from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, joined_schema, tagged
+from keyfold.stream import TIMESTAMP
+
+How = Literal["inner", "left", "outer"]
+"""Which rows a join writes besides matches: none, left rows without a match, or those of either side."""
+
+Named = tuple[str, Input]
+"""An input of a join, with its name."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two inputs of a join.
+
+    Attributes:
+        key: columns by which they are joined.
+        left, right: the inputs, with their names.
+        output: columns of the join: the key, the left side's others, the right side's others.
+        state: columns of rows that wait: those of both sides in one frame, `matched` and `deadline`.
+    """
+
+    key: tuple[str, ...]
+    left: Named
+    right: Named
+    output: pa.Schema
+    state: pa.Schema
+
+    @property
+    def inputs(self) -> dict[str, Input]:
+        """By name."""
+        return dict((self.left, self.right))
+
+    def came(self, events: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+        """Events of both sides as rows that wait, none of them matched yet."""
+        kinds = polars_schema(joined_schema(self.key, self.inputs))
+        rows = [tagged(name, one, events[name], kinds) for name, one in self.inputs.items()]
+        return pl.concat(rows).with_columns(matched=pl.lit(value=False))
+
+    def side(self, rows: pl.DataFrame, side: Named) -> pl.DataFrame:
+        """The rows of one side."""
+        return rows.filter(pl.col(INPUT) == side[0])
+
+    def late(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows that came on time, and those that were late, as the late table has them."""
+        is_late = pl.col(EVENT_TIME) <= clock.late_watermark
+        return came.filter(~is_late), came.filter(is_late).drop("matched")
+
+    def joined(self, left: pl.DataFrame, right: pl.DataFrame | None) -> pl.DataFrame:
+        """Rows of the output: left rows beside right rows, place by place; without right rows, of left rows alone."""
+        kinds = polars_schema(self.output)
+        own = left.select(*self.key, *self._columns(self.left))
+        other = None if right is None else right.select(self._columns(self.right))
+        rows = own if other is None else own.hstack(other)
+        return rows.select(
+            (pl.col(name) if name in rows.columns else pl.lit(None, kind)).alias(name) for name, kind in kinds.items()
+        )
+
+    def missed(self, right: pl.DataFrame) -> pl.DataFrame:
+        """Rows of the output of right rows alone."""
+        kinds = polars_schema(self.output)
+        rows = right.select(*self.key, *self._columns(self.right))
+        return rows.select(
+            (pl.col(name) if name in rows.columns else pl.lit(None, kind)).alias(name) for name, kind in kinds.items()
+        )
+
+    def _columns(self, side: Named) -> list[pl.Expr]:
+        _, one = side
+        return [
+            (pl.col(EVENT_TIME).alias(name) if name == one.event_time else pl.col(name))
+            for name in one.events.names
+            if name not in self.key
+        ]
+
+
+def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How) -> Sides:
+    """The sides of a join.
+
+    Raises:
+        Misconfigured: they have one name, or a column besides the key that both have.
+    """
+    if left[0] == right[0]:
+        raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
+    both = [name for name in left[1].events.names if name in right[1].events.names and name not in key]
+    if both:
+        raise Misconfigured(
+            f"job {job}: both {left[0]} and {right[0]} have {', '.join(both)}; rename it on one side with `derived`, or leave "
+            "it out of `events`"
+        )
+    fields = [left[1].events.field(name) for name in key]
+    fields += [_of_output(field, may_miss=how == "outer") for field in left[1].events if field.name not in key]
+    fields += [_of_output(field, may_miss=how != "inner") for field in right[1].events if field.name not in key]
+    waiting = joined_schema(key, dict((left, right)))
+    state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
+    return Sides(key, left, right, pa.schema(fields), state)
+
+
+def _of_output(field: pa.Field, *, may_miss: bool) -> pa.Field:
+    return field.with_nullable(True) if may_miss else field

@@ -1,0 +1,75 @@
+"""Window join: events of two inputs with one key that lie in one window of event time, written when the window ends."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
+from keyfold.keyed.several_inputs import EVENT_TIME
+from keyfold.operators.joins.sides import How, Named, Sides, sides_of
+
+
+def window_join(
+    name: str,
+    left: Named,
+    right: Named,
+    key: tuple[str, ...],
+    *,
+    length: timedelta,
+    how: How = "inner",
+    **settings: Any,
+) -> KeyedJob:
+    """A job that joins all left and right rows of a key that lie in one window; windows follow one another from 1970 on.
+
+    Rows are written when the watermark has passed the window's end, pairs and misses alike. A row at or behind the watermark
+    that a run begins with is late.
+
+    Args:
+        name: of the job.
+        left, right: the inputs, each with its name.
+        key: columns by which they are joined; both inputs have them.
+        length: of a window.
+        how: `inner`, `left` or `outer`, as of `interval_join`.
+        settings: others of `KeyedJob`.
+
+    Raises:
+        Misconfigured: `length` is not positive, or the inputs do not fit together.
+    """
+    if length <= timedelta(0):
+        raise Misconfigured(f"job {name}: length is {length}; a window has a length")
+    sides = sides_of(name, key, left, right, how)
+
+    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        return _join(sides, length, how, state, events, clock)
+
+    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
+    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
+    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+
+
+def _join(
+    sides: Sides,
+    length: timedelta,
+    how: How,
+    state: pl.DataFrame,
+    events: Mapping[str, pl.DataFrame],
+    clock: Clock,
+) -> Step:
+    came, late = sides.late(sides.came(events), clock)
+    end = (pl.col(EVENT_TIME).dt.truncate(length) + length).alias(DEADLINE)
+    waiting = pl.concat([state, came.with_columns(end)])
+    is_over = pl.col(DEADLINE) <= clock.watermark
+    over = waiting.filter(is_over)
+    left, right = (sides.side(over, side).with_row_index("row") for side in (sides.left, sides.right))
+    on = [*sides.key, DEADLINE]
+    pairs = left.select("row", *on).join(right.select(*on, other="row"), on=on)
+    output = [sides.joined(left[pairs["row"].to_numpy()], right[pairs["other"].to_numpy()])]
+    if how != "inner":
+        output.append(sides.joined(left.join(right, on=on, how="anti"), None))
+    if how == "outer":
+        output.append(sides.missed(right.join(left, on=on, how="anti")))
+    return Step(state=waiting.filter(~is_over), output=pl.concat(output), late=late)

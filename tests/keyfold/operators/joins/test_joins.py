@@ -1,0 +1,191 @@
+"""Joins give what DuckDB gives over all rows at once, in any order within a run, any split into runs, and free their state."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold import Input, Misconfigured, Stream, TestHarness
+from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
+from tests.examples import examples
+
+TIME = pa.timestamp("us", tz="UTC")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CARD = pa.field("card", pa.string(), nullable=False)
+ORDER = pa.schema([CARD, pa.field("ordered_at", TIME, nullable=False), pa.field("item", pa.int64())])
+PAYMENT = pa.schema([CARD, pa.field("paid_at", TIME, nullable=False), pa.field("amount", pa.int64())])
+LEFT = ("orders", Input(Stream("orders", ORDER, event_time="ordered_at"), ORDER, "ordered_at"))
+RIGHT = ("payments", Input(Stream("payments", PAYMENT, event_time="paid_at"), PAYMENT, "paid_at"))
+KEY = ("card",)
+
+ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(0, 9)), max_size=15)
+CUTS = st.lists(st.integers(0, 61), max_size=4, unique=True)
+HOW = st.sampled_from(["inner", "left", "outer"])
+
+
+def frame(schema, rows):
+    key, time, value = schema.names
+    made: list[dict[str, Any]] = [{key: card, time: NOON + at * MINUTE, value: number} for card, at, number in rows]
+    return pl.DataFrame(made, schema=dict(pl.DataFrame(schema.empty_table()).schema))
+
+
+def played(job, orders, payments, cuts=(), shuffle=None):
+    """The job's table after runs that bring the rows up to each cut, and a last one in which all time passes."""
+    harness, before = TestHarness(job), -1
+    for cut in [*sorted(cuts), 61]:
+        came = [[row for row in rows if before < row[1] <= cut] for rows in (orders, payments)]
+        for rows in came:
+            if shuffle:
+                shuffle.shuffle(rows)
+        # As the engine says of slices: all up to the cut has come, of both sides.
+        harness.batch(
+            {"orders": frame(ORDER, came[0]), "payments": frame(PAYMENT, came[1])}, advance_to=NOON + cut * MINUTE
+        )
+        before = cut
+    harness.batch(advance_to=NOON + timedelta(days=3))
+    assert harness.state.is_empty(), "the watermark frees all state"
+    assert harness.written[job.late_table].is_empty()
+    return harness.written[job.name]
+
+
+def sql(query, orders, payments, **values):
+    left, right = frame(ORDER, orders), frame(PAYMENT, payments)
+    connection = duckdb.connect()
+    connection.register("orders", left)
+    connection.register("payments", right)
+    return connection.sql(query, params=values).pl()
+
+
+def assert_same_rows(found, expected):
+    order = ["card", "ordered_at", "item", "paid_at", "amount"]
+    assert sorted(found.select(order).rows(), key=repr) == sorted(expected.select(order).rows(), key=repr)
+
+
+WITHIN = """
+    SELECT coalesce(o.card, p.card) AS card, ordered_at, item, paid_at, amount FROM orders o {how} JOIN payments p
+    ON o.card = p.card AND paid_at - ordered_at BETWEEN $earliest AND $latest
+"""
+
+IN_WINDOW = """
+    SELECT coalesce(o.card, p.card) AS card, ordered_at, item, paid_at, amount FROM orders o {how} JOIN payments p
+    ON o.card = p.card AND epoch_us(ordered_at) // $length = epoch_us(paid_at) // $length
+"""
+
+
+@examples(200)
+@given(ROWS, ROWS, CUTS, HOW, st.integers(-20, 20), st.integers(0, 20), st.randoms(use_true_random=False))
+def test_an_interval_join_writes_each_pair_and_each_miss_once(orders, payments, cuts, how, earliest, length, random):
+    earliest, latest = earliest * MINUTE, (earliest + length) * MINUTE
+    job = interval_join("joined", LEFT, RIGHT, KEY, earliest=earliest, latest=latest, how=how)
+    kind = {"inner": "INNER", "left": "LEFT", "outer": "FULL OUTER"}[how]
+    expected = sql(WITHIN.format(how=kind), orders, payments, earliest=earliest, latest=latest)
+    assert_same_rows(played(job, orders, payments, cuts, random), expected)
+
+
+@examples(100)
+@given(ROWS, ROWS, CUTS, HOW)
+def test_an_unbounded_join_matches_all_rows_of_a_key_up_to_its_expiry(orders, payments, cuts, how):
+    job = unbounded_join("joined", LEFT, RIGHT, KEY, expiry=timedelta(hours=2), how=how)
+    kind = {"inner": "INNER", "left": "LEFT", "outer": "FULL OUTER"}[how]
+    query = WITHIN.format(how=kind)
+    expected = sql(query, orders, payments, earliest=timedelta(hours=-2), latest=timedelta(hours=2))
+    assert_same_rows(played(job, orders, payments, cuts), expected)
+
+
+@examples(200)
+@given(ROWS, ROWS, CUTS, st.sampled_from(["inner", "left"]), st.integers(0, 30), st.randoms(use_true_random=False))
+def test_an_as_of_join_finds_the_newest_version_of_its_time(orders, payments, cuts, how, age, random):
+    job = as_of_join("joined", LEFT, RIGHT, KEY, within=age * MINUTE, how=how)
+    # Of versions of one time the one whose values sort last.
+    expected = sql(
+        """
+        WITH versions AS (SELECT card, paid_at, max(amount) AS amount FROM payments GROUP BY ALL),
+        found AS (SELECT o.card, ordered_at, item, p.paid_at, amount FROM orders o ASOF LEFT JOIN versions p
+            ON o.card = p.card AND ordered_at >= p.paid_at)
+        SELECT card, ordered_at, item, CASE WHEN ordered_at - paid_at <= $age THEN paid_at END AS paid_at,
+            CASE WHEN ordered_at - paid_at <= $age THEN amount END AS amount
+        FROM found WHERE $keeps_misses OR ordered_at - paid_at <= $age
+        """,
+        orders,
+        payments,
+        age=age * MINUTE,
+        keeps_misses=how == "left",
+    )
+    assert_same_rows(played(job, orders, payments, cuts, random), expected)
+
+
+@examples(100)
+@given(ROWS, ROWS, CUTS, HOW, st.sampled_from([7, 10, 60]))
+def test_a_window_join_matches_rows_of_one_window(orders, payments, cuts, how, minutes):
+    job = window_join("joined", LEFT, RIGHT, KEY, length=minutes * MINUTE, how=how)
+    kind = {"inner": "INNER", "left": "LEFT", "outer": "FULL OUTER"}[how]
+    expected = sql(
+        IN_WINDOW.format(how=kind),
+        orders,
+        payments,
+        length=minutes * 60_000_000,
+    )
+    assert_same_rows(played(job, orders, payments, cuts), expected)
+
+
+def test_rows_behind_the_watermark_are_late_and_say_of_which_input_they_are():
+    harness = TestHarness(interval_join("joined", LEFT, RIGHT, KEY, earliest=-MINUTE, latest=MINUTE, how="outer"))
+    harness.batch({"orders": frame(ORDER, [("a", 30, 1)]), "payments": frame(PAYMENT, [("a", 30, 2)])})
+    harness.batch({"orders": frame(ORDER, [("a", 30, 3), ("a", 31, 4)]), "payments": frame(PAYMENT, [("b", 5, 6)])})
+    late = harness.written["late.joined"]
+    assert late.select("input", "card", "item", "amount").rows() == [
+        ("orders", "a", 3, None),
+        ("payments", "b", None, 6),
+    ]
+
+
+def test_a_join_that_finds_much_costs_what_it_finds_and_not_all_pairs_of_a_key():
+    """With one key and 60,000 rows a side all pairs would be 3.6 thousand millions, which no machine here holds."""
+    rows = [("a", at, 1) for at in range(60_000)]
+    job = interval_join("joined", LEFT, RIGHT, KEY, earliest=timedelta(0), latest=timedelta(0))
+    harness = TestHarness(job)
+    harness.batch({"orders": frame(ORDER, rows), "payments": frame(PAYMENT, rows)})
+    assert harness.written["joined"].height == 60_000
+
+
+def test_an_as_of_join_counts_each_left_row_once():
+    harness = TestHarness(as_of_join("joined", LEFT, RIGHT, KEY, within=timedelta(hours=1)))
+    harness.batch({"orders": frame(ORDER, [("a", 5, 1), ("b", 50, 2)]), "payments": frame(PAYMENT, [("a", 1, 2)])})
+    harness.assert_nothing_lost()
+    harness.batch({"orders": frame(ORDER, [("c", 60, 1)]), "payments": frame(PAYMENT, [("a", 60, 2)])})
+    harness.assert_nothing_lost()
+
+
+def other(**changes):
+    schema = changes.get("events", PAYMENT)
+    return ("payments", Input(Stream("payments", schema, event_time="paid_at"), schema, "paid_at"))
+
+
+CLASH = pa.schema([*PAYMENT, pa.field("item", pa.int64())])
+FAULTS = {
+    "an empty span": (
+        lambda: interval_join("j", LEFT, RIGHT, KEY, earliest=MINUTE, latest=-MINUTE),
+        "earliest .* is after latest",
+    ),
+    "no expiry": (lambda: unbounded_join("j", LEFT, RIGHT, KEY, expiry=timedelta(0)), "for how long of event time"),
+    "versions of the future": (lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE), "within is"),
+    "a window of no length": (lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)), "a window has a length"),
+    "a column of both": (
+        lambda: as_of_join("j", LEFT, other(events=CLASH), KEY, within=MINUTE),
+        "both orders and payments have item; rename it",
+    ),
+    "one name": (lambda: as_of_join("j", LEFT, LEFT, KEY, within=MINUTE), "both sides are called orders"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_join_that_makes_no_sense_is_refused_where_it_is_made(fault):
+    make, reason = FAULTS[fault]
+    with pytest.raises(Misconfigured, match=reason):
+        make()
