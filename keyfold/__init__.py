@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from keyfold.keyed.conservation import assert_nothing_lost
     from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
     from keyfold.keyed.harness import TestHarness
+    from keyfold.keyed.job_tables import JobTable
+    from keyfold.keyed.lookups import Lookup
     from keyfold.keyed.parameters import JobParameters, build_job
     from keyfold.keyed.per_key import KeyAnswer, per_key
     from keyfold.keyed.several_inputs import Input
@@ -45,12 +47,14 @@ __all__ = [
     "Input",
     "InvalidData",
     "JobParameters",
+    "JobTable",
     "JobTemplate",
     "KeyAnswer",
     "KeyedJob",
     "KeyfoldError",
     "Lakehouse",
     "Locked",
+    "Lookup",
     "Misconfigured",
     "NotFound",
     "OutputTable",
@@ -85,6 +89,8 @@ _MODULES = {
     "keyfold.keyed.conservation": ("assert_nothing_lost",),
     "keyfold.keyed.contract": ("Clock", "JobTemplate", "KeyedJob", "OutputTable", "Step"),
     "keyfold.keyed.harness": ("TestHarness",),
+    "keyfold.keyed.job_tables": ("JobTable",),
+    "keyfold.keyed.lookups": ("Lookup",),
     "keyfold.keyed.parameters": ("JobParameters", "build_job"),
     "keyfold.keyed.per_key": ("KeyAnswer", "per_key"),
     "keyfold.keyed.several_inputs": ("Input",),

@@ -14,6 +14,7 @@ the line of code that raised it, and nothing of what it said; but a `MaskableErr
 import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +22,17 @@ import pyarrow as pa
 from keyfold.columns import made_of
 from keyfold.errors import KeyfoldError
 from keyfold.stream import Stream
+
+
+class HasPrivate(Protocol):
+    """What rows come from and may be private of: a stream, or the table of a job."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def private(self) -> tuple[str, ...]: ...
+
 
 MASK = "(private)"
 """It tells nothing of the value, not even whether two are the same: a hash of a name is found again by hashing names."""
@@ -46,7 +58,7 @@ def private_columns(stream: Stream, schema: pa.Schema) -> frozenset[str]:
     return private_columns_of((stream,), schema)
 
 
-def private_columns_of(streams: Collection[Stream], schema: pa.Schema) -> frozenset[str]:
+def private_columns_of(streams: Collection[HasPrivate], schema: pa.Schema) -> frozenset[str]:
     """The columns of a table that show what is private of any of the streams that it is made of, as `private_columns`."""
     private = {name for stream in streams for name in stream.private}
     if not private:

@@ -62,6 +62,7 @@ def plan_of(batch: int, table: str, version: int, *files: str, run: int | None =
         inputs=(
             TableInput(
                 table=table,
+                input=table.removeprefix("events."),
                 position=Position(version=version, digest=""),
                 files=tuple(PlannedFile(path=path, rows=1, bytes=1) for path in files),
             ),

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
-from keyfold.keyed.inputs import changes_for, input_tables
+from keyfold.keyed.inputs import changes_for, input_tables, made_anew_by
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
@@ -165,7 +165,7 @@ def _check_files(
     """See that what is counted by logs is there: a log counts rows of files that are gone."""
     refresh = lakehouse.command("run", job.name, "--full-refresh")
     for name, table in input_tables(lakehouse, job).items():
-        rebuild = lakehouse.command("ingest", name.removeprefix("events."), "--rebuild")
+        rebuild = made_anew_by(lakehouse, job, name)
         delta = DeltaTable(str(table), version=read[name])
         check_files_are_there(table, delta, name, f"run `{rebuild}`, and then `{refresh}`")
     for name, at in versions.items():

@@ -38,6 +38,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.copies import KeysOf
 from keyfold.keyed.hashing import PartOf, check_hashable
+from keyfold.keyed.job_tables import JobTable
+from keyfold.keyed.lookups import Lookup
 from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
 from keyfold.privacy import private_columns_of
 from keyfold.stream import Stream
@@ -62,6 +64,7 @@ class Clock:
         processing_time: when this batch was planned; the same again when it is replayed.
         answers: where a step that asks the world outside keeps what it was told, before it uses it.
         watermarks: of a job with several inputs, how far each has come after the batch, by name; idle ones too.
+        lookups: rows of the job's lookups, by name, as they were when the batch was planned.
 
     Example:
         >>> noon = datetime(2026, 1, 31, 12)
@@ -76,6 +79,7 @@ class Clock:
     processing_time: datetime
     answers: Answers = field(default_factory=AnswersInMemory)
     watermarks: Mapping[str, datetime] = field(default_factory=dict)
+    lookups: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,7 @@ class KeyedJob:
         movable_parameters: names of those whose new value may count from here on, over state that an older one made:
             a move takes them (`keyfold state move`), where others need a refresh.
         migrations: functions from rows of state of one version to those of the next, by the version they start from.
-        inputs: of a job that `with_inputs` makes, its inputs by name; empty of a job with one stream.
+        inputs, lookups: of a job that `with_inputs` makes, by name; empty of a job with one stream.
         private: columns of `events` that show what is private of the stream (`privacy`); no error of the job quotes
             them. Not given: it follows from the stream.
 
@@ -224,7 +228,7 @@ class KeyedJob:
     """
 
     name: str
-    stream: Stream
+    stream: Stream | JobTable
     key: tuple[str, ...]
     event_time: str
     watermark_delay: timedelta
@@ -254,13 +258,14 @@ class KeyedJob:
     movable_parameters: frozenset[str] = frozenset()
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
     inputs: Mapping[str, Input] = field(default_factory=dict)
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
     private: frozenset[str] = field(init=False, default=frozenset())
 
     @classmethod
     def with_inputs(
         cls,
         name: str,
-        inputs: Mapping[str, Input],
+        inputs: Mapping[str, Input | Lookup],
         key: tuple[str, ...],
         state: pa.Schema,
         output: pa.Schema,
@@ -271,7 +276,7 @@ class KeyedJob:
 
         Args:
             name: of the job and of its main table.
-            inputs: what it reads, by name.
+            inputs: what it reads, by name: one input at least, and any lookups.
             key: columns whose values belong together; every input has them, with the same types.
             state, output: as of every job.
             step: the pure function `(state, events, clock) -> Step`, where `events` has a frame an input, by name.
@@ -300,29 +305,32 @@ class KeyedJob:
             >>> job.events.names
             ['input', 'card', 'event_time']
         """
-        check_inputs_fit(f"job {name}", key, inputs)
+        lookups = {one: declared for one, declared in inputs.items() if isinstance(declared, Lookup)}
+        streams = {one: declared for one, declared in inputs.items() if isinstance(declared, Input)}
+        check_inputs_fit(name, key, streams)
         taken = {"stream", "event_time", "watermark_delay", "events", "time_from", "derived", "keys_of", "combine"}
         if refused := sorted(taken.intersection(settings)):
             raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be said of a job with several inputs")
-        conserved = [one for one, declared in inputs.items() if declared.conserved]
+        conserved = [one for one, declared in streams.items() if declared.conserved]
         settings.setdefault("event_count", pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64))
         return cls(
             name=name,
-            stream=next(iter(inputs.values())).stream,
+            stream=next(iter(streams.values())).stream,
             key=key,
             event_time=EVENT_TIME,
             watermark_delay=timedelta(0),
-            events=joined_schema(key, inputs),
+            events=joined_schema(key, streams),
             state=state,
             output=output,
             step=step,
-            inputs=dict(inputs),
+            inputs=streams,
+            lookups=lookups,
             **settings,
         )
 
     def __post_init__(self) -> None:
         where = f"job {self.name}"
-        if not isinstance(self.stream, Stream):
+        if not isinstance(self.stream, Stream | JobTable):
             raise Misconfigured(f"{where}: stream is {self.stream!r}; it must be the Stream itself, and not its name")
         if not self.key:
             raise Misconfigured(f"{where}: key needs at least one column")
@@ -370,19 +378,28 @@ class KeyedJob:
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The streams that it reads, each once."""
-        return tuple({one.stream.name: one.stream for one in self.all_inputs.values()}.values())
+        return tuple(one for one in self._sources if isinstance(one, Stream))
+
+    @property
+    def producers(self) -> tuple[str, ...]:
+        """The jobs whose tables it reads, each once."""
+        return tuple(dict.fromkeys(one.job for one in self._sources if isinstance(one, JobTable)))
+
+    @property
+    def _sources(self) -> list[Stream | JobTable]:
+        return list({one.table: one.stream for one in self.all_inputs.values()}.values())
 
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """The columns of one of its tables, or of its state, that show what is private of a stream that it reads."""
         # Which input a row is of is Keyfold's own word.
-        return private_columns_of(self.streams, schema) - ({INPUT} if self.inputs else set())
+        return private_columns_of(self._sources, schema) - ({INPUT} if self.inputs else set())
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
         """Every table the job writes: its own, its side outputs, and the late table."""
         own = OutputTable(self.name, self.output, self.output_mode, self.output_key, self.output_events)
         said = self.late_description or (
-            f"Events of {' and '.join(f'`{one.name}`' for one in self.streams)} that came too late for `{self.name}`; they change none of its rows."
+            f"Events of {' and '.join(f'`{one.name}`' for one in self._sources)} that came too late for `{self.name}`; they change none of its rows."
         )
         late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
         return (own, *self.side_outputs, late)

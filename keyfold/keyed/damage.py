@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError, first_line
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation
-from keyfold.keyed.inputs import input_tables
+from keyfold.keyed.inputs import input_tables, made_anew_by
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.positions import entries_since
@@ -59,7 +59,7 @@ def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
 
 def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause: BaseException) -> None:
     if (damage := _damage_of(table)) is not None:
-        rebuild = lakehouse.command("ingest", name.removeprefix("events."), "--rebuild")
+        rebuild = made_anew_by(lakehouse, job, name)
         raise Damaged(
             f"job {job.name} reads {name} in {table}, which cannot be read: {damage}; restore it, or run "
             f"`{rebuild}`, and then this job with --full-refresh"

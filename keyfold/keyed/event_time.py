@@ -58,7 +58,7 @@ class Instant:
 class EventTime:
     """Where event time stands as a run begins, and how the run moves it.
 
-    The watermark is the least of the inputs'. An input that is idle (`Input.idle_timeout`) is left out, as long as another
+    The watermark is the least of the inputs', where a table of another job has come as far as that job's watermark. An input that is idle (`Input.idle_timeout`) is left out, as long as another
     one is not.
 
     Attributes:
@@ -66,8 +66,14 @@ class EventTime:
     """
 
     def __init__(
-        self, job: KeyedJob, done: KeyedDone | None, clock: ClockRecord | None, processing_time: datetime
+        self,
+        job: KeyedJob,
+        done: KeyedDone | None,
+        clock: ClockRecord | None,
+        processing_time: datetime,
+        produced: Mapping[str, datetime],
     ) -> None:
+        self._produced = produced
         self._job, self._processing_time = job, processing_time
         reached = [one.watermark for one in (done, clock) if one is not None]
         self.watermark = max(reached, default=BEGINNING)
@@ -110,7 +116,11 @@ class EventTime:
         """How far an input has come at the end of the run."""
         before = self._before[name]
         newest, arrived_at, stands_in = before.newest, before.arrived_at, before.stands_in
-        if came is None:
+        if name in self._produced:
+            # A job says itself how far it has come, also where it had nothing to write.
+            newest = _latest(newest, self._produced[name])
+            arrived_at = self._processing_time if came is not None or newest != before.newest else arrived_at
+        elif came is None:
             # Waited for since the job's first run: from then on it may become idle.
             arrived_at = arrived_at or (self._processing_time if self._job.inputs else None)
         elif came.own is not None or newest is None or stands_in:

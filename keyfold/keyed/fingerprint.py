@@ -37,6 +37,7 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         # Of several inputs what each is, by name; None of a job with one stream, as before there were some.
         "stream": job.stream.name,
         "inputs": {name: _input(one) for name, one in job.inputs.items()} or None,
+        "lookups": {name: [list(one.key), _columns(one.columns)] for name, one in job.lookups.items()} or None,
         "key": list(job.key),
         "key_groups": job.key_groups,
         "hash": HASH,

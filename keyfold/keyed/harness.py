@@ -11,6 +11,7 @@ from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.codec import conform, empty, polars_schema
 from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, KeyedJob
 from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.lookups import conform_lookup
 from keyfold.keyed.several_inputs import INPUT, tagged
 from keyfold.keyed.step_call import Called, call_step, count, refuse_other_keys
 from keyfold.times import BEGINNING, EPOCH, in_utc
@@ -39,10 +40,11 @@ class TestHarness:
         self._job = job
         self._answers = AnswersInMemory() if answers is None else answers
         self.state = empty(job.state)
-        self.watermark = BEGINNING
+        self.watermark: datetime = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
         self._played = 0
         self._reached = dict.fromkeys(job.all_inputs, BEGINNING)
+        self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
 
     def batch(
         self,
@@ -56,7 +58,8 @@ class TestHarness:
         Args:
             events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
                 that column, as they lie in the event table: each comes once for each of its keys then. Of a job with
-                several inputs a frame an input, by name; an input of which nothing comes may be left out.
+                several inputs a frame an input, by name; an input of which nothing comes may be left out, and a lookup that
+                is as before.
             processing_time: of the batch.
             advance_to: event time that the batch reaches, if its events do not.
             idle: inputs that do not hold the watermark back, unless events of theirs come.
@@ -68,7 +71,8 @@ class TestHarness:
         if advance_to is not None:
             self.advance_to(advance_to)
         watermarks = dict(self._reached) if job.inputs else {}
-        clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks)
+        self._look_up(events)
+        clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks, self._lookups)
         needed, others = parted(job, self.state, came, clock)
         try:
             called = call_step(job, needed, came, clock)
@@ -85,6 +89,12 @@ class TestHarness:
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
+
+    def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
+        if isinstance(events, Mapping):
+            for name, lookup in self._job.lookups.items():
+                if name in events:
+                    self._lookups[name] = conform_lookup(f"lookup {name}", lookup, events[name])
 
     def _move_watermark(self, came: pl.DataFrame, idle: Collection[str]) -> None:
         job = self._job
@@ -128,14 +138,16 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
         return empty(job.events)
     if isinstance(events, pl.DataFrame):
         return conform(in_copies(job, events), job.events, "events")
-    if strangers := events.keys() - job.inputs.keys():
+    known = [*job.inputs, *job.lookups]
+    if strangers := events.keys() - set(known):
         raise Misconfigured(
-            f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(job.inputs) or 'one stream'}"
+            f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(known) or 'one stream'}"
         )
     kinds = polars_schema(job.events)
     frames = [
         tagged(name, job.inputs[name], conform(frame, job.inputs[name].events, f"events of {name}"), kinds)
         for name, frame in events.items()
+        if name in job.inputs
     ]
     return pl.concat([empty(job.events), *frames])
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from keyfold.errors import Damaged
 from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.generations import Generation
+from keyfold.keyed.generations import Generation, live_generation
 from keyfold.keyed.several_inputs import Input
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.changes import Changes, RowsChangedError, changes_since, snapshot
@@ -29,11 +30,12 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
         KeyfoldError: a table is another one, was restored and written again, or its log lacks the position's entry.
     """
     for name, born in generation.record["input_ids"].items():
-        if table_id(input_table(lakehouse, name)) != born:
-            raise Damaged(f"{where}: {name} is not the table that it has read, but another one; {remedy}")
+        if table_id(_named_table(lakehouse, name)) != born:
+            made_anew = "" if name.startswith("events.") else " (its job was refreshed, moved, edited or promoted)"
+            raise Damaged(f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}")
     for name, position in _newest_positions(generation).items():
         with positions_explained(where, name, remedy):
-            check_position(input_table(lakehouse, name), position)
+            check_position(_named_table(lakehouse, name), position)
 
 
 def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
@@ -56,12 +58,45 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
     """The folders of the tables that a job reads, by name."""
-    return {one.table: input_table(lakehouse, one.table) for one in job.all_inputs.values()}
+    return {one.table: _table_of(lakehouse, one) for one in job.all_inputs.values()}
 
 
-def input_table(lakehouse: Lakehouse, name: str) -> Place:
-    """The folder of a table that a job reads."""
-    return lakehouse.events(name.removeprefix("events."))
+def made_anew_by(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
+    """The command that makes a table anew which a job reads."""
+    one = next(one for one in job.all_inputs.values() if one.table == table)
+    if one.producer is not None:
+        return lakehouse.command("run", one.producer, "--full-refresh")
+    return lakehouse.command("ingest", one.stream.name, "--rebuild")
+
+
+def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
+    """The watermarks of the jobs whose tables a job reads, by the name of the input.
+
+    Ask before the tables are looked at: what they have by then is all that was written up to these watermarks, or more.
+    """
+    reached: dict[str, datetime] = {}
+    for name, one in job.all_inputs.items():
+        live = live_generation(lakehouse, one.producer) if one.producer else None
+        done = live.journal.last_done() if live else None
+        if live is not None and done is not None:
+            clock = live.clock()
+            # A run in which nothing was due moves the clock alone, once all before it is committed.
+            reached[name] = max(done.watermark, clock.watermark) if clock else done.watermark
+    return reached
+
+
+def _table_of(lakehouse: Lakehouse, one: Input) -> Place:
+    if one.producer is None:
+        return lakehouse.events(one.stream.name)
+    live = live_generation(lakehouse, one.producer)
+    # Of a producer that has never run, where its table would be: whoever looks finds none.
+    return live.table(one.table) if live else lakehouse.job(one.producer) / "tables" / one.table
+
+
+def _named_table(lakehouse: Lakehouse, name: str) -> Place:
+    """The folder of a table that a generation has read, by the name that it has for it."""
+    is_stream = name.startswith("events.")
+    return lakehouse.events(name.removeprefix("events.")) if is_stream else lakehouse.table(name)
 
 
 @contextmanager

@@ -96,8 +96,8 @@ def _born(
 def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) -> None:
     there = [field.name for field in DeltaTable(str(events)).schema().fields]
     if one.stored_time not in there:
+        anew = ("run", one.producer, "--full-refresh") if one.producer else ("ingest", one.stream.name, "--rebuild")
         raise Misconfigured(
             f"job {job} goes by {one.stored_time}, a column that {one.table} does not have (it has "
-            f"{', '.join(there)}); if an older Keyfold made the table, once run "
-            f"`{lakehouse.command('ingest', one.stream.name, '--rebuild')}`"
+            f"{', '.join(there)}); if an older Keyfold made the table, once run `{lakehouse.command(*anew)}`"
         )

@@ -19,6 +19,7 @@ from keyfold.errors import Damaged, StepFailed
 from keyfold.keyed.answers import AnswersInFiles
 from keyfold.keyed.codec import decode, empty, encode
 from keyfold.keyed.contract import Clock, KeyedJob
+from keyfold.keyed.lookups import planned_lookups
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_files import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
@@ -105,7 +106,7 @@ class PartitionOperator:
             StepError: the step raised, or gave back something else than it declared.
             Damaged: the state cannot be read.
         """
-        clock, blobs, seeds = BatchClock(0, 0, 0, 0, ()), [], []
+        clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
         for row in rows:
             if row.sequence == CLOCK:
                 clock = BatchClock.unpack(bytes(row.payload))
@@ -135,11 +136,11 @@ class PartitionOperator:
         order = np.argsort(slots, kind="stable")
         events, slots = events[order], slots[order]
         due = state.due(clock.watermark, clock.processing_time)
-        open_change = 0
+        open_change, now = 0, self._clock(clock)
         for needed in _calls(union(distinct(slots), due), slots, old):
             first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
             kept = state.rows(needed)
-            called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), clock)
+            called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), now)
             for table, frame in called.tables.items():
                 yield Row(table=table, payload=encode(frame))
             before, after, added = _changes(job, called, placed, kept, due)
@@ -184,12 +185,12 @@ class PartitionOperator:
             self._manifest.clear()
 
     def _call(
-        self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: BatchClock
+        self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
     ) -> tuple[Called, pl.DataFrame]:
         """What the step made, and its rows of state with their slots, sorted by them."""
         job = self._job
         try:
-            called = call_step(job, state, events, self._clock(clock))
+            called = call_step(job, state, events, clock)
             placed = _placed(job, called.state, needed)
             if called.dropped is not None:
                 _placed(job, called.dropped, needed)
@@ -209,7 +210,9 @@ class PartitionOperator:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
         watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
-        return Clock(late_watermark, watermark, processing_time, answers, watermarks)
+        # Beside the checkpoint, where the driver has kept them for this batch.
+        lookups = planned_lookups(self._answers.parent, clock.lookups)
+        return Clock(late_watermark, watermark, processing_time, answers, watermarks, lookups)
 
     @contextmanager
     def _damage_explained(self) -> Iterator[None]:

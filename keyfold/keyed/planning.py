@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from keyfold.journal.clock import Reading, go_on, too_short
 from keyfold.keyed.contract import KeyedJob
@@ -67,6 +68,8 @@ def plan_run(
     clock: ClockRecord | None,
     now: Reading,
     wanted: RunBounds,
+    lookups: Mapping[str, str] = MappingProxyType({}),
+    produced: Mapping[str, datetime] = MappingProxyType({}),
 ) -> PlannedRun:
     """Plan a run that begins where the last batch, and the time since, have ended.
 
@@ -77,6 +80,8 @@ def plan_run(
         clock: how far time has gone since.
         now: what the machine's clocks say.
         wanted: what the run is asked for.
+        lookups: the kept file of each lookup (`lookups.plan_lookups`).
+        produced: the watermark of the producer of each input that is a job's table (`inputs.produced_until`).
 
     Raises:
         KeyfoldError: what the job has read of a table can no longer be gone on from; names the remedy.
@@ -87,7 +92,7 @@ def plan_run(
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
     processing_time = max([reading.time, *known])
     changes = _changes(job, tables, done)
-    before = EventTime(job, done, clock, processing_time)
+    before = EventTime(job, done, clock, processing_time, produced)
     files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
     slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
     come = [one for one in slices if one.files]
@@ -117,7 +122,7 @@ def plan_run(
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
     )
-    plans = _plans(job, done, changes, slices, clocks, reading, wanted) if come or is_due else ()
+    plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if come or is_due else ()
     reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
     return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
 
@@ -160,6 +165,7 @@ def _plans(
     clocks: list[Instant],
     reading: Reading,
     wanted: RunBounds,
+    lookups: Mapping[str, str],
 ) -> tuple[KeyedPlan, ...]:
     first = done.batch + 1 if done else 0
     total = sum(one.rows for one in slices)
@@ -178,6 +184,7 @@ def _plans(
                 until=bounds[number + 1],
                 clock=at.clock,
                 times=at.times,
+                lookups=dict(lookups),
                 reading=reading,
                 rows_before=rows_before,
                 rows=one.rows,

@@ -4,9 +4,10 @@ Spark's source counts batches and nothing else: a row is a number, its batch and
 which the driver has written to the journal, says what to read; each split reads its share of it.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -56,25 +57,25 @@ _ROWS_A_UNIT = 250_000
 class BatchClock(NamedTuple):
     """A batch's number, and its clock as it travels to state partitions: microseconds since 1970.
 
-    Of a job with several inputs also the watermark of each, in the order of their declaration.
+    Of a job with several inputs also the watermark of each, in the order of their declaration, and the kept file of each
+    lookup.
     """
 
     batch: int
     late_watermark: int
     watermark: int
     processing_time: int
-    watermarks: tuple[int, ...]
+    watermarks: Sequence[int] = ()
+    lookups: Mapping[str, str] = MappingProxyType({})
 
     def pack(self) -> bytes:
         """As bytes."""
-        return struct.pack(f"<{4 + len(self.watermarks)}q", *self[:4], *self.watermarks)
+        return json.dumps(self._asdict() | {"lookups": dict(self.lookups)}).encode()
 
     @classmethod
     def unpack(cls, payload: bytes) -> "BatchClock":
         """From `pack`."""
-        numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
-        batch, late_watermark, watermark, processing_time, *watermarks = numbers
-        return cls(batch, late_watermark, watermark, processing_time, tuple(watermarks))
+        return cls(**json.loads(payload))
 
 
 class Unit(NamedTuple):
@@ -169,6 +170,7 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
         micros(plan.clock.watermark),
         micros(plan.clock.processing_time),
         tuple(map(micros, watermarks)),
+        plan.lookups,
     )
     return _blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
 

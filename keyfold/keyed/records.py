@@ -120,6 +120,7 @@ class KeyedPlan(Plan):
         since, until: the slice: rows at or after the one and before the other; None for no bound.
         clock: what time it is in the batch.
         times: how far each input has come, by name.
+        lookups: the kept file of each lookup, as the job's steps get it (`lookups`).
         reading: what the machine's clocks said.
         rows_before, rows, rows_of_run: estimates, for progress: rows of the run's earlier batches, of this, of all.
     """
@@ -130,6 +131,7 @@ class KeyedPlan(Plan):
     until: datetime | None = None
     clock: PlannedClock
     times: dict[str, InputTime] = Field(default_factory=dict)
+    lookups: dict[str, str] = Field(default_factory=dict)
     reading: Reading
     rows_before: int = 0
     rows: int = 0
@@ -152,7 +154,7 @@ class KeyedDone(Done):
     Attributes:
         positions: in each input table, up to which all is read; a run's last batch moves it.
         watermark: event time reached.
-        times: as in the plan.
+        times, lookups: as in the plan.
         arrivals: the processing times of the last runs that brought events, for the usual gap between them.
         events: that reached a step in this batch.
         by_input: those of each input of a job with several, and all of them, also those that `events` does not count.
@@ -168,6 +170,7 @@ class KeyedDone(Done):
     positions: dict[str, Position]
     watermark: datetime
     times: dict[str, InputTime] = Field(default_factory=dict)
+    lookups: dict[str, str] = Field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
     events: int = 0
     by_input: dict[str, int] = Field(default_factory=dict)

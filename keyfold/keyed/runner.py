@@ -19,8 +19,9 @@ from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import damage_told
 from keyfold.keyed.fingerprint import check_generation
 from keyfold.keyed.generations import Generation, go_live, live_generation
-from keyfold.keyed.inputs import REMEDY, check_inputs, input_tables
+from keyfold.keyed.inputs import REMEDY, check_inputs, input_tables, produced_until
 from keyfold.keyed.lookout import LastPlanned, wait_for_news
+from keyfold.keyed.lookups import plan_lookups
 from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.records import Counts, KeyedPlan
@@ -158,6 +159,12 @@ def _opened(
 
 
 def _check_tables_are_there(lakehouse: Lakehouse, job: KeyedJob) -> None:
+    for name in job.producers:
+        if (live := live_generation(lakehouse, name)) is None or live.journal.last_done() is None:
+            raise NotFound(
+                f"job {job.name} reads a table of job {name}, which has not run in {lakehouse.home} yet; run "
+                f"`{lakehouse.command('run', name)}` first"
+            )
     for stream in job.streams:
         events = lakehouse.events(stream.name)
         if is_table(events):
@@ -272,7 +279,11 @@ class _Run:
     def _plan(self, wanted: RunBounds) -> PlannedRun:
         """Plan what is new, and write the plans down."""
         tables = input_tables(self._lakehouse, self._job)
-        planned = plan_run(self._job, tables, self._journal.last_done(), self.generation.clock(), read_clock(), wanted)
+        # Before the tables are looked at.
+        produced = produced_until(self._lakehouse, self._job)
+        where, done = f"job {self._job.name}", self._journal.last_done()
+        lookups = plan_lookups(where, self._job.lookups, self._lakehouse.home, self.generation.folder)
+        planned = plan_run(self._job, tables, done, self.generation.clock(), read_clock(), wanted, lookups, produced)
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
             self._journal.write_plans(planned.plans)

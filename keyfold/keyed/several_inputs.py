@@ -15,6 +15,7 @@ import pyarrow as pa
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.hashing import PartOf
+from keyfold.keyed.job_tables import JobTable
 from keyfold.stream import TIMESTAMP, Stream
 
 INPUT = "input"
@@ -28,10 +29,11 @@ class Input:
     """One of the inputs of a job (`KeyedJob.with_inputs`).
 
     Attributes:
-        stream: whose event table is read.
+        stream: whose event table is read; or the table of a job (`JobTable`).
         events: columns that the step needs of it, the job's key and `event_time` among them.
         event_time: the event's time, a UTC timestamp column of the event table.
-        watermark_delay: how far behind the newest event time of this input its watermark stays.
+        watermark_delay: how far behind the newest event time of this input its watermark stays; of the table of a job, how
+            far behind that job's watermark.
         time_from: another column of the event table that gives the time: with `ingested_at` the input goes by arrival.
         derived: columns of `events` that the event table does not have, each as an expression over those that it has. It
             also renames: `{"station": pl.col("station_id")}`.
@@ -49,7 +51,7 @@ class Input:
         ['card', 'at']
     """
 
-    stream: Stream
+    stream: Stream | JobTable
     events: pa.Schema
     event_time: str
     watermark_delay: timedelta = timedelta(0)
@@ -61,7 +63,12 @@ class Input:
     @property
     def table(self) -> str:
         """The name of the table that is read."""
-        return f"events.{self.stream.name}"
+        return self.stream.name if isinstance(self.stream, JobTable) else f"events.{self.stream.name}"
+
+    @property
+    def producer(self) -> str | None:
+        """The job that writes what is read; None of a stream."""
+        return self.stream.job if isinstance(self.stream, JobTable) else None
 
     @property
     def stored_time(self) -> str:
@@ -69,13 +76,14 @@ class Input:
         return self.time_from or self.event_time
 
 
-def check_inputs_fit(where: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
+def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
     """Check that a job can have these inputs.
 
     Raises:
         Misconfigured: a column is missing, has a reserved name, or has another type in another input; says which and
             what to do.
     """
+    where = f"job {job}"
     if not inputs:
         raise Misconfigured(f"{where}: it has no inputs; give one stream or more, by name")
     seen: dict[str, tuple[str, pa.DataType]] = {}
@@ -83,8 +91,10 @@ def check_inputs_fit(where: str, key: tuple[str, ...], inputs: Mapping[str, Inpu
         at = f"{where}: input {name}"
         if not name.isidentifier():
             raise Misconfigured(f"{at}: a name has letters, digits and underscores")
-        if not isinstance(one.stream, Stream):
+        if not isinstance(one.stream, Stream | JobTable):
             raise Misconfigured(f"{at}: stream is {one.stream!r}; it must be the Stream itself, and not its name")
+        if one.producer == job:
+            raise Misconfigured(f"{at} is the job's own table {one.table}: what it writes cannot be what it reads")
         if lacking := [needed for needed in (*key, one.event_time, *one.derived) if needed not in one.events.names]:
             raise Misconfigured(
                 f"{at}: events has no column {', '.join(lacking)}; it has {', '.join(one.events.names)}"

@@ -62,7 +62,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     """
     on_time, late = route_late(job, state, events, clock)
     # A job has the step that its inputs call for: `KeyedJob.with_inputs` takes no other.
-    given: Any = parted_by_input(job.inputs, on_time) if job.inputs else on_time
+    given: Any = {**parted_by_input(job.inputs, on_time), **clock.lookups} if job.inputs else on_time
     step = job.step(state, given, clock)
     _check_step(step)
     tables = {job.name: conform(step.output, job.output, "output")}

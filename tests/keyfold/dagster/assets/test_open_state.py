@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from keyfold.dagster.assets import open_state
 from keyfold.dagster.assets.open_state import open_state_asset
 from keyfold.ingestion import ingest
+from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import KeyedDone
@@ -84,6 +84,6 @@ def test_a_job_that_has_not_run_shows_nothing_and_fails_nothing(spark, ran):
 
 def test_what_is_private_is_masked_in_the_preview(spark, ran, monkeypatch):
     lakehouse, _ = ran
-    monkeypatch.setattr(open_state, "private_columns", lambda *_: frozenset({"ride_id"}))
+    monkeypatch.setattr(KeyedJob, "private_of", lambda *_: frozenset({"ride_id"}))
     rows = told(materialize(spark, lakehouse, open_state_asset(RIDE_SUMMARIES)))["preview"].records
     assert {row.data["ride_id"] for row in rows} == {MASK}

@@ -1,0 +1,81 @@
+"""Lookup join: each event with the row of a small table, as that table was when the event's batch was planned."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.contract import Clock, KeyedJob, Step
+from keyfold.keyed.lookups import Lookup
+from keyfold.operators.joins.sides import Named
+
+
+def lookup_join(
+    name: str,
+    events: Named,
+    lookup: tuple[str, Lookup],
+    *,
+    how: Literal["inner", "left"] = "left",
+    **settings: Any,
+) -> KeyedJob:
+    """A job that writes each event with the columns of its row in a lookup; it keeps no state, and no event is late.
+
+    The events have the lookup's key columns, by which they are joined. A change of the lookup counts from the next run on,
+    and changes no row that was written before.
+
+    Args:
+        name: of the job.
+        events: the input, with its name.
+        lookup: the small table, with its name.
+        how: `left` keeps events without a row, with NULL in the lookup's columns; `inner` leaves them out.
+        settings: others of `KeyedJob`.
+
+    Raises:
+        Misconfigured: the events lack a key column of the lookup, or both have another column of one name.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from keyfold import Input, Stream, TestHarness
+        >>> item = pa.field("item", pa.string(), nullable=False)
+        >>> sold = pa.schema([item, pa.field("sold_at", pa.timestamp("us", tz="UTC"), nullable=False)])
+        >>> job = lookup_join(
+        ...     "named_sales",
+        ...     ("sales", Input(Stream("sales", sold, "sold_at"), sold, "sold_at")),
+        ...     ("products", Lookup("products.csv", pa.schema([item, ("title", pa.string())]), ("item",))),
+        ... )
+        >>> harness = TestHarness(job)
+        >>> _ = harness.batch({
+        ...     "sales": pl.DataFrame({"item": ["t1", "x9"], "sold_at": [datetime(2026, 1, 31, tzinfo=UTC)] * 2}),
+        ...     "products": pl.DataFrame({"item": ["t1"], "title": ["Green tea"]}),
+        ... })
+        >>> harness.written["named_sales"]["title"].to_list()
+        ['Green tea', None]
+    """
+    (input_name, one), (lookup_name, table) = events, lookup
+    if lacking := [column for column in table.key if column not in one.events.names]:
+        raise Misconfigured(
+            f"job {name}: input {input_name} has no column {', '.join(lacking)}, the key of {lookup_name}; make it with "
+            "`derived`"
+        )
+    added = [field for field in table.columns if field.name not in table.key]
+    if both := [field.name for field in added if field.name in one.events.names]:
+        raise Misconfigured(
+            f"job {name}: both {input_name} and {lookup_name} have {', '.join(both)}; leave it out of one of them"
+        )
+    output = pa.schema([*one.events, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
+    kinds = polars_schema(output)
+
+    def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        rows = events[input_name].join(events[lookup_name], on=list(table.key), how=how, maintain_order="left")
+        return Step(state=state, output=rows.select(pl.col(column).cast(kind) for column, kind in kinds.items()))
+
+    # Of `inner` an event without a row ends here.
+    inputs = {input_name: replace(one, conserved=how == "left"), lookup_name: table}
+    counted = pl.len() if how == "left" else pl.lit(0)
+    no_state = pa.schema([one.events.field(column) for column in table.key])
+    more: dict[str, Any] = {"step_decides_late": True, "output_events": counted, "state_events": pl.lit(0)}
+    return KeyedJob.with_inputs(name, inputs, table.key, no_state, output, step, **{**more, **settings})

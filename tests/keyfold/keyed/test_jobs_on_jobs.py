@@ -1,0 +1,175 @@
+"""Jobs on jobs: the append table of one job is an input of another."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import keyfold
+from keyfold import Damaged, Input, JobTable, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.contract import OutputTable
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.testing import local_spark
+
+TIME = pa.timestamp("us", tz="UTC")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+USER = pa.field("user", pa.string(), nullable=False)
+CLICK = pa.schema([USER, pa.field("at", TIME, nullable=False)])
+CLICKS = Stream("clicks", CLICK, event_time="at")
+HOUR = pa.schema([USER, pa.field("hour", TIME, nullable=False), pa.field("clicks", pa.int64())])
+
+
+def per_period(every):
+    """A step that counts rows of each period once the watermark has passed its end."""
+
+    def step(state, events, clock):
+        ((name, came),) = events.items()
+        time, counted = ("at", pl.lit(1, pl.Int64)) if name == "clicks" else ("hour", pl.col("clicks"))
+        new = came.select("user", hour=pl.col(time).dt.truncate(every), clicks=counted)
+        known = pl.concat([state.drop("deadline"), new]).group_by("user", "hour").agg(pl.col("clicks").sum())
+        known = known.with_columns(deadline=pl.col("hour").dt.offset_by(every))
+        over = pl.col("deadline") <= clock.watermark
+        return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
+
+    return step
+
+
+def counting(name, source, every, delay, **settings):
+    return KeyedJob.with_inputs(
+        name,
+        source(delay),
+        ("user",),
+        HOUR.append(pa.field("deadline", TIME)),
+        HOUR,
+        per_period(every),
+        key_groups=2,
+        **settings,
+    )
+
+
+HOURLY = counting(
+    "hourly",
+    lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)},
+    "1h",
+    5 * MINUTE,
+    output_events=pl.col("clicks").sum(),
+    state_events=pl.col("clicks").sum(),
+)
+DAILY = counting(
+    "daily",
+    # A row's hour begins up to an hour before the watermark that lets it be written.
+    lambda delay: {"hours": Input(JobTable.of(HOURLY), HOUR, "hour", delay, conserved=False)},
+    "1d",
+    timedelta(hours=1),
+    output_events=pl.lit(0),
+    state_events=pl.lit(0),
+)
+
+
+class Site:
+    """A lakehouse with clicks, a job on them, and a job on that."""
+
+    def __init__(self, folder, spark=None):
+        self.lakehouse, self.spark, self._landed = Lakehouse(folder), spark or local_spark(), 0
+
+    def click(self, *clicks):
+        landing = self.lakehouse.landing("clicks")
+        landing.mkdir(parents=True, exist_ok=True)
+        self._landed += 1
+        rows = {"user": [user for user, _ in clicks], "at": [NOON + at * MINUTE for _, at in clicks]}
+        pl.DataFrame(rows).write_parquet(landing / f"{self._landed}.parquet")
+        keyfold.ingest(self.spark, self.lakehouse, CLICKS)
+
+    def run(self, job, mode=None):
+        return keyfold.run(self.spark, self.lakehouse, job, mode or Incremental())
+
+    def table(self, name):
+        generation = live_generation(self.lakehouse, name)
+        assert generation
+        return sorted(pl.read_delta(str(generation.table(name))).select("user", "hour", "clicks").rows())
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_a_job_reads_what_another_has_written_and_each_row_once(site):
+    site.click(("ann", 0), ("ann", 30), ("bob", 70), ("ann", 200))
+    site.run(HOURLY)
+    site.run(DAILY)
+    site.click(("ann", 60 * 13), ("ann", 60 * 40))
+    site.run(HOURLY)
+    site.run(DAILY)
+    midnight = NOON.replace(hour=0)
+    day = timedelta(days=1)
+    assert site.table("hourly")[0] == ("ann", NOON, 2)
+    assert site.table("daily") == [("ann", midnight, 3), ("ann", midnight + day, 1), ("bob", midnight, 1)]
+
+
+def test_event_time_goes_on_with_the_producer_also_where_it_writes_nothing(site):
+    site.click(("ann", 0), ("ann", 61 + 5))
+    site.run(HOURLY)
+    assert site.table("hourly") == [("ann", NOON, 1)]
+    site.run(DAILY)
+    assert site.table("daily") == []
+    # All time passes for the producer. It writes an hour of the same day, and nothing of the next.
+    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
+    site.run(DAILY)
+    assert site.table("daily") == [("ann", NOON.replace(hour=0), 2)]
+
+
+def test_a_producer_that_has_not_run_is_named(site):
+    site.click(("ann", 0))
+    with pytest.raises(NotFound, match=r"daily reads a table of job hourly, which has not run.*keyfold run hourly"):
+        site.run(DAILY)
+
+
+def test_a_producer_that_was_refreshed_is_noticed_and_the_remedy_works(site):
+    site.click(("ann", 0), ("ann", 200))
+    site.run(HOURLY)
+    site.run(DAILY)
+    site.run(HOURLY, FullRefresh())
+    with pytest.raises(Damaged, match=r"hourly is not the table that it has read.*was refreshed.*--full-refresh"):
+        site.run(DAILY)
+    site.run(DAILY, FullRefresh())
+    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
+    site.run(DAILY)
+    assert site.table("daily") == [("ann", NOON.replace(hour=0), 2)]
+
+
+@pytest.mark.parametrize("point", ["commit: before", "work: after", "done: after"])
+def test_a_cut_of_the_power_in_either_job_loses_and_doubles_nothing(site, cut_power, point):
+    site.click(("ann", 0), ("ann", 30), ("bob", 70), ("ann", 200))
+    cut_power(point, lambda: site.run(HOURLY))
+    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
+    cut_power(point, lambda: site.run(DAILY))
+    site.run(DAILY)
+    assert site.table("daily") == [("ann", NOON.replace(hour=0), 3), ("bob", NOON.replace(hour=0), 1)]
+
+
+def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(spark, tmp_path):
+    site = Site(tmp_path, spark)
+    site.click(("ann", 0), ("bob", 70), ("ann", 200))
+    site.run(HOURLY)
+    site.run(DAILY)
+    found = check_conservation(spark, site.lakehouse, DAILY)
+    assert found.balanced
+    assert found.by_input == {"hours": (2, 2)}
+
+
+def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():
+    latest = OutputTable("latest", pa.schema([USER]), "upsert", key=("user",))
+    job = counting(
+        "hourly", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE, side_outputs=(latest,)
+    )
+    with pytest.raises(Misconfigured, match="latest of job hourly is updated in place"):
+        JobTable.of(job, "latest")
+    with pytest.raises(Misconfigured, match=r"has no table hours; it has hourly, latest, late\.hourly"):
+        JobTable.of(job, "hours")
+    with pytest.raises(Misconfigured, match="is the job's own table"):
+        counting("hourly", lambda delay: {"hours": Input(JobTable.of(job), HOUR, "hour", delay)}, "1d", MINUTE)
