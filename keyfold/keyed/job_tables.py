@@ -23,6 +23,12 @@ class JobTable:
         name: of the table.
         schema: its columns.
         private: those that show what is private of the producer's streams.
+
+    Example:
+        >>> from keyfold import build_job
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> JobTable.of(build_job(RIDE_SUMMARIES)).job
+        'ride_summaries'
     """
 
     job: str

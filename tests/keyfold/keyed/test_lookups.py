@@ -73,7 +73,7 @@ def test_each_event_has_the_row_that_counted_when_its_run_was_planned(shop):
     shop.products("item,title,price\nt1,Green tea,4\nx9,Jam,2\n")
     shop.sell("t1", "x9")
     shop.run()
-    assert shop.named() == [("t1", "Green tea", 3), ("t1", "Green tea", 4), ("x9", None, None), ("x9", "Jam", 2)]
+    assert shop.named() == [("t1", "Green tea", 3), ("t1", "Green tea", 4), ("x9", "Jam", 2), ("x9", None, None)]
 
 
 def test_a_batch_that_is_worked_on_again_sees_the_table_as_it_was_planned(shop, cut_power):
