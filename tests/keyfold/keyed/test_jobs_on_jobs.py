@@ -81,7 +81,7 @@ class Site:
         landing.mkdir(parents=True, exist_ok=True)
         self._landed += 1
         rows = {"user": [user for user, _ in clicks], "at": [NOON + at * MINUTE for _, at in clicks]}
-        pl.DataFrame(rows).write_parquet(landing / f"{self._landed}.parquet")
+        pl.DataFrame(rows).write_parquet(str(landing / f"{self._landed}.parquet"))
         keyfold.ingest(self.spark, self.lakehouse, CLICKS)
 
     def run(self, job, mode=None):

@@ -19,12 +19,11 @@ SALES = Stream("sales", SALE, event_time="sold_at")
 PRODUCT = pa.schema([ITEM, pa.field("title", pa.string()), pa.field("price", pa.int64())])
 
 
-def job(path="products.csv", how="left"):
+def job(path="products.csv"):
     return lookup_join(
         "named",
         ("sales", Input(SALES, SALE, "sold_at")),
         ("products", Lookup(path, PRODUCT, ("item",))),
-        how=how,
         key_groups=2,
     )
 
@@ -40,7 +39,7 @@ class Shop:
         landing.mkdir(parents=True, exist_ok=True)
         self._landed += 1
         times = [NOON + timedelta(minutes=self._landed, seconds=at) for at in range(len(items))]
-        pl.DataFrame({"item": items, "sold_at": times}).write_parquet(landing / f"{self._landed}.parquet")
+        pl.DataFrame({"item": items, "sold_at": times}).write_parquet(str(landing / f"{self._landed}.parquet"))
         keyfold.ingest(self.spark, self.lakehouse, SALES)
 
     def products(self, text, name="products.csv"):

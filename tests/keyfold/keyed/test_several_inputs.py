@@ -100,7 +100,10 @@ def payments(*rows):
 
 def by_definition(all_orders, all_payments, until):
     """The answer, of all events at once."""
-    return duckdb.sql(
+    connection = duckdb.connect()
+    connection.register("all_orders", all_orders)
+    connection.register("all_payments", all_payments)
+    return connection.sql(
         """
         WITH events AS (
             SELECT card, ordered_at AS moment, 1 AS is_order, NULL AS amount FROM all_orders
