@@ -92,10 +92,11 @@ def test_who_trusts_nobody_or_shows_no_certificate_comes_nowhere(broker: Broker,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("listener", ["LOGIN_TLS", "TLS"])
 def test_a_run_with_spark_s_workers_shows_no_secret_in_its_log_its_processes_or_its_home(
-    broker: Broker, tmp_path: Path, listener: str
+    broker: Broker, tmp_path: Path
 ):
+    # A login and a key of one's own, each with a password.
+    conf = settings_for(broker, "TLS") | settings_for(broker, "LOGIN_TLS")
     topic, count = broker.topic(partitions=2), 70_000
     reading: dict[str, Any] = {"time": "2026-01-01T00:00:00Z", "temp": 51.5}
     for partition in range(2):
@@ -104,8 +105,8 @@ def test_a_run_with_spark_s_workers_shows_no_secret_in_its_log_its_processes_or_
         produce(broker, topic, values, partition)
     environment = {
         **os.environ,
-        "KEYFOLD_KAFKA_BOOTSTRAP": broker.address(listener),
-        "KEYFOLD_KAFKA_CONF": as_text(settings_for(broker, listener)),
+        "KEYFOLD_KAFKA_BOOTSTRAP": broker.address("LOGIN_TLS"),
+        "KEYFOLD_KAFKA_CONF": as_text(conf),
         "KEYFOLD_SPARK_MASTER": "local[2]",
     }
     command = [str(Path(sys.executable).parent / "keyfold"), "ingest", "weather", "--from", f"kafka://{topic}"]
