@@ -133,6 +133,8 @@ def _meaning(job: KeyedJob, generation: Generation, setting: str, before: Any, a
         return "move", _MOVES_FREELY[setting]
     if setting == "tables":
         return _tables(before or {}, after or {})
+    if setting == "inputs" and before and after:
+        return _inputs(before, after)
     if setting.startswith("columns of "):
         return _columns(job, generation, setting.removeprefix("columns of "), before, after)
     return "refresh", "what state and rows say depends on it"
@@ -144,6 +146,18 @@ def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
     gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
     told = [f"{', '.join(new)} begins empty"] if new else []
     told += [f"{', '.join(gone)} stays behind with the old generation"] if gone else []
+    return "move", "; ".join(told)
+
+
+def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
+    if changed := [name for name in before if name in after and before[name] != after[name]]:
+        return "refresh", f"what is read of {', '.join(changed)} is another thing"
+    gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
+    begins = (
+        "begins where the job stands in its table, or at that table's beginning; what lies behind the watermark is late"
+    )
+    told = [f"{', '.join(new)} {begins}"] if new else []
+    told += [f"{', '.join(gone)} is read no more"] if gone else []
     return "move", "; ".join(told)
 
 

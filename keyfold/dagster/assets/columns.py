@@ -33,16 +33,17 @@ def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:
 
 
 def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
-    """Which columns of the event tables of its streams each column of a job's table is made of.
+    """Which columns of the tables that it reads each column of a job's table is made of.
 
     Raises:
-        KeyfoldError: a column says that it is made of one that no stream of the job has.
+        KeyfoldError: a column says that it is made of one that no input of the job has.
     """
-    # Of several streams each one that has a column of the name.
+    # Of several inputs each one that has a column of the name.
     tables: dict[str, list[dg.AssetKey]] = {}
-    for stream in job.streams:
-        for name in stream.event_schema.names:
-            tables.setdefault(name, []).append(table_key(f"events.{stream.name}"))
+    sources_of_job = {one.table: one.stream for one in job.all_inputs.values()}
+    for read, source in sources_of_job.items():
+        for name in source.event_schema.names:
+            tables.setdefault(name, []).append(table_key(read))
     lineage = {}
     for field in table.schema:
         sources = made_of(field)
@@ -52,7 +53,7 @@ def column_lineage(job: KeyedJob, table: OutputTable) -> dg.TableColumnLineage:
         if strangers := [source for source in sources if source not in tables]:
             raise Misconfigured(
                 f"table {table.name}: column {field.name} is said to be made of {', '.join(strangers)}, which stream "
-                f"{' and '.join(one.name for one in job.streams)} does not have; it has {', '.join(tables)}"
+                f"{' and '.join(one.name for one in sources_of_job.values())} does not have; it has {', '.join(tables)}"
             )
         if sources:
             lineage[field.name] = [

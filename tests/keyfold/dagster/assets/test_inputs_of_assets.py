@@ -1,0 +1,91 @@
+"""A job with several inputs in Dagster: its assets depend on all that it reads, and its columns tell of which table they are."""
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step, Stream, build_job
+from keyfold.columns import column
+from keyfold.dagster.assets.columns import column_lineage
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.metadata import table_key
+
+TIME = pa.timestamp("us", tz="UTC")
+USER = column("user", pa.string(), "Who", nullable=False)
+ORDER = pa.schema([USER, column("ordered_at", TIME, "When", nullable=False)])
+PAYMENT = pa.schema(
+    [USER, column("paid_at", TIME, "When", nullable=False), column("card", pa.string(), "By what card")]
+)
+ORDERS = Stream("orders", ORDER, event_time="ordered_at")
+PAYMENTS = Stream("payments", PAYMENT, event_time="paid_at", private=("card",))
+OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", made_of=("card",))])
+
+
+def made(name, inputs):
+    return KeyedJob.with_inputs(
+        name,
+        inputs,
+        ("user",),
+        pa.schema([USER]),
+        OUTPUT,
+        lambda state, events, clock: Step(state=state, output=events["orders"]),
+    )
+
+
+PAID = JobTemplate(
+    "paid_orders",
+    "Orders with their payments",
+    JobParameters,
+    lambda _: made(
+        "paid_orders",
+        {
+            "orders": Input(ORDERS, ORDER, "ordered_at"),
+            "payments": Input(PAYMENTS, PAYMENT, "paid_at", timedelta(hours=1)),
+        },
+    ),
+)
+ON_TOP = pa.schema([USER, column("paid_at", TIME, "When", nullable=False)])
+LATE = JobTable.of(build_job(PAID), "late.paid_orders")
+FURTHER = JobTemplate(
+    "followed",
+    "What follows late orders",
+    JobParameters,
+    lambda _: made(
+        "followed",
+        {
+            "orders": Input(ORDERS, ORDER, "ordered_at"),
+            "late": Input(LATE, pa.schema([USER, LATE.schema.field("event_time")]), "event_time", conserved=False),
+        },
+    ),
+)
+
+
+def dependencies(template):
+    (spec,) = [one for one in keyed_assets(template, group="g", owners=()).specs if one.key.path[-1] == template.name]
+    return {dependency.asset_key.to_user_string() for dependency in spec.deps}
+
+
+def test_an_asset_depends_on_every_table_that_its_job_reads():
+    assert dependencies(PAID) == {"orders_events", "payments_events"}
+    assert dependencies(FURTHER) == {"orders_events", table_key("late.paid_orders").to_user_string()}
+
+
+def test_a_column_is_traced_to_the_inputs_that_have_it():
+    job = build_job(PAID)
+    late = column_lineage(job, job.tables[-1]).deps_by_column
+    assert [one.asset_key for one in late["user"]] == [
+        table_key("events.orders"),
+        table_key("events.payments"),
+    ]
+    on_top = build_job(FURTHER)
+    traced = column_lineage(on_top, on_top.tables[0]).deps_by_column["last"]
+    assert [one.asset_key for one in traced] == [table_key("late.paid_orders")]
+    assert [one.asset_key for one in late["card"]] == [table_key("events.payments")]
+
+
+def test_what_is_private_of_any_input_is_private_of_the_job_and_of_a_job_on_it():
+    job = build_job(PAID)
+    assert "last" in job.private_of(OUTPUT)
+    assert "card" in job.private
+    assert not {"input", "user", "event_time"} & job.private
+    assert "card" in LATE.private

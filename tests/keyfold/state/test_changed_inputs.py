@@ -1,0 +1,95 @@
+"""An input that is added to a job, or taken away: a move of its state where that can go on, a refresh where not."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from keyfold import IncompatibleState, Input, KeyedJob, Stream
+from keyfold.state.moving import move, plan_change
+from tests.keyfold.keyed.conftest import cut_power, without_spark
+from tests.keyfold.keyed.test_several_inputs import (
+    MINUTE,
+    NOON,
+    ORDERS,
+    PAYMENT,
+    PAYMENTS,
+    Home,
+    job,
+    orders,
+    payments,
+)
+from tests.keyfold.state.local_state import state_without_spark
+
+__all__ = ["cut_power", "state_without_spark", "without_spark"]
+
+BOTH = job()
+REFUNDS = Stream("refunds", PAYMENT, event_time="paid_at")
+FURTHER = {"further": Input(REFUNDS, PAYMENT, "paid_at", 10 * MINUTE, conserved=False)}
+
+
+def with_inputs(inputs):
+    return KeyedJob.with_inputs(
+        "hours",
+        inputs,
+        BOTH.key,
+        BOTH.state,
+        BOTH.output,
+        BOTH.step,
+        output_events=BOTH.output_events,
+        key_groups=BOTH.key_groups,
+    )
+
+
+@pytest.fixture
+def home(tmp_path, state_without_spark):
+    home = Home(tmp_path)
+    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
+    home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
+    home.run()
+    home.land(REFUNDS, payments(("a", 5, 1), ("d", 125, 2)))
+    return home
+
+
+@pytest.mark.parametrize(
+    ("inputs", "verdict", "why"),
+    [
+        ({**BOTH.inputs, **FURTHER}, "move", "further begins where the job stands in its table, or at"),
+        ({"orders": BOTH.inputs["orders"]}, "refresh", "amount is gone"),
+        (
+            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], watermark_delay=timedelta(0))},
+            "refresh",
+            "what is read of orders is another thing",
+        ),
+        (
+            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], idle_timeout=timedelta(hours=1))},
+            "free",
+            "",
+        ),
+    ],
+)
+def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home, inputs, verdict, why):
+    plan = plan_change(home.lakehouse, with_inputs(inputs))
+    assert plan.verdict == verdict
+    assert why in "; ".join(change.why for change in plan.changes)
+
+
+def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, state_without_spark):
+    further = with_inputs({**BOTH.inputs, **FURTHER})
+    home.job = further
+    with pytest.raises(IncompatibleState, match="was born with inputs"):
+        home.run()
+    move(state_without_spark, home.lakehouse, further)
+    home.land(ORDERS, orders(("c", 130, "pie")))
+    home.run()
+    assert home.table().height == 1
+    # What the new input has behind the watermark is late, and says of which input it is.
+    assert home.table("late.hours").select("input", "card").rows() == [("further", "a")]
+    home.job = BOTH
+    move(state_without_spark, home.lakehouse, BOTH)
+    home.run(NOON + timedelta(days=1))
+    assert sorted(home.table().select("card", "hour", "orders", "payments").rows()) == [
+        ("a", NOON, 1, 1),
+        ("b", NOON + 60 * MINUTE, 1, 1),
+        ("c", NOON + 120 * MINUTE, 1, 0),
+    ]
