@@ -3,7 +3,7 @@
 Spark joins typed rows; nothing is compared on the driver.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +17,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
 from keyfold.lakehouse.frames import table_frame
+from keyfold.state.diff_by_parts import EQUAL, SIDE, differing_rows, share_parts
 from keyfold.state.export import Export, Format, write_frame
 from keyfold.state.failures import explained
 from keyfold.state.reader import StateRows
@@ -73,7 +74,7 @@ class StateDiff:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     not_compared: tuple[str, ...]
-    _joined: DataFrame
+    _joined: Callable[[bool], DataFrame]
 
     def summary(self) -> DiffSummary:
         """Count the keys by what became of them.
@@ -82,27 +83,32 @@ class StateDiff:
             KeyfoldError: one of the two cannot be read.
         """
         was, same = F.col("before").isNotNull(), F.col("before").eqNullSafe(F.col("after"))
-        stays = was & F.col("after").isNotNull()
+        is_now = F.col("after").isNotNull()
+        stays = was & is_now
         counts = {
             "keys_before": was,
-            "keys_after": F.col("after").isNotNull(),
-            "added": ~was,
-            "removed": F.col("after").isNull(),
+            "keys_after": is_now,
+            "added": ~was & is_now,
+            "removed": was & ~is_now,
             "changed": stays & ~same,
             "unchanged": stays & same,
             **{f"column {name}": stays & ~same & ~self._alike(name) for name in self.columns},
         }
         with explained(self._where):
-            told = self._joined.agg(*(F.count_if(found).alias(name) for name, found in counts.items())).collect()[0]
+            joined = self._joined(True)
+            sums = [F.count_if(found).alias(name) for name, found in counts.items()]
+            told = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
         columns = {name: told[f"column {name}"] for name in self.columns if told[f"column {name}"]}
         keys = {name: told[name] for name in counts if not name.startswith("column ")}
+        for name in ("keys_before", "keys_after", "unchanged"):
+            keys[name] += told[EQUAL]
         return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
 
     def rows(self) -> DataFrame:
         """A row a key that differs: the key, `change` (added, removed, changed), its rows `before` and `after`."""
         before, after = F.col("before"), F.col("after")
         change = F.when(before.isNull(), "added").when(after.isNull(), "removed").otherwise("changed")
-        differs = self._joined.where(~before.eqNullSafe(after))
+        differs = self._joined(False).where(~before.eqNullSafe(after))
         return differs.select(*self.key, change.alias("change"), "before", "after")
 
     def first_rows(self, limit: int) -> pl.DataFrame:
@@ -150,7 +156,24 @@ def diff_states(before: StateRows, after: StateRows) -> StateDiff:
             f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states of "
             "other keys cannot be compared"
         )
+    if share_parts(before, after):
+        return _diff_by_parts(before, after)
     return _diff(before.where, before.spark(), after.where, after.spark(), before.key)
+
+
+def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
+    columns = tuple(name for name in before.schema.names if name not in before.key)
+
+    def joined(count: bool) -> DataFrame:
+        def side(number: int, name: str) -> Column:
+            found = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
+            return F.when(F.size(found) > 0, F.sort_array(found)).alias(name)
+
+        rows = differing_rows(before, after, count=count)
+        key = [F.col(f"`{name}`") for name in before.key]
+        return rows.groupBy(*key).agg(side(0, "before"), side(1, "after"), F.sum(EQUAL).alias(EQUAL))
+
+    return StateDiff(before.where, after.where, before.key, columns, (), joined)
 
 
 def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
@@ -184,13 +207,19 @@ def _diff(before: str, left: DataFrame, after: str, right: DataFrame, key: Seque
     all_columns = dict.fromkeys([*types_left, *types_right])
     not_compared = tuple(name for name in all_columns if name not in columns and name not in key)
     joined = _by_key(left, key, columns, "before").join(_by_key(right, key, columns, "after"), list(key), "full_outer")
-    return StateDiff(before, after, tuple(key), columns, not_compared, joined)
+    # Every key is in it.
+    joined = joined.withColumn(EQUAL, F.lit(0))
+    return StateDiff(before, after, tuple(key), columns, not_compared, lambda count: joined)
 
 
 def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: str) -> DataFrame:
     """A key's rows as a sorted array: they have no order of their own."""
-    row = F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
-    return rows.groupBy(*(F.col(f"`{column}`") for column in key)).agg(F.sort_array(F.collect_list(row)).alias(name))
+    sorted_rows = F.sort_array(F.collect_list(_row(columns)))
+    return rows.groupBy(*(F.col(f"`{column}`") for column in key)).agg(sorted_rows.alias(name))
+
+
+def _row(columns: Sequence[str]) -> Column:
+    return F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
 
 
 def _types(schema: StructType) -> dict[str, str]:

@@ -60,6 +60,22 @@ class StateRows:
     _wanted: WantedKeys | None
     _slots: Slots | None = None
     _columns: Mapping[str, str] | None = None
+    partitions: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are all rows in all columns."""
+        return self._wanted is None and self._columns is None
+
+    @property
+    def manifests(self) -> DataFrame | None:
+        """The manifests of its parts, by `partition`; None of a generation that has finished no batch."""
+        return self._manifests
+
+    @property
+    def parts(self) -> Place:
+        """The folder of its parts."""
+        return self._parts
 
     @property
     def where(self) -> str:
@@ -214,7 +230,9 @@ def read_state(
     slots = wanted.slots(born, schema) if wanted else None
     if manifests is not None and slots is not None:
         manifests = of_partitions(manifests, partitions_of(slots, found.partitions))
-    return StateRows(name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots)
+    return StateRows(
+        name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots, partitions=found.partitions
+    )
 
 
 def state_manifests(session: SparkSession, generation: Generation, batch: int) -> DataFrame:

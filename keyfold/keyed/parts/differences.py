@@ -1,0 +1,93 @@
+"""Two states of one generation compared by their parts: what both have of the same parts is not read."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from keyfold.keyed.parts.folding import Layers
+from keyfold.keyed.parts.manifest import Manifest, Part
+from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, positions_of, union
+from keyfold.storage.place import Place
+
+
+class Different(NamedTuple):
+    """Rows of keys that may differ, all of each key, without `SLOT`; and how many keys in their range were seen not to."""
+
+    before: pl.DataFrame
+    after: pl.DataFrame
+    equal_keys: int
+
+
+def differences(
+    before: Manifest, after: Manifest, folder: Place, key: Sequence[str], *, count: bool
+) -> Iterator[Different]:
+    """What two manifests of one partition have in other rows, range by range.
+
+    Rows of a slot that no other part has are the same in both, since the parts that both have are in one order.
+
+    Args:
+        before, after: the manifests.
+        folder: of the parts of both.
+        key: columns of the key.
+        count: whether the keys that are equal are counted, too, for which the slots of all rows are read.
+    """
+    others = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
+    marks = Layers(Manifest(0, 0, (), others), folder)
+    was, now = Layers(before, folder), Layers(after, folder)
+    compared = NO_SLOTS
+    for begin, end in marks.ranges():
+        wanted = NO_SLOTS
+        for source in marks.sources:
+            wanted = union(wanted, distinct(source.between(begin, end, [SLOT])[SLOT].to_numpy()))
+        if wanted.size:
+            compared = union(compared, wanted)
+            yield _different(was.of(wanted), now.of(wanted), key)
+    if count:
+        for begin, end in was.ranges():
+            yield Different(_NONE, _NONE, _keys_between(was, begin, end, key, compared))
+
+
+_NONE = pl.DataFrame()
+
+
+def _not_of(one: Manifest, other: Manifest) -> list[Part]:
+    known = {part.file or part.payload for part in other.parts}
+    return [part for part in one.parts if (part.file or part.payload) not in known]
+
+
+def _different(before: pl.DataFrame | None, after: pl.DataFrame | None, key: Sequence[str]) -> Different:
+    if before is None or after is None:
+        was, now = (_NONE if rows is None else rows.drop(SLOT) for rows in (before, after))
+        return Different(was, now, 0)
+    slots, others = before[SLOT].to_numpy(), after[SLOT].to_numpy()
+    both = distinct(slots)
+    both = both[are_among(both, distinct(others))]
+    both = both[_counts(slots, both) == _counts(others, both)]
+    one, other = before[positions_of(slots, both)], after[positions_of(others, both)]
+    # Row by row in their order: rows of a key in another one are compared where order does not count.
+    differs = np.zeros(one.height, bool)
+    for name in one.columns:
+        differs |= one[name].ne_missing(other[name]).to_numpy()
+    equal = both[~are_among(both, distinct(one[SLOT].to_numpy()[differs]))]
+    was, now = (rows.filter(~are_among(rows[SLOT].to_numpy(), equal)).drop(SLOT) for rows in (before, after))
+    return Different(was, now, _keys(before.filter(are_among(slots, equal)), key))
+
+
+def _counts(slots: np.ndarray, wanted: Slots) -> np.ndarray:
+    return np.searchsorted(slots, wanted, side="right") - np.searchsorted(slots, wanted, side="left")
+
+
+def _keys_between(layers: Layers, begin: int, end: int, key: Sequence[str], without: Slots) -> int:
+    slots = layers.between(begin, end, [])[SLOT].to_numpy()
+    kept = slots[~are_among(slots, without)]
+    # One row a slot is one row a key, and keys need not be read.
+    if distinct(kept).size == kept.size:
+        return kept.size
+    rows = layers.between(begin, end, key)
+    return _keys(rows.filter(~are_among(rows[SLOT].to_numpy(), without)), key)
+
+
+def _keys(rows: pl.DataFrame, key: Sequence[str]) -> int:
+    return rows.select(pl.struct(key).n_unique()).item() if rows.height else 0
