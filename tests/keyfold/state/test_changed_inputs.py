@@ -15,6 +15,7 @@ from tests.keyfold.keyed.test_several_inputs import (
     PAYMENT,
     PAYMENTS,
     Home,
+    first_payments,
     job,
     orders,
     payments,
@@ -35,7 +36,7 @@ def with_inputs(inputs):
         BOTH.key,
         BOTH.state,
         BOTH.output,
-        BOTH.step,
+        first_payments,
         output_events=BOTH.output_events,
         key_groups=BOTH.key_groups,
     )
