@@ -21,7 +21,7 @@ Lines = npt.NDArray[np.int64]
 """Numbers of lines, from 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reject:
     """One row that could not be read as the stream's columns, or is not valid."""
 

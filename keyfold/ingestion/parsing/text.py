@@ -14,7 +14,7 @@ from keyfold.storage.place import Place
 CHUNK = 16 << 20
 """Bytes of text that are parsed at once."""
 
-CHUNK_LINES = 1 << 19
+CHUNK_LINES = 1 << 17
 """Lines that are parsed at once: each costs memory of its own, however short it is."""
 
 _MIB = 1 << 20

@@ -50,6 +50,56 @@ def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, 
         assert ended.stderr.splitlines()[-1].endswith(reason)
 
 
+HOSTILE = {
+    "line ends": (b"\n", b"\n"),
+    "carriage returns": (b"\r", b"\r"),
+    "one line": (b"x", b'{"ride_id": "x'),
+    "a quoted field that never ends": (b"x,\n", b'"x,\n'),
+}
+"""What a hostile file goes on with, of CSV and of JSON."""
+HOSTILE_MIB = {"a quoted field that never ends": 3}
+"""Of lines that each have a reason; of all else 200."""
+
+TO_QUARANTINE = """
+import resource, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from keyfold.ingestion.parsing import UnreadableFileError, parse_file
+from spark_jobs.streams import RIDE_POINTS
+resource.setrlimit(resource.RLIMIT_AS, (2_000_000_000, 2_000_000_000))
+accepted, rejected, reasons = 0, 0, set()
+try:
+    for rows in parse_file(RIDE_POINTS, Path(sys.argv[1]), datetime.now(UTC)):
+        accepted += rows.accepted.height
+        rejected += len(rows.rejects)
+        reasons.update(one.reason for one in rows.rejects[:3])
+except UnreadableFileError as error:
+    reasons.add(f"whole: {error}")
+print(accepted, rejected, *sorted(reasons)[:3], sep=chr(10))
+"""
+
+
+@pytest.mark.parametrize("content", HOSTILE)
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.ndjson", "a.ndjson.gz"])
+def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path, name: str, content: str):
+    is_csv = "csv" in name
+    of_csv, of_json = HOSTILE[content]
+    part = of_csv if is_csv else of_json
+    begin = {"one line": b"", "a quoted field that never ends": b'"'}.get(content, b"") if is_csv else b""
+    with gzip.open(tmp_path / name, "wb", compresslevel=1) if "gz" in name else (tmp_path / name).open("wb") as file:
+        file.write((b"ride_id,point_idx\n" if is_csv else b"") + begin)
+        block = part * ((1 << 20) // len(part))
+        for _ in range(HOSTILE_MIB.get(content, 200)):
+            file.write(block)
+    command = [sys.executable, "-c", TO_QUARANTINE, tmp_path / name]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+    accepted, _, *reasons = ended.stdout.splitlines()
+    assert accepted == "0"
+    # Empty lines are no rows, and no fault.
+    assert bool(reasons) == (content != "line ends")
+
+
 def reason_of(path: Path, stream: Stream) -> str:
     with pytest.raises(UnreadableFileError) as refused:
         for _ in parse_file(stream, path, datetime.now(UTC)):
