@@ -1,0 +1,79 @@
+"""`python -m tests.keyfold.keyed.kept_lakehouse`: make the small lakehouse that every later version goes on from.
+
+It is made once for each number of the form (`generations.FORMAT`), on Spark, and committed. Two jobs have read five runs of
+clicks: `windows` with timers, whose state lies in manifests, and `notes`, whose state lies in files of a few rows each, with
+rows that replace, that are added, and that mark a key as gone.
+"""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+from keyfold.keyed import operator
+from keyfold.keyed.contract import Step
+from keyfold.keyed.generations import FORMAT
+from keyfold.keyed.parts.part_files import Sizes
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.session import SparkSettings, build_session
+from tests.keyfold.keyed.toy_jobs import clicks, notes, notes_step, windows
+
+_DATA = Path(__file__).parents[2] / "data"
+KEPT = sorted(_DATA.glob("lakehouse_of_form_*.tar.xz"))
+
+# All runs but the first are of few users, so that what they change is not joined with the base; the last one has every row of
+# one user given out, since three of them are due.
+RUNS = (
+    [(f"user-{number:02d}", number % 2 * 2 + 1) for number in range(60)],
+    [(f"user-{number:02d}", 3) for number in range(50, 60)],
+    [("gone", 2), ("gone", 4), ("gone", 6), ("user-02", 4)],
+    [("user-01", 7), ("user-03", 11)],
+    [("user-02", 16), ("user-05", 15)],
+)
+MORE = [("user-01", 18), ("user-02", 27), ("user-59", 21), ("new", 40)]
+
+_FOLDER = Path("/tmp/keyfold-kept")  # noqa: S108 - Spark writes its path down, and this one is nobody's
+
+
+class InSmallParts:
+    """A step whose worker writes parts of a few rows."""
+
+    def __call__(self, *arguments) -> Step:
+        return notes_step(*arguments)
+
+    def __setstate__(self, state) -> None:
+        operator.SIZES = Sizes(rows_a_group=4, rows_a_segment=24, inline_bytes=0, small_bytes=0)
+
+    def __getstate__(self) -> dict[str, bool]:
+        return {"small": True}  # an empty state would not be set
+
+
+def land(lakehouse: Lakehouse, rows) -> None:
+    """Add clicks to the event table."""
+    table = lakehouse.events("clicks")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    clicks(*rows).write_delta(str(table), mode="append")
+
+
+def main() -> None:
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    lakehouse = Lakehouse(_FOLDER)
+    spark = build_session(SparkSettings(conf={"spark.sql.shuffle.partitions": "1"}))
+    for rows in RUNS:
+        land(lakehouse, rows)
+        for job in (windows(), notes(step=InSmallParts())):
+            run_job(spark, lakehouse, job)
+    spark.stop()
+    with tarfile.open(_DATA / f"lakehouse_of_form_{FORMAT}.tar.xz", "w:xz") as archive:
+        archive.add(_FOLDER, "lakehouse", filter=_without_owner)
+    shutil.rmtree(_FOLDER)
+
+
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A lakehouse that an earlier version of this form made: this one reads it, and goes on from it, on Spark."""
+
+import tarfile
+from collections import Counter
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+from keyfold.keyed.generations import FORMAT, live_generation
+from keyfold.keyed.parts.folding import Layers
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.reader import read_state, state_manifests
+from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS, land
+from tests.keyfold.keyed.test_adding import as_expected
+from tests.keyfold.keyed.toy_jobs import START, clicks, notes, windows
+
+pytestmark = pytest.mark.one_machine
+
+
+@pytest.fixture(params=KEPT, ids=lambda path: path.name)
+def kept(request, tmp_path):
+    with tarfile.open(request.param) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return Lakehouse(tmp_path / "lakehouse")
+
+
+def watermarks(runs):
+    newest = START
+    for rows in runs:
+        newest = max(newest, *(START + timedelta(minutes=minutes) for _, minutes in rows))
+        yield newest - timedelta(minutes=5)
+
+
+def expected_notes(runs):
+    """The rows of each user after all runs, by plain Python."""
+    kept = {}
+    for rows, watermark in zip(runs, watermarks(runs), strict=True):
+        kept, _ = as_expected(kept, clicks(*rows), watermark)
+    return {user: sorted(map(tuple, rows), key=str) for user, rows in kept.items()}
+
+
+def expected_windows(runs):
+    """The clicks of each user and ten minutes that are open after all runs, and those that are over."""
+    still_open, over = Counter(), Counter()
+    for rows, watermark in zip(runs, watermarks(runs), strict=True):
+        for user, minutes in rows:
+            still_open[user, START + timedelta(minutes=minutes // 10 * 10)] += 1
+        for key in [key for key in still_open if key[1] + timedelta(minutes=10) <= watermark]:
+            over[key] += still_open.pop(key)
+    return dict(still_open), dict(over)
+
+
+def assert_agree(spark, lakehouse, runs):
+    rows = read_state(spark, lakehouse, notes()).polars().select("user", "at", "clicks", "deadline")
+    found = {}
+    for user, *row in rows.iter_rows():
+        found.setdefault(user, []).append(tuple(row))
+    assert {user: sorted(rows, key=str) for user, rows in found.items()} == expected_notes(runs)
+    still_open, over = expected_windows(runs)
+    state = read_state(spark, lakehouse, windows()).polars()
+    assert {(user, window): count for user, window, count, _ in state.iter_rows()} == still_open
+    generation = live_generation(lakehouse, "windows")
+    assert generation is not None
+    written = pl.read_delta(str(generation.table("windows"))).select("user", "window", "clicks")
+    assert {(user, window): count for user, window, count in written.iter_rows()} == over
+
+
+def test_there_is_one_of_the_present_form():
+    assert f"lakehouse_of_form_{FORMAT}.tar.xz" in [path.name for path in KEPT]
+
+
+def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
+    assert_agree(spark, kept, RUNS)
+    land(kept, MORE)
+    for job in (windows(), notes()):
+        assert run_job(spark, kept, job).counts.events == len(MORE)
+    assert_agree(spark, kept, (*RUNS, MORE))
+
+
+def test_it_has_parts_of_every_kind(spark, kept):
+    generation = live_generation(kept, "notes")
+    assert generation is not None
+    row = state_manifests(spark, generation, len(RUNS) - 1).first()
+    assert row is not None
+    manifest = Manifest.unpack(row["manifest"])
+    assert len(manifest.base) > 1
+    assert all(part.file for part in manifest.parts)
+    changes = Layers(manifest, generation.parts).changes
+    assert {mark for one in changes for mark in one.between(0, 1 << 63)[MARK]} == {REPLACES, ADDS, GONE}
