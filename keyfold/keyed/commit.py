@@ -1,13 +1,16 @@
 """From a commit record to the tables: every commit of a batch, each once, however often it is tried."""
 
+from pyarrow import types
 from pyspark.sql import SparkSession
 
-from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation
+from keyfold.keyed.hashing import key_hash
 from keyfold.keyed.records import KeyedDone
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import remove_tree
+from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files
 
 
@@ -22,8 +25,15 @@ def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: Key
         if table.mode == "append":
             append_files(path, files, application, done.batch)
         else:
-            merge_files(spark, path, files, table.key, application, done.batch)
+            merge_files(spark, path, files, table.key, application, done.batch, hash_of(table))
     reached("commit: after")
+
+
+def hash_of(table: OutputTable) -> HashOf | None:
+    """By which an upsert table is divided; None of one with a time in its key: old times are met by none of the new."""
+    kinds = [table.schema.field(name).type for name in table.key]
+    is_hashable = all(types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) for kind in kinds)
+    return key_hash if is_hashable else None
 
 
 def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None:

@@ -46,7 +46,9 @@ class WrittenFile(BaseModel):
     last: dict[str, str] = {}
 
 
-def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder: str = "") -> WrittenFile:
+def write_data_file(
+    frame: pl.DataFrame, table: Place, schema: pa.Schema, folder: str = "", leaf: str | None = None
+) -> WrittenFile:
     """Write rows as one Parquet file below a table's folder, durably.
 
     Args:
@@ -54,12 +56,13 @@ def write_data_file(frame: pl.DataFrame, table: Place, schema: pa.Schema, folder
         table: the table's folder.
         schema: the table's columns; those that are times are counted in `first` and `last`.
         folder: below the table's, `STAGED` for rows of an upsert.
+        leaf: see `leaf_of`.
 
     Raises:
         OSError: the disk is full or fails.
     """
     frame = frame.select(schema.names)
-    name = _Name(folder)
+    name = _Name(folder, leaf)
     with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
@@ -126,15 +129,27 @@ def is_own_file(path: str) -> bool:
     return _OWN_NAME.fullmatch(PurePosixPath(path).name) is not None
 
 
-_OWN_NAME = re.compile(r"part-[0-9a-f]{32}(_[0-9a-f]{16})?\.parquet")
+def leaf_of(path: str) -> str | None:
+    """With which bits the hashes of all keys begin whose rows a data file holds (`leaves`); None of a file of any keys.
+
+    Example:
+        >>> leaf_of("part-h0110-" + 32 * "a" + "_00c0ffee00c0ffee.parquet")
+        '0110'
+    """
+    found = _OWN_NAME.fullmatch(PurePosixPath(path).name)
+    return found["leaf"] if found else None
+
+
+_OWN_NAME = re.compile(r"part-(h(?P<leaf>[01]*)-)?[0-9a-f]{32}(_[0-9a-f]{16})?\.parquet")
 
 
 class _Name:
     """The name of a data file: a new one until it is written, then with the checksum of what it holds."""
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, folder: str = "", leaf: str | None = None) -> None:
+        kind = "" if leaf is None else f"h{leaf}-"
         # A new name each time: a second attempt must not write over a file that a commit record names.
-        self.path = PurePosixPath(folder) / f"part-{uuid.uuid4().hex}.parquet"
+        self.path = PurePosixPath(folder) / f"part-{kind}{uuid.uuid4().hex}.parquet"
 
     def __call__(self, file: IO[bytes]) -> str:
         self.path = self.path.with_name(name_with_checksum(self.path, file))

@@ -1,16 +1,15 @@
 """Rows in the place of those of the same key: a merge by copy on write, as one commit from files that somebody else wrote.
 
 Each file of the table that holds such a row is written anew without it, small ones together and with the new rows; what
-holds none stays as it is. Reading and writing is done file by file, by Spark's workers where there is much to do. The
-commit is refused where anybody has committed since the table was read: what rows that one brought or took, nobody has
+holds none stays as it is. A table that has grown is divided into `leaves`, small files that each hold a range of hashes, so
+that few changed keys have few bytes written anew. Reading and writing is done by Spark's workers where there is much to do.
+The commit is refused where anybody has committed since the table was read: what rows that one brought or took, nobody has
 looked at. In an object store that is a condition of the write itself, like all of Delta's commits here.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from errno import EIO, ENOENT
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,9 +21,19 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import IncompatibleState, InvalidData
 from keyfold.lakehouse.commits import add_action, commit_once, has_taken
-from keyfold.lakehouse.data_files import WrittenFile, write_rows
+from keyfold.lakehouse.data_files import WrittenFile, leaf_of
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.lakehouse.leaves import (
+    HASH,
+    HashOf,
+    depth_of,
+    leaf_bytes,
+    leaves_of,
+    met_by,
+    overlaps,
+    ranges_of,
+)
+from keyfold.lakehouse.rewriting import Divided, File, Outcome, Rewriting, Shortened, Task, Together
 from keyfold.storage.place import Place
 
 _TOGETHER = 64 << 20
@@ -32,6 +41,14 @@ _TOGETHER = 64 << 20
 
 _HERE = 128 << 20
 """Bytes that this process reads by itself, as fast as the workers of one machine do; those of a cluster are more."""
+
+_RECENT = 16 << 20
+_SHARE = 32
+"""Bytes of files of any keys, and their share of the leaves' bytes, beyond which they become leaves: until then each batch
+may write them anew."""
+
+_MANY = 64
+"""A batch with so many keys for each leaf ends them; half a key for each is few enough to begin them."""
 
 _READ_AS_THEY_STAND = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Features of a table for readers that change nothing in what its files' rows are."""
@@ -47,6 +64,7 @@ def merge_files(
     key: Sequence[str],
     application: str,
     batch: int,
+    hash_of: HashOf | None = None,
 ) -> None:
     """Put the rows of staged files in the place of those of the same key, unless the table has taken this batch before.
 
@@ -57,6 +75,7 @@ def merge_files(
         key: columns of which the table has one row each; never NULL, and no two rows of the files agree in them.
         application: names the sequence of batches in the table's log.
         batch: grows from one commit to the next.
+        hash_of: by which the table is divided into leaves, always the same; None where it is not to be.
 
     Raises:
         OSError: a disk is full or fails; the table is as it was.
@@ -68,133 +87,83 @@ def merge_files(
         return
     _check_plain(delta, table)
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
-    rewriting = _Rewriting(table, schema, tuple(key), tuple(file.path for file in files if file.rows))
+    rewriting = Rewriting(table, schema, tuple(key), tuple(file.path for file in files if file.rows), hash_of)
     keys = rewriting.keys()
-    if keys.n_unique() < keys.height:
+    if keys.n_unique(rewriting.key) < keys.height:
         raise InvalidData(
             f"{table}: batch {batch} has several rows of one key ({', '.join(key)}), of which the table has one row each; "
             "mend the job, and start anew with --full-refresh"
         )
-    there = _files_in_reach(delta, keys)
-    outcomes = _rewrite(spark, rewriting, _groups(files, there), keys)
+    there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
+    outcomes = _rewrite(spark, rewriting, _tasks(rewriting, files, there, keys), keys)
     reached("merge: rows written")
-    actions: list[AddAction | RemoveAction] = [add_action(one.written) for one in outcomes if one.written is not None]
+    actions: list[AddAction | RemoveAction] = [add_action(one) for outcome in outcomes for one in outcome.written]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
-    actions += [RemoveAction(path, True, now, sizes[path], {}) for one in outcomes for path in one.replaced]
+    # Once each: a file's rows may have gone to several tasks.
+    replaced = dict.fromkeys(path for outcome in outcomes for path in outcome.replaced)
+    actions += [RemoveAction(path, True, now, sizes[path], {}) for path in replaced]
     commit_once(delta, table, actions, files, application, batch, nobody_else=True)
 
 
-@dataclass(frozen=True)
-class _File:
-    """A data file of a table, or one that is staged."""
-
-    path: str
-    bytes: int
-    is_staged: bool
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What became of a group of files.
-
-    Attributes:
-        replaced: those of the table that held rows of the new keys.
-        written: in their place and that of staged ones; None where no row was left.
-        fault: number, words and file of a disk's, which is told and not raised in a worker: Spark would try again, and hide it in a stack.
-    """
-
-    replaced: tuple[str, ...] = ()
-    written: WrittenFile | None = None
-    fault: tuple[int, str, str] | None = None
-
-
-@dataclass(frozen=True)
-class _Rewriting:
-    """How groups of files are written anew; goes to workers as it is.
-
-    Attributes:
-        table: whose files.
-        schema: the table's columns.
-        key: those that say which row is which.
-        staged: files with the new rows.
-    """
-
-    table: Place
-    schema: pa.Schema
-    key: tuple[str, ...]
-    staged: tuple[str, ...]
-
-    def keys(self) -> pl.DataFrame:
-        """The new keys: as much of a batch's rows as is held in memory."""
-        return self._rows(self.staged).select(self.key).collect()
-
-    def __call__(self, groups: Iterable[Sequence[_File]]) -> Iterator[_Outcome]:
-        """Write groups of files anew, each as one, in a task of Spark's."""
-        return self.write_anew(groups, self.keys())
-
-    def write_anew(self, groups: Iterable[Sequence[_File]], keys: pl.DataFrame) -> Iterator[_Outcome]:
-        """Write groups of files anew, each as one."""
-        for group in groups:
-            try:
-                yield self._rewritten(group, keys)
-            except OSError as error:
-                # What Polars raises has no number.
-                number = error.errno or (ENOENT if isinstance(error, FileNotFoundError) else EIO)
-                yield _Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
-
-    def _rewritten(self, group: Sequence[_File], keys: pl.DataFrame) -> _Outcome:
-        frames, replaced, left = [], [], 0
-        for file in group:
-            rows = self._rows([file.path])
-            count = int(rows.select(pl.len()).collect().item())
-            if not file.is_staged:
-                found = self._found(rows, keys)
-                if not found:
-                    continue
-                replaced.append(file.path)
-                count -= found
-                rows = rows.join(keys.lazy(), on=self.key, how="anti", maintain_order="left")
-            if count:
-                frames.append(rows)
-                left += count
-        if not left:
-            return _Outcome(tuple(replaced))
-        return _Outcome(tuple(replaced), write_rows(pl.concat(frames), self.table, self.schema))
-
-    def _found(self, rows: pl.LazyFrame, keys: pl.DataFrame) -> int:
-        """How many of a file's rows are of the new keys."""
-        # Row groups that cannot hold any are passed over, by what the file's end says of them.
-        is_near = [
-            pl.col(name).is_between(
-                pl.lit(keys[name].min(), keys.schema[name]), pl.lit(keys[name].max(), keys.schema[name])
-            )
-            for name in self.key
-        ]
-        near = rows.select(self.key).filter(is_near)
-        return int(near.join(keys.lazy(), on=self.key, how="semi").select(pl.len()).collect(engine="streaming").item())
-
-    def _rows(self, paths: Sequence[str]) -> pl.LazyFrame:
-        return scan_in_columns([self.table / path for path in paths], self.schema)
+def _tasks(rewriting: Rewriting, files: Sequence[WrittenFile], there: Sequence[File], keys: pl.DataFrame) -> list[Task]:
+    """What is to be done to a table's files."""
+    staged = [File(file.path, file.bytes, is_staged=True) for file in files if file.rows]
+    total = sum(file.bytes for file in (*staged, *there))
+    if rewriting.hash_of is None or keys.height > _MANY * leaves_of(total):
+        # They would meet all leaves: fewer and larger files are cheaper then.
+        return [Together(group) for group in _groups([*staged, *(file for file in there if file.is_in_reach)])]
+    leaves = {file.leaf: file for file in there if file.leaf is not None}
+    others = [file for file in there if file.leaf is None]
+    recent, grown = [file for file in others if file.is_in_reach], sum(file.bytes for file in (*staged, *others))
+    # Only few keys leave most leaves as they are.
+    elsewhere, is_few = keys, 2 * keys.height <= leaves_of(total)
+    if recent and (leaves or (is_few and grown > _RECENT)):
+        near = rewriting.rows([file.path for file in recent]).select(rewriting.key)
+        # A key has one row: of what is found here no leaf is looked at.
+        found = near.join(keys.lazy(), on=rewriting.key, how="semi").collect(engine="streaming")
+        elsewhere = keys.join(found, on=rewriting.key, how="anti", maintain_order="left")
+    # And rows that are never changed need none.
+    if (leaves or elsewhere.height < keys.height) and grown > max(_RECENT, (total - grown) // _SHARE):
+        return _divisions(there, total)
+    together = [Together(group) for group in _groups([*staged, *recent])]
+    met = met_by(list(leaves), elsewhere[HASH].to_numpy())
+    return [*together, *(Shortened(leaf, leaves[leaf]) for leaf, _ in met)]
 
 
-def _rewrite(
-    spark: SparkSession, rewriting: _Rewriting, groups: list[tuple[_File, ...]], keys: pl.DataFrame
-) -> list[_Outcome]:
-    if sum(file.bytes for group in groups for file in group) <= _HERE:
-        outcomes = list(rewriting.write_anew(groups, keys))
+def _divisions(there: Sequence[File], total: int) -> list[Task]:
+    """All of a table becomes leaves anew, a range of hashes at a time, to bound memory."""
+    at_once = depth_of(total, _TOGETHER)
+    deeper = max(0, depth_of(total, leaf_bytes(total)) - at_once)
+    return [
+        Divided(
+            leaf,
+            deeper,
+            tuple(file for file in there if file.leaf is None or overlaps(file.leaf, leaf)),
+            total >> at_once,
+        )
+        for leaf in ranges_of(at_once)
+    ]
+
+
+def _rewrite(spark: SparkSession, rewriting: Rewriting, tasks: Sequence[Task], keys: pl.DataFrame) -> list[Outcome]:
+    if sum(task.size for task in tasks) <= _HERE:
+        outcomes = list(rewriting.write_anew(tasks, keys))
     else:
-        # As a plain collection: what comes back are names and counts.
-        outcomes = spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(rewriting).collect()
+        # As a plain collection: what comes back are names and counts. Leaves are small, and each of Spark's tasks takes many.
+        context = spark.sparkContext
+        large = sum(task.size >= _TOGETHER // 4 for task in tasks)
+        slices = min(len(tasks), max(large, 4 * context.defaultParallelism))
+        outcomes = context.parallelize(tasks, slices).mapPartitions(rewriting).collect()
     if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
         raise OSError(*faults[0])
     return outcomes
 
 
-def _groups(files: Sequence[WrittenFile], there: Sequence[_File]) -> list[tuple[_File, ...]]:
+def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:
     """Files that become one: small ones together, those with new rows first."""
-    groups: list[tuple[_File, ...]] = []
+    groups: list[tuple[File, ...]] = []
     size = 0
-    for file in (*(_File(file.path, file.bytes, True) for file in files if file.rows), *there):
+    for file in files:
         if groups and size + file.bytes <= _TOGETHER:
             groups[-1] += (file,)
             size += file.bytes
@@ -204,8 +173,8 @@ def _groups(files: Sequence[WrittenFile], there: Sequence[_File]) -> list[tuple[
     return groups
 
 
-def _files_in_reach(delta: DeltaTable, keys: pl.DataFrame) -> list[_File]:
-    """The files of a table that may hold rows of the new keys, as far as its log tells; the smallest first."""
+def _files_of(delta: DeltaTable, keys: pl.DataFrame, *, is_divided: bool) -> list[File]:
+    """The files of a table, the smallest first."""
     found = delta.get_add_actions(flatten=True)
     columns = {name: found[name].to_pylist() for name in found.schema.names}
     untold = [None] * len(columns["path"])
@@ -213,11 +182,11 @@ def _files_in_reach(delta: DeltaTable, keys: pl.DataFrame) -> list[_File]:
         ((new.min(), new.max()), columns.get(f"min.{new.name}", untold), columns.get(f"max.{new.name}", untold))
         for new in keys
     ]
-    files = [
-        _File(unquote(columns["path"][at]), columns["size_bytes"][at], False)
-        for at in range(len(untold))
-        if all(_meet(span, least[at], greatest[at]) for span, least, greatest in told)
-    ]
+    files: list[File] = []
+    for at, (quoted, size) in enumerate(zip(columns["path"], columns["size_bytes"], strict=True)):
+        path = unquote(quoted)
+        is_in_reach = all(_meet(span, least[at], greatest[at]) for span, least, greatest in told)
+        files.append(File(path, size, leaf=leaf_of(path) if is_divided else None, is_in_reach=is_in_reach))
     return sorted(files, key=lambda file: (file.bytes, file.path))
 
 

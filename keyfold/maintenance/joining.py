@@ -16,7 +16,7 @@ from keyfold.keyed.codec import polars_schema
 from keyfold.keyed.slices import Slice, cut, cuts_through
 from keyfold.lakehouse.changes import DataFile, check_plain, snapshot
 from keyfold.lakehouse.commits import replace_files
-from keyfold.lakehouse.data_files import WrittenFile, write_data_file, write_rows
+from keyfold.lakehouse.data_files import WrittenFile, leaf_of, write_data_file, write_rows
 from keyfold.lakehouse.parquet import parquet_file, scan_parquet
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.place import Place
@@ -63,7 +63,12 @@ def _small_ones(delta: DeltaTable, table: Place, target: int) -> Iterator[list[D
     """Files of less than the target size, in groups of at most that; small ones together, so that large ones stay."""
     actions = delta.get_add_actions()
     columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
-    small = sorted((size, unquote(path), rows) for path, size, rows in zip(*columns, strict=True) if size < target)
+    small = sorted(
+        (size, unquote(path), rows)
+        for path, size, rows in zip(*columns, strict=True)
+        # Leaves are small on purpose.
+        if size < target and leaf_of(path) is None
+    )
     group: list[DataFile] = []
     total = 0
     for size, path, told in small:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.codec import polars_schema
-from keyfold.lakehouse import create_table, fail_points, merging
+from keyfold.lakehouse import create_table, fail_points, merging, rewriting
 from keyfold.lakehouse.changes import RowsChangedError, changes_since
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import STAGED, write_data_file
@@ -258,7 +258,7 @@ def test_a_merge_that_is_cut_off_is_done_by_the_next(table, monkeypatch):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_disk_that_fails_at_any_of_the_files_leaves_the_table_as_it_was(table, monkeypatch, count):
     rows = {("ann",): value(4), ("eve",): value(5), ("bob",): value(6), ("new",): value(7)}
-    files, writes, write_rows = table.staged(rows, 3), itertools.count(1), merging.write_rows
+    files, writes, write_rows = table.staged(rows, 3), itertools.count(1), rewriting.write_rows
 
     def write(*args):
         if next(writes) == count:
@@ -267,7 +267,7 @@ def test_a_disk_that_fails_at_any_of_the_files_leaves_the_table_as_it_was(table,
 
     with monkeypatch.context() as patch:
         patch.setattr(merging, "_TOGETHER", 0)
-        patch.setattr(merging, "write_rows", write)
+        patch.setattr(rewriting, "write_rows", write)
         with pytest.raises(OSError, match="No space left"):
             table.merge(files, 2)
     table.check()

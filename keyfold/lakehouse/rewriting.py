@@ -1,0 +1,225 @@
+"""The work of a merge: files of an upsert table written anew, in this process or in Spark's workers.
+
+Nothing that is written here counts before the merge's commit names it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from errno import EIO, ENOENT
+from typing import TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.lakehouse.data_files import WrittenFile, write_data_file, write_rows
+from keyfold.lakehouse.leaves import HASH, HashOf, divided, is_within, met_by
+from keyfold.lakehouse.parquet import read_parquet
+from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.storage.place import Place
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
+_WRITERS = 8
+
+
+@dataclass(frozen=True)
+class File:
+    """A data file of a table, or one that is staged.
+
+    Attributes:
+        leaf: see `leaf_of`; None of a file of any keys.
+        is_in_reach: whether it may hold rows of the new keys, as far as the log tells.
+    """
+
+    path: str
+    bytes: int
+    is_staged: bool = False
+    leaf: str | None = None
+    is_in_reach: bool = True
+
+
+@dataclass(frozen=True)
+class Together:
+    """Files that become one, without rows of the new keys; those that hold none stay."""
+
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A leaf that stays one, without rows of the new keys."""
+
+    leaf: str
+    file: File
+
+    @property
+    def size(self) -> int:
+        return self.file.bytes
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A range of hashes that becomes leaves anew.
+
+    Attributes:
+        leaf: the range, as the leaf that it would be.
+        deeper: how many more bits its leaves have.
+        files: those that may hold its rows.
+        size: bytes of its rows, about.
+    """
+
+    leaf: str
+    deeper: int
+    files: tuple[File, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task.
+
+    Attributes:
+        replaced: files of the table that stay no more.
+        written: in their place and that of staged ones.
+        fault: number, words and file of a disk's, which is told and not raised in a worker: Spark would try again, and hide it in a stack.
+    """
+
+    replaced: tuple[str, ...] = ()
+    written: tuple[WrittenFile, ...] = ()
+    fault: tuple[int, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """How files are written anew; goes to workers as it is.
+
+    Attributes:
+        table: whose files.
+        schema: the table's columns.
+        key: those that say which row is which.
+        staged: files with the new rows.
+        hash_of: as of `merge_files`.
+    """
+
+    table: Place
+    schema: pa.Schema
+    key: tuple[str, ...]
+    staged: tuple[str, ...]
+    hash_of: HashOf | None
+
+    def keys(self) -> pl.DataFrame:
+        """The new keys, in order of their hashes: as much of a batch's rows as is held in memory."""
+        keys = self.rows(self.staged).select(self.key)
+        return (keys if self.hash_of is None else self._hashed(keys).sort(HASH)).collect()
+
+    def rows(self, paths: Sequence[str]) -> pl.LazyFrame:
+        """The rows of files."""
+        return scan_in_columns([self.table / path for path in paths], self.schema)
+
+    def __call__(self, tasks: Iterable["Task"]) -> list[Outcome]:
+        """Do tasks in one of Spark's."""
+        return self.write_anew(list(tasks), self.keys())
+
+    def write_anew(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
+        """Do tasks."""
+        apart = [task for task in tasks if isinstance(task, Shortened)]
+        outcomes = [self._outcome(task, keys) for task in tasks if not isinstance(task, Shortened)]
+        # Small files: they wait for the disk, or the network, and not for the processor.
+        return outcomes + _side_by_side(lambda task: self._outcome(task, keys), apart)
+
+    def _outcome(self, task: "Task", keys: pl.DataFrame) -> Outcome:
+        try:
+            if isinstance(task, Divided):
+                return self._divided(task, keys)
+            return self._shortened(task, keys) if isinstance(task, Shortened) else self._together(task.files, keys)
+        except OSError as error:
+            # What Polars raises has no number.
+            number = error.errno or (ENOENT if isinstance(error, FileNotFoundError) else EIO)
+            return Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
+
+    def _together(self, group: Sequence[File], keys: pl.DataFrame) -> Outcome:
+        frames, replaced, left = [], [], 0
+        for file in group:
+            if file.leaf is not None:
+                before = self._read(file.path)
+                after = self._without(before, keys)
+                if after.height == before.height:
+                    continue
+                rows, count = after.lazy(), after.height
+                replaced.append(file.path)
+            else:
+                rows = self.rows([file.path])
+                count = int(rows.select(pl.len()).collect().item())
+                if not file.is_staged:
+                    found = self._found(rows, keys)
+                    if not found:
+                        continue
+                    replaced.append(file.path)
+                    count -= found
+                    rows = rows.join(keys.lazy(), on=self.key, how="anti", maintain_order="left")
+            if count:
+                frames.append(rows)
+                left += count
+        written = (write_rows(pl.concat(frames), self.table, self.schema),) if left else ()
+        return Outcome(tuple(replaced), written)
+
+    def _shortened(self, task: Shortened, keys: pl.DataFrame) -> Outcome:
+        rows = self._read(task.file.path)
+        (where,) = (where for _, where in met_by([task.leaf], keys[HASH].to_numpy()))
+        left = self._without(rows, keys[where])
+        if left.height == rows.height:
+            return Outcome()
+        written = (write_data_file(left, self.table, self.schema, leaf=task.leaf),) if left.height else ()
+        return Outcome((task.file.path,), written)
+
+    def _read(self, path: str) -> pl.DataFrame:
+        """All rows of a leaf."""
+        rows = read_parquet(self.table / path)
+        # A tenth of what a query costs, and of a small file that is nearly all there is to do.
+        wanted = self.rows([]).collect_schema()
+        return rows if rows.schema == wanted else self.rows([path]).collect()
+
+    def _without(self, rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+        return rows.join(keys, on=self.key, how="anti", maintain_order="left")
+
+    def _divided(self, task: Divided, keys: pl.DataFrame) -> Outcome:
+        kept = [file.path for file in task.files if not file.is_staged]
+        inside = is_within(task.leaf)
+        frames = [self._hashed(self.rows(self.staged)).filter(inside)]
+        if kept:
+            mine = keys.lazy().filter(inside)
+            frames.append(self._hashed(self.rows(kept)).filter(inside).join(mine, on=self.key, how="anti"))
+        rows = pl.concat([frame.collect(engine="streaming") for frame in frames])
+        parts = list(divided(rows, task.leaf, task.deeper))
+        written = _side_by_side(lambda part: write_data_file(part[1], self.table, self.schema, leaf=part[0]), parts)
+        return Outcome(tuple(kept), tuple(written))
+
+    def _hashed(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        assert self.hash_of is not None  # noqa: S101 - narrows: leaves are asked for with it alone
+        return rows.with_columns(self.hash_of(self.key).alias(HASH))
+
+    def _found(self, rows: pl.LazyFrame, keys: pl.DataFrame) -> int:
+        """How many of a file's rows are of the new keys."""
+        # Row groups that cannot hold any are passed over, by what the file's end says of them.
+        is_near = [
+            pl.col(name).is_between(
+                pl.lit(keys[name].min(), keys.schema[name]), pl.lit(keys[name].max(), keys.schema[name])
+            )
+            for name in self.key
+        ]
+        near = rows.select(self.key).filter(is_near)
+        return int(near.join(keys.lazy(), on=self.key, how="semi").select(pl.len()).collect(engine="streaming").item())
+
+
+Task = Together | Shortened | Divided
+
+
+def _side_by_side(function: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        return list(writers.map(function, given))
