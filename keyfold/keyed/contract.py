@@ -116,7 +116,8 @@ class Step:
     drop: pl.DataFrame | None = field(default=None, kw_only=True)
 
 
-StepFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], Step]
+StepFunction = Callable[[pl.DataFrame, Any, Clock], Step]
+"""A job's step. Its events are a frame, or, of a job with several inputs, a frame an input."""
 
 StepOfInputs = Callable[[pl.DataFrame, Mapping[str, pl.DataFrame], Clock], Step]
 """The step of a job with several inputs: it gets a frame of events an input, by name."""
@@ -235,7 +236,7 @@ class KeyedJob:
     events: pa.Schema
     state: pa.Schema
     output: pa.Schema
-    step: StepFunction | StepOfInputs
+    step: StepFunction
     time_from: str = ""
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     keys_of: KeysOf | None = None

@@ -4,7 +4,7 @@ The operator on Spark and the harness in memory both call here, so that what pas
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -61,8 +61,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
             them.
     """
     on_time, late = route_late(job, state, events, clock)
-    # A job has the step that its inputs call for: `KeyedJob.with_inputs` takes no other.
-    given: Any = {**parted_by_input(job.inputs, on_time), **clock.lookups} if job.inputs else on_time
+    given = {**parted_by_input(job.inputs, on_time), **clock.lookups} if job.inputs else on_time
     step = job.step(state, given, clock)
     _check_step(step)
     tables = {job.name: conform(step.output, job.output, "output")}
