@@ -2,9 +2,15 @@
 
 import json
 import os
+import select
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +95,48 @@ def test_who_trusts_nobody_or_shows_no_certificate_comes_nowhere(broker: Broker,
     topic = KafkaTopic(broker.topic(), settings=KafkaSettings(broker.address("TLS"), conf))
     with pytest.raises(KeyfoldError, match="does not tell what it holds"):
         ingest(SPARK, lakehouse, EVENTS, topic)
+
+
+@contextmanager
+def forwarded(address: str, to: str) -> Iterator[str]:
+    """A port of another address of this machine that leads to one of the broker's; gives it."""
+
+    class Forward(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            host, _, port = to.rpartition(":")
+            with suppress(OSError), socket.create_connection((host, int(port))) as broker:
+                ends = {broker: self.request, self.request: broker}
+                while True:
+                    for one in select.select(list(ends), [], [])[0]:
+                        content = one.recv(65_536)
+                        if not content:
+                            return
+                        ends[one].sendall(content)
+
+    with socketserver.ThreadingTCPServer((address, 0), Forward) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"{address}:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_broker_whose_certificate_has_another_name_is_not_talked_to(
+    broker: Broker, lakehouse: Lakehouse, monkeypatch
+):
+    conf, topic = settings_for(broker, "LOGIN_TLS"), broker.topic()
+    produce(broker, topic, [event("u", 1)])
+    with forwarded("127.0.0.2", broker.address("LOGIN_TLS")) as address:
+        monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", address)
+        monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(conf))
+        with pytest.raises(KeyfoldError, match="does not tell what it holds") as refused:
+            ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
+        assert PASSWORD not in str(refused.value)
+        # The way there is open: who asks for no name gets through.
+        asks_not = conf | {"ssl.endpoint.identification.algorithm": "none"}
+        monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(asks_not))
+        ingest(SPARK, lakehouse, EVENTS, KafkaTopic(topic))
+    assert numbers(lakehouse) == [1]
 
 
 @pytest.mark.long
