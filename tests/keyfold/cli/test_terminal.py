@@ -3,6 +3,8 @@
 import errno
 import io
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,3 +100,20 @@ def test_of_a_store_that_answers_again_is_told_what_it_had_said(errors, bucket, 
             place.read_bytes()
     assert shown.getvalue().startswith(f"error: the object store did not do what was asked of it for {place}")
     assert len(shown.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_inherited_an_ignored_signal_stops_by_it_all_the_same(number):
+    """A shell starts a script's background jobs with SIGINT ignored."""
+    program = (
+        "import os, signal\n"
+        "from keyfold.cli.terminal import stop_on_signal\n"
+        f"assert signal.getsignal({number}) == signal.SIG_IGN\n"
+        f"stop = stop_on_signal()\nos.kill(os.getpid(), {number})\nprint(stop.wait(10))"
+    )
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    finally:
+        signal.signal(number, before)
+    assert told.stdout == "True\n"
