@@ -1,6 +1,7 @@
 """A file of few bytes that unpacks to much is parsed, or rejected with a reason, in a process of 2 GB."""
 
 import gzip
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import pytest
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.stream import Stream
 from spark_jobs.streams import RIDE_POINTS
+
+BARE = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""So that addresses are taken as memory is: Arrow's own pool reserves a gigabyte of them at once, and C's 64 MiB a thread."""
 
 PARSE = """
 import resource, sys
@@ -34,7 +38,9 @@ def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, n
         for _ in range(10):
             file.write(b"\n" * (10 << 20))
         file.write(b"r1,1\n" if "csv" in name else b"{}\n")
-    ended = subprocess.run([sys.executable, "-c", PARSE, tmp_path / name], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", PARSE, tmp_path / name], capture_output=True, text=True, check=False, env=BARE
+    )
     assert (ended.stdout, ended.stderr) == ("1\n" if "csv" in name else "2\n", "")
 
 
@@ -43,7 +49,7 @@ def test_a_long_text_that_parquet_stores_once_is_parsed_in_2_gb(tmp_path: Path, 
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * size]))
     pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
     command = [sys.executable, "-c", PARSE, tmp_path / "a.parquet"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=BARE)
     assert ended.stdout == told
     if not told:
         reason = "UnreadableFileError: the file has a row of more than 16 MiB, which is its limit: row 1"
@@ -92,7 +98,7 @@ def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path,
         for _ in range(HOSTILE_MIB.get(content, 200)):
             file.write(block)
     command = [sys.executable, "-c", TO_QUARANTINE, tmp_path / name]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=BARE)
     assert ended.stderr == ""
     accepted, _, *reasons = ended.stdout.splitlines()
     assert accepted == "0"
