@@ -198,8 +198,9 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
         is_late |= (events["timestamp"] <= known + parameters.closed_for).fill_null(value=False)
     on_time = events.filter(~is_late)
     waits = waiting(state, on_time, rules)
-    added = on_time.join(waits, on="ride_id", how="semi", maintain_order="left")
+    added = on_time.clear()
     if waits.height:
+        added = on_time.join(waits, on="ride_id", how="semi", maintain_order="left")
         on_time = on_time.join(waits, on="ride_id", how="anti", maintain_order="left")
         going_on = going_on.join(waits, on="ride_id", how="anti", maintain_order="left")
     parts.append(cut(pl.concat([going_on.select(STRETCH.names), _points(on_time)]), rules))
