@@ -26,7 +26,7 @@ def test_runs_of_one_job_from_two_instances_exclude_each_other_and_double_nothin
     keyfold = Path(sys.executable).parent / "keyfold"
     subprocess.run([keyfold, "ingest", "ride_points"], env=environment, check=True, capture_output=True)
     alone = tmp_path / "alone"
-    shutil.copytree(lakehouse.home, alone)
+    shutil.copytree(str(lakehouse.home), alone)
     running = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

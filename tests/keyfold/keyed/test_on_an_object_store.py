@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+import boto3
 import pytest
 from deltalake import write_deltalake
 
@@ -23,6 +24,7 @@ from keyfold.storage.lease import LeaseTakenError
 from keyfold.storage.place import path_below
 from tests.keyfold.keyed.forked_runs import FILE_BY_FILE, REFUSED
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows
+from tests.object_store import REGION
 
 PROMISE = "A driver on S3 that is killed, or frozen and thawed, at any write"
 REPOSITORY = Path(__file__).parents[3]
@@ -201,3 +203,22 @@ def test_a_run_that_is_frozen_and_thawed_amid_the_planning_of_another_harms_noth
         run_when_free(without_spark, lakehouse)
     run_when_free(without_spark, lakehouse)
     count(tally("S3: thawed amid another run's planning"), lakehouse, "plans of two runs")
+
+
+def test_uploads_that_a_killed_writer_never_ended_are_in_nobody_s_way(object_store, bucket, without_spark, lakehouse):
+    land(lakehouse, ("ann", 0), ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    before = [str(file.path) for file in files_below(lakehouse.home)]
+    written = [path for path in before if path.endswith((".parquet", ".done.json"))]
+    store = boto3.client("s3", endpoint_url=object_store.endpoint, region_name=REGION)
+    for path in written:
+        # As a writer leaves it that is killed between two parts, also of a name that is there.
+        name = {"Bucket": bucket, "Key": path.removeprefix(f"s3a://{bucket}/")}
+        upload = store.create_multipart_upload(**name)["UploadId"]
+        store.upload_part(**name, UploadId=upload, PartNumber=1, Body=bytes(5 << 20))
+    assert written
+    assert [str(file.path) for file in files_below(lakehouse.home)] == before
+    land(lakehouse, ("ann", 2))
+    run_job(without_spark, lakehouse, totals())
+    run_job(without_spark, lakehouse, totals(), FullRefresh())
+    assert rows(lakehouse, "totals") == [("ann", 2), ("bob", 1)]
