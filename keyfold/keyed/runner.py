@@ -24,7 +24,7 @@ from keyfold.keyed.lookout import LastPlanned, wait_for_news
 from keyfold.keyed.lookups import plan_lookups
 from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
-from keyfold.keyed.records import Counts, KeyedPlan
+from keyfold.keyed.records import ClockRecord, Counts, KeyedPlan
 from keyfold.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.session.gateway import check_java
@@ -211,6 +211,7 @@ class _Run:
         # A dictionary, for each text once and in order: a continuous run plans every few seconds.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
+        self._clock: ClockRecord | None = None
 
     def to_the_end(self, wanted: RunBounds) -> None:
         """Work on what an earlier run left, then on what is new, and let time go on."""
@@ -283,7 +284,10 @@ class _Run:
         produced = produced_until(self._lakehouse, self._job)
         where, done = f"job {self._job.name}", self._journal.last_done()
         lookups = plan_lookups(where, self._job.lookups, self._lakehouse.home, self.generation.folder)
-        planned = plan_run(self._job, tables, done, self.generation.clock(), read_clock(), wanted, lookups, produced)
+        # Where events come without a pause no clock is written: what the last plan read is known here alone.
+        clock = self._clock or self.generation.clock()
+        planned = plan_run(self._job, tables, done, clock, read_clock(), wanted, lookups, produced)
+        self._clock = planned.clock
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
             self._journal.write_plans(planned.plans)

@@ -19,6 +19,7 @@ from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.contract import Step
+from keyfold.keyed.generations import live_generation
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
@@ -385,3 +386,39 @@ def test_events_that_were_changed_behind_a_job_s_back_are_named_with_the_remedy(
     with pytest.raises(KeyfoldError, match=r"by other than ingest.*--full-refresh"):
         run_job(without_spark, lakehouse, windows())
     assert run_job(without_spark, lakehouse, windows(), FullRefresh()).counts.events == 1
+
+
+def test_a_clock_that_is_set_amid_a_continuous_run_is_said_and_not_followed(
+    without_spark, lakehouse, land, monkeypatch
+):
+    set_by = timedelta(0)
+
+    def clock():
+        reading = read_clock()
+        return reading.model_copy(update={"wall": reading.wall + set_by})
+
+    monkeypatch.setattr(runner, "read_clock", clock)
+    stop, job = threading.Event(), windows(idle_after=timedelta(hours=1))
+    land(("ann", 0))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_continuously, without_spark, lakehouse, job, stop=stop)
+        try:
+            for count, by in enumerate([timedelta(0), timedelta(hours=-1), timedelta(hours=3)], 1):
+                set_by = by
+                land(("bob", count))
+                wait_for(lambda count=count: events_read(lakehouse) == count + 1)
+        finally:
+            stop.set()
+        told = " ".join(running.result(60).warnings)
+    assert "jumped back by 1:00:00" in told
+    assert "jumped ahead by 4:00:00" in told
+    generation = live_generation(lakehouse, "windows")
+    done = generation and generation.journal.last_done()
+    assert generation
+    assert done
+    plans = [generation.journal.plan(batch) for batch in range(done.batch + 1)]
+    times = [plan.clock.processing_time for plan in plans if plan]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < timedelta(minutes=5)
+    # Silence would have moved event time on: nothing is late.
+    assert done.total_rows["late.windows"] == 0
