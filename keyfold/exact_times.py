@@ -3,13 +3,13 @@
 import numpy as np
 import polars as pl
 
-from keyfold.times import Micros
+from keyfold.times import BEGINNING, END, Micros, micros
 
 _TIME = (
     r"^(?P<date>\d{4}-\d\d-\d\d)[Tt ](?P<hour>[01]\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)"
     r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
 )
-CALENDAR = -62_135_596_800_000_000, 253_402_300_799_999_999
+CALENDAR = micros(BEGINNING), micros(END)
 """Microseconds since 1970 of the years 1 to 9999: what Spark and Python can both hold."""
 
 _DAY = 86_400_000_000

@@ -203,7 +203,6 @@ def make_done(
         state_bytes=worked.report.state_bytes,
         dropped_parts=tuple(sorted(worked.dropped)),
         times=plan.times,
-        lookups=plan.lookups,
         arrivals=arrivals,
         events=worked.report.events,
         by_input=by_input,

@@ -52,29 +52,51 @@ class Lookup:
             raise Misconfigured(f"lookup {self.path}: key names {', '.join(lacking)}, which its columns lack")
 
 
-def plan_lookups(where: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> dict[str, str]:
-    """Read each lookup as it is now, and keep it for the batches of a run; gives the names of the kept files.
+class KeptLookups:
+    """The lookups of a run: read as it plans, again only where a table has changed, and kept for its batches.
 
     Args:
         where: what to call the job in errors.
         lookups: of the job, by name.
         home: of the lakehouse, to which a path that is not absolute is relative.
         generation: the folder of the generation.
-
-    Raises:
-        KeyfoldError: a table is gone or too large, lacks a column, has a value of another type, or a key twice.
     """
-    planned: dict[str, str] = {}
-    for name, lookup in lookups.items():
-        rows = _read(f"{where}: lookup {name}", lookup, home)
+
+    def __init__(self, where: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> None:
+        self._where, self._lookups, self._home, self._folder = where, lookups, home, generation / _FOLDER
+        self._seen: dict[str, tuple[_Stamp, str]] = {}
+
+    def plan(self) -> dict[str, str]:
+        """Keep each lookup as it is now; gives the names of the kept files.
+
+        Call it when all batches that were planned before are finished: what no later one reads is deleted.
+
+        Raises:
+            KeyfoldError: a table is gone or too large, lacks a column, has a value of another type, or a key twice.
+        """
+        planned = {name: self._kept(name, lookup) for name, lookup in self._lookups.items()}
+        if planned:
+            for file in self._folder.glob("*.parquet"):
+                if file.name not in planned.values():
+                    file.unlink(missing_ok=True)
+        return planned
+
+    def _kept(self, name: str, lookup: Lookup) -> str:
+        where = f"{self._where}: lookup {name}"
+        place = _place_of(where, lookup, self._home)
+        # Before the rows: should they change in between, they are read again.
+        stamp = _stamp(where, place)
+        if name in self._seen and self._seen[name][0] == stamp:
+            return self._seen[name][1]
+        rows = _read(f"{where} ({place})", lookup, place)
         kept = f"{name}-{_digest(rows)}.parquet"
-        path = generation / _FOLDER / kept
+        path = self._folder / kept
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with new_file(path) as file:
                 rows.write_parquet(file)
-        planned[name] = kept
-    return planned
+        self._seen[name] = stamp, kept
+        return kept
 
 
 def planned_lookups(generation: Place, planned: Mapping[str, str]) -> dict[str, pl.DataFrame]:
@@ -108,25 +130,43 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
     return rows.sort(lookup.key)
 
 
-def _read(where: str, lookup: Lookup, home: Place) -> pl.DataFrame:
+_Stamp = tuple[int, int]
+
+
+def _place_of(where: str, lookup: Lookup, home: Place) -> Place:
     is_whole = "://" in lookup.path or Path(lookup.path).is_absolute()
-    path = lookup.path if is_whole else home / lookup.path
-    place = to_place(path)
-    where = f"{where} ({place})"
-    if not place.exists() and not (place / "_delta_log").exists():
-        raise NotFound(f"{where} is not there; restore it, or give another path")
+    place = to_place(lookup.path if is_whole else home / lookup.path)
+    if not place.exists() and not _is_delta(place):
+        raise NotFound(f"{where} ({place}) is not there; restore it, or give another path")
+    return place
+
+
+def _is_delta(place: Place) -> bool:
+    return (place / "_delta_log").exists()
+
+
+def _stamp(where: str, place: Place) -> _Stamp:
+    """What changes with a table: its version, or size and time of a file."""
+    if not _is_delta(place):
+        found = place.stat()
+        return found.st_size, found.st_mtime_ns
     try:
-        if (place / "_delta_log").exists():
+        return -1, DeltaTable(str(place)).version()
+    except DeltaError as error:
+        raise InvalidData(f"{where} ({place}) cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _read(where: str, lookup: Lookup, place: Place) -> pl.DataFrame:
+    try:
+        if _is_delta(place):
             table = DeltaTable(str(place))
-            size = sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist())
-            _check_size(where, size)
+            _check_size(where, sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist()))
             return conform_lookup(where, lookup, pl.DataFrame(table.to_pyarrow_table()))
         reader = _READERS.get(Path(str(place)).suffix)
         if reader is None:
             raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_READERS)}")
-        content = place.read_bytes()
-        _check_size(where, len(content))
-        return conform_lookup(where, lookup, reader(content))
+        _check_size(where, place.stat().st_size)
+        return conform_lookup(where, lookup, reader(place.read_bytes()))
     except (DeltaError, pl.exceptions.PolarsError) as error:
         raise InvalidData(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
 

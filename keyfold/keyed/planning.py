@@ -80,7 +80,7 @@ def plan_run(
         clock: how far time has gone since.
         now: what the machine's clocks say.
         wanted: what the run is asked for.
-        lookups: the kept file of each lookup (`lookups.plan_lookups`).
+        lookups: the kept file of each lookup (`lookups.KeptLookups`).
         produced: the watermark of the producer of each input that is a job's table (`inputs.produced_until`).
 
     Raises:

@@ -154,7 +154,7 @@ class KeyedDone(Done):
     Attributes:
         positions: in each input table, up to which all is read; a run's last batch moves it.
         watermark: event time reached.
-        times, lookups: as in the plan.
+        times: as in the plan.
         arrivals: the processing times of the last runs that brought events, for the usual gap between them.
         events: that reached a step in this batch.
         by_input: those of each input of a job with several, and all of them, also those that `events` does not count.
@@ -170,7 +170,6 @@ class KeyedDone(Done):
     positions: dict[str, Position]
     watermark: datetime
     times: dict[str, InputTime] = Field(default_factory=dict)
-    lookups: dict[str, str] = Field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
     events: int = 0
     by_input: dict[str, int] = Field(default_factory=dict)

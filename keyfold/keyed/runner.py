@@ -21,7 +21,7 @@ from keyfold.keyed.fingerprint import check_generation
 from keyfold.keyed.generations import Generation, go_live, live_generation
 from keyfold.keyed.inputs import REMEDY, check_inputs, input_tables, produced_until
 from keyfold.keyed.lookout import LastPlanned, wait_for_news
-from keyfold.keyed.lookups import plan_lookups
+from keyfold.keyed.lookups import KeptLookups
 from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.records import ClockRecord, Counts, KeyedPlan
@@ -212,6 +212,7 @@ class _Run:
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
         self._clock: ClockRecord | None = None
+        self._lookups = KeptLookups(f"job {job.name}", job.lookups, lakehouse.home, generation.folder)
 
     def to_the_end(self, wanted: RunBounds) -> None:
         """Work on what an earlier run left, then on what is new, and let time go on."""
@@ -282,8 +283,7 @@ class _Run:
         tables = input_tables(self._lakehouse, self._job)
         # Before the tables are looked at.
         produced = produced_until(self._lakehouse, self._job)
-        where, done = f"job {self._job.name}", self._journal.last_done()
-        lookups = plan_lookups(where, self._job.lookups, self._lakehouse.home, self.generation.folder)
+        done, lookups = self._journal.last_done(), self._lookups.plan()
         # Where events come without a pause no clock is written: what the last plan read is known here alone.
         clock = self._clock or self.generation.clock()
         planned = plan_run(self._job, tables, done, clock, read_clock(), wanted, lookups, produced)

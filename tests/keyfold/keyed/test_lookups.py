@@ -8,11 +8,13 @@ import pytest
 
 import keyfold
 from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
+from keyfold.keyed import lookups
 from keyfold.keyed.generations import live_generation
 from keyfold.operators.joins import lookup_join
 from keyfold.testing import local_spark
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+READ = lookups._read
 ITEM = pa.field("item", pa.string(), nullable=False)
 SALE = pa.schema([ITEM, pa.field("sold_at", pa.timestamp("us", tz="UTC"), nullable=False)])
 SALES = Stream("sales", SALE, event_time="sold_at")
@@ -73,6 +75,21 @@ def test_each_event_has_the_row_that_counted_when_its_run_was_planned(shop):
     shop.sell("t1", "x9")
     shop.run()
     assert shop.named() == [("t1", "Green tea", 3), ("t1", "Green tea", 4), ("x9", "Jam", 2), ("x9", None, None)]
+
+
+def test_a_table_is_read_again_only_where_it_changed_and_one_copy_is_kept(shop, monkeypatch):
+    read = []
+    monkeypatch.setattr(lookups, "_read", lambda where, lookup, place: read.append(place) or READ(where, lookup, place))
+    shop.sell("t1")
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    shop.run()
+    kept = lookups.KeptLookups("job named", job().lookups, shop.lakehouse.home, shop.generation.folder)
+    read.clear()
+    assert kept.plan() == kept.plan()
+    assert len(read) == 1
+    shop.products("item,title,price\nt1,Green tea,44\n")
+    assert list(kept.plan().values()) == [file.name for file in (shop.generation.folder / "lookups").iterdir()]
+    assert len(read) == 2
 
 
 def test_a_batch_that_is_worked_on_again_sees_the_table_as_it_was_planned(shop, cut_power):
