@@ -140,12 +140,12 @@ def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob
         raise AssertionError(
             f"job {job.name}: {found.events_read:,} events were read; {found.in_outputs:,} are in outputs, "
             f"{found.open_events:,} in open state and {found.late:,} late; the journal counted "
-            f"{found.journalled:,}{told_by_input(found)}"
+            f"{found.journalled:,}{input_differences(found)}"
         )
     return found
 
 
-def told_by_input(found: Conservation) -> str:
+def input_differences(found: Conservation) -> str:
     """Which inputs' events did not all reach a step, for people; nothing where all did."""
     differ = [
         f"{name}: {read:,} read and {reached:,} journalled"

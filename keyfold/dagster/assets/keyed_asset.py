@@ -18,7 +18,7 @@ from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.runs import plot_runs
 from keyfold.journal.progress import Progress
 from keyfold.keyed.configured import configured_job
-from keyfold.keyed.conservation import Conservation, check_conservation, told_by_input
+from keyfold.keyed.conservation import Conservation, check_conservation, input_differences
 from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
@@ -144,7 +144,7 @@ def _balance(found: Conservation) -> str:
     return (
         f"{found.events_read:,} events read{copies} {'=' if found.events_read == kept else '≠'} {found.in_outputs:,} in outputs + "
         f"{found.open_events:,} open + {found.late:,} late {'=' if kept == found.journalled else '≠'} "
-        f"{found.journalled:,} in the journal{told_by_input(found)}"
+        f"{found.journalled:,} in the journal{input_differences(found)}"
     )
 
 

@@ -103,16 +103,15 @@ def _join(
     ready, waiting = left.filter(is_ready), left.filter(~is_ready)
     places = _newest_versions(ready, versions, sides.key, within)
     found = places.is_not_null()
-    output = [sides.joined(ready.filter(found), versions[places.drop_nulls().to_numpy()])]
-    if how == "left":
-        output.append(sides.joined(ready.filter(~found), None))
+    pairs = sides.pairs(ready.filter(found), versions[places.drop_nulls().to_numpy()])
+    output = pl.concat([pairs, *sides.misses(ready.filter(~found), how)])
     kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
         # Superseded once the watermark has passed the version that follows.
         (pl.col(EVENT_TIME).shift(-1).over(sides.key) > clock.watermark).fill_null(value=True)
         & (pl.col(DEADLINE) > clock.watermark)
     )
     state = pl.concat([waiting.with_columns(pl.col(EVENT_TIME).alias(DEADLINE)), kept])
-    return Step(state=state, output=pl.concat(output), late=late)
+    return Step(state=state, output=output, late=late)
 
 
 def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:

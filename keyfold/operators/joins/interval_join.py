@@ -6,7 +6,6 @@ once, and state holds a span of each side.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +14,8 @@ import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
-from keyfold.keyed.several_inputs import EVENT_TIME, INPUT
-from keyfold.operators.joins.sides import How, Named, Sides, sides_of
+from keyfold.keyed.several_inputs import EVENT_TIME
+from keyfold.operators.joins.sides import How, Named, Sides, sides_of, uncounted_join
 
 
 def interval_join(
@@ -79,10 +78,7 @@ def interval_join(
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         return _join(sides, earliest, latest, how, state, events, clock)
 
-    # A row may match any number of others, or none: no output row stands for one event.
-    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
-    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
-    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+    return uncounted_join(name, sides, step, settings)
 
 
 def unbounded_join(
@@ -150,7 +146,7 @@ def _join(
     )
     left, right = sides.side(known, sides.left), sides.side(known, sides.right)
     left_rows, right_rows = _new_pairs(left, right, sides.key, earliest, latest)
-    output = [sides.joined(left[left_rows], right[right_rows])]
+    pairs = sides.pairs(left[left_rows], right[right_rows])
     left, right = _matched(left, left_rows), _matched(right, right_rows)
     waiting = pl.concat(
         [
@@ -160,11 +156,8 @@ def _join(
     )
     is_over = pl.col(DEADLINE) <= clock.watermark
     missed = waiting.filter(is_over & ~pl.col("matched"))
-    if how != "inner":
-        output.append(sides.joined(sides.side(missed, sides.left), None))
-    if how == "outer":
-        output.append(sides.missed(missed.filter(pl.col(INPUT) == sides.right[0])))
-    return Step(state=waiting.filter(~is_over).drop("is_new"), output=pl.concat(output), late=late)
+    output = pl.concat([pairs, *sides.misses(missed, how)])
+    return Step(state=waiting.filter(~is_over).drop("is_new"), output=output, late=late)
 
 
 def _new_pairs(

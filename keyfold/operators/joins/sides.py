@@ -1,15 +1,15 @@
 """The two sides of a join: their columns in its output, and their rows as its state keeps them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import DEADLINE, Clock
+from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, StepOfInputs
 from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, joined_schema, tagged
 from keyfold.stream import TIMESTAMP
 
@@ -57,20 +57,19 @@ class Sides:
         is_late = pl.col(EVENT_TIME) <= clock.late_watermark
         return came.filter(~is_late), came.filter(is_late).drop("matched")
 
-    def joined(self, left: pl.DataFrame, right: pl.DataFrame | None) -> pl.DataFrame:
-        """Rows of the output: left rows beside right rows, place by place; without right rows, of left rows alone."""
-        kinds = polars_schema(self.output)
-        own = left.select(*self.key, *self._columns(self.left))
-        other = None if right is None else right.select(self._columns(self.right))
-        rows = own if other is None else own.hstack(other)
-        return rows.select(
-            (pl.col(name) if name in rows.columns else pl.lit(None, kind)).alias(name) for name, kind in kinds.items()
+    def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Rows of the output: left rows beside right rows, place by place."""
+        return self._in_output(
+            left.select(*self.key, *self._columns(self.left)).hstack(right.select(self._columns(self.right)))
         )
 
-    def missed(self, right: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the output of right rows alone."""
+    def misses(self, rows: pl.DataFrame, how: How) -> list[pl.DataFrame]:
+        """Rows of the output of rows of either side that had no match, as far as the join writes them."""
+        written = {"inner": (), "left": (self.left,), "outer": (self.left, self.right)}[how]
+        return [self._in_output(self.side(rows, one).select(*self.key, *self._columns(one))) for one in written]
+
+    def _in_output(self, rows: pl.DataFrame) -> pl.DataFrame:
         kinds = polars_schema(self.output)
-        rows = right.select(*self.key, *self._columns(self.right))
         return rows.select(
             (pl.col(name) if name in rows.columns else pl.lit(None, kind)).alias(name) for name, kind in kinds.items()
         )
@@ -104,6 +103,13 @@ def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How
     waiting = joined_schema(key, dict((left, right)))
     state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
     return Sides(key, left, right, pa.schema(fields), state)
+
+
+def uncounted_join(name: str, sides: Sides, step: StepOfInputs, settings: Mapping[str, Any]) -> KeyedJob:
+    """The job of a join in which a row may match any number of others, or none: no output row stands for one event."""
+    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
+    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
+    return KeyedJob.with_inputs(name, inputs, sides.key, sides.state, sides.output, step, **{**more, **settings})
 
 
 def _of_output(field: pa.Field, *, may_miss: bool) -> pa.Field:

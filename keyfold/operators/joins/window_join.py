@@ -1,7 +1,6 @@
 """Window join: events of two inputs with one key that lie in one window of event time, written when the window ends."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ import polars as pl
 from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import DEADLINE, Clock, KeyedJob, Step
 from keyfold.keyed.several_inputs import EVENT_TIME
-from keyfold.operators.joins.sides import How, Named, Sides, sides_of
+from keyfold.operators.joins.sides import How, Named, Sides, sides_of, uncounted_join
 
 
 def window_join(
@@ -46,9 +45,7 @@ def window_join(
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         return _join(sides, length, how, state, events, clock)
 
-    inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
-    more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
-    return KeyedJob.with_inputs(name, inputs, key, sides.state, sides.output, step, **{**more, **settings})
+    return uncounted_join(name, sides, step, settings)
 
 
 def _join(
@@ -67,9 +64,6 @@ def _join(
     left, right = (sides.side(over, side).with_row_index("row") for side in (sides.left, sides.right))
     on = [*sides.key, DEADLINE]
     pairs = left.select("row", *on).join(right.select(*on, other="row"), on=on)
-    output = [sides.joined(left[pairs["row"].to_numpy()], right[pairs["other"].to_numpy()])]
-    if how != "inner":
-        output.append(sides.joined(left.join(right, on=on, how="anti"), None))
-    if how == "outer":
-        output.append(sides.missed(right.join(left, on=on, how="anti")))
-    return Step(state=waiting.filter(~is_over), output=pl.concat(output), late=late)
+    missed = pl.concat([left.join(right, on=on, how="anti"), right.join(left, on=on, how="anti")])
+    matched = sides.pairs(left[pairs["row"].to_numpy()], right[pairs["other"].to_numpy()])
+    return Step(state=waiting.filter(~is_over), output=pl.concat([matched, *sides.misses(missed, how)]), late=late)
