@@ -240,6 +240,22 @@ def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
     """The job, on the time that its parameters say; here, once for all jobs that are written for events' own times."""
     if getattr(parameters, "time", None) == "arrival":
         # A job that hands on its stream's own times has them beside the arrival, and says itself that it goes by that.
+        if job.inputs:
+            return _inputs_by_arrival(job)
         return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
     # Not told where it is not asked for: generations that were born before there was a choice go on.
     return replace(job, parameters={name: value for name, value in job.parameters.items() if name != "time"})
+
+
+def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
+    """Streams go by arrival. Rows of a job's table have none: they keep the times that their producer, on its own time, gives them."""
+    if not job.streams:
+        raise Misconfigured(
+            f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "
+            "time=arrival to the job that reads the stream"
+        )
+    inputs = {
+        name: one if one.producer or one.event_time == INGESTED_AT else replace(one, time_from=INGESTED_AT)
+        for name, one in job.inputs.items()
+    }
+    return replace(job, inputs=inputs)

@@ -1,0 +1,173 @@
+"""The tools for state, on a job of two inputs: each counts, changes and goes on as on a job of one stream."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold import Input, KeyedJob, Misconfigured, Step
+from keyfold.keyed.conservation import assert_nothing_lost
+from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.parameters import JobParameters, build_job
+from keyfold.lakehouse.files import remove_tree
+from keyfold.state.audit import Author
+from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.diff import diff_states
+from keyfold.state.editing import Edit, edit_state
+from keyfold.state.erasing import Erasure, erase
+from keyfold.state.moving import move
+from keyfold.state.promoting import promote
+from keyfold.state.reader import read_state
+from keyfold.state.trying import redrive
+from tests.keyfold.keyed.conftest import cut_power, without_spark
+from tests.keyfold.keyed.test_several_inputs import (
+    CARD,
+    MINUTE,
+    NOON,
+    ORDER,
+    ORDERS,
+    PAYMENT,
+    PAYMENTS,
+    TIME,
+    Home,
+    clock_of,
+    job,
+    orders,
+    payments,
+)
+from tests.keyfold.state.local_state import state_without_spark
+from tests.keyfold.state.test_erasing import files_that_hold
+
+__all__ = ["cut_power", "state_without_spark", "without_spark"]
+
+BY = Author("dpo@example.org", "request 17")
+COUNTS = ("card", "hour", "orders", "payments", "first")
+
+
+def counted(home):
+    return sorted(home.table().select(COUNTS).rows())
+
+
+def test_state_is_read_compared_redriven_corrected_and_moved(spark, tmp_path):
+    home = Home(tmp_path, spark=spark)
+    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
+    home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
+    home.run()
+    first = read_state(spark, home.lakehouse, home.job)
+    assert first.polars().select("card", "kind").sort("card", "kind").rows() == [("b", "order"), ("b", "payment")]
+    home.land(ORDERS, orders(("b", 75, "pie"), ("c", 90, "tea")))
+    home.land(PAYMENTS, payments(("a", 6, 1)))
+    home.run()
+    now = read_state(spark, home.lakehouse, home.job)
+    told = diff_states(read_state(spark, home.lakehouse, home.job, batch=first.batch), now).summary()
+    assert (told.added, told.changed, told.unchanged) == (1, 1, 0)
+    found = redrive(spark, home.lakehouse, home.job)
+    assert (found.late_before, found.late_after) == (1, 0)
+    promote(home.lakehouse, "hours", "redrive")
+    assert counted(home) == [("a", NOON, 1, 2, 4)]
+    edit_state(spark, home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY))
+    home.job = replace(home.job, key_groups=3)
+    move(spark, home.lakehouse, home.job)
+    home.run(NOON + timedelta(days=1))
+    assert counted(home) == [
+        ("a", NOON, 1, 2, 4),
+        ("b", NOON + 60 * MINUTE, 2, 1, 10),
+        ("c", NOON + 60 * MINUTE, 1, 0, None),
+    ]
+    assert assert_nothing_lost(spark, home.lakehouse, home.job).events_read == 7
+
+
+@pytest.fixture
+def home(tmp_path, state_without_spark):
+    return Home(tmp_path)
+
+
+def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, state_without_spark):
+    home.land(ORDERS, orders(("amy", 0, "tea"), ("bob", 70, "jam"), ("amy", 75, "pie")))
+    home.land(PAYMENTS, payments(("amy", 5, 4), ("bob", 80, 9)))
+    home.run()
+    home.land(PAYMENTS, payments(("amy", 6, 1), ("amy", 85, 3)))
+    remove_tree(home.lakehouse.landing("orders").parent)
+    for stream in (ORDERS, PAYMENTS):
+        erased = erase(state_without_spark, home.lakehouse, stream, [home.job], Erasure({"card": ["amy"]}, BY))
+        assert erased.rows[f"events.{stream.name}"]
+    assert files_that_hold(home.lakehouse, "amy") == []
+    home.run(NOON + timedelta(days=1))
+    assert counted(home) == [("bob", NOON + 60 * MINUTE, 1, 1, 9)]
+    assert (home.done.total_events, home.done.open_events) == (2, 0)
+
+
+def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home, state_without_spark, tmp_path):
+    home.land(ORDERS, orders(("a", 0, "tea")))
+    home.land(PAYMENTS, payments(("a", 5, 4)))
+    state = {"card": ["a"], "at": [NOON], "kind": ["order"], "amount": [None], "deadline": [NOON + 60 * MINUTE]}
+    pl.DataFrame(state, schema_overrides={"amount": pl.Int64}).write_parquet(tmp_path / "state.parquet")
+    wanted = Bootstrap(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
+    told = bootstrap(state_without_spark, home.lakehouse, home.job, wanted)
+    assert (told.checked.rows, told.new_rows, sorted(told.versions)) == (1, 0, ["events.orders", "events.payments"])
+    home.land(PAYMENTS, payments(("a", 30, 7)))
+    home.run()
+    assert home.done.watermark == NOON, "no order came since"
+    home.run(NOON + timedelta(days=1))
+    assert counted(home) == [("a", NOON, 1, 1, 7)]
+    assert home.done.total_events == 2
+    with pytest.raises(Misconfigured, match="a version is one table's: give `latest`"):
+        bootstrap(state_without_spark, home.lakehouse, home.job, replace(wanted, read_from=1))
+
+
+def test_by_arrival_every_stream_goes_by_when_its_events_came(home):
+    class Hours(JobParameters):
+        pass
+
+    template = JobTemplate("hours", "Orders and payments of each hour", Hours, lambda parameters: job())
+    home.job = build_job(template, {"time": "arrival"})
+    home.land(ORDERS, orders(("a", 600, "tea")))
+    home.land(PAYMENTS, payments(("a", 0, 4)))
+    home.run()
+    home.land(ORDERS, orders(("b", -600, "tea")))
+    home.run(home.done.processing_time + timedelta(days=1))
+    # The two may have come in two hours.
+    by_card = home.table().group_by("card").agg(pl.col("orders", "payments").sum()).sort("card")
+    assert by_card.rows() == [("a", 1, 1), ("b", 1, 0)]
+    assert home.table()["hour"].min() > NOON + timedelta(days=90)
+    assert home.table("late.hours").is_empty()
+
+
+def silent(state, events, clock):
+    """How many events of either input a card had before it was silent for half a minute of processing time."""
+    counts = [rows.group_by("card").agg(events=pl.len().cast(pl.Int64)) for rows in events.values()]
+    over = state.filter(pl.col("stale_at") <= clock.processing_time)
+    known = pl.concat([state.filter(pl.col("stale_at") > clock.processing_time).drop("stale_at"), *counts])
+    known = known.group_by("card").agg(pl.col("events").sum())
+    stale_at = pl.lit(clock.processing_time + timedelta(seconds=30), pl.Datetime("us", "UTC"))
+    return Step(state=known.with_columns(stale_at=stale_at), output=over.drop("stale_at"))
+
+
+def test_a_timeout_of_processing_time_counts_events_of_any_input(home, monkeypatch):
+    later = clock_of(monkeypatch)
+    counts = pa.schema([CARD, pa.field("events", pa.int64())])
+    home.job = KeyedJob.with_inputs(
+        "silent",
+        {"orders": Input(ORDERS, ORDER, "ordered_at"), "payments": Input(PAYMENTS, PAYMENT, "paid_at")},
+        ("card",),
+        counts.append(pa.field("stale_at", TIME)),
+        counts,
+        silent,
+        output_events=pl.col("events").sum(),
+        state_events=pl.col("events").sum(),
+        step_decides_late=True,
+        key_groups=2,
+    )
+    home.land(ORDERS, orders(("a", 0, "tea"), ("b", 1, "tea")))
+    home.run()
+    later(timedelta(seconds=20))
+    home.land(PAYMENTS, payments(("a", 5, 4)))
+    home.run()
+    later(timedelta(seconds=20))
+    home.run()
+    assert home.table("silent").rows() == [("b", 1)]
+    later(timedelta(seconds=20))
+    home.run()
+    assert sorted(home.table("silent").rows()) == [("a", 2), ("b", 1)]
