@@ -35,7 +35,7 @@ NOW_AND_THEN = timedelta(seconds=30)
 _SPARK_KEEPS = 100
 """Versions of the state, and entries of the checkpoint's logs, that Spark keeps at least (its own default)."""
 
-_VERSION = re.compile(r"^checkpoint/state/.*/\d+\.(zip|delta|snapshot|changelog)$")
+_VERSION = re.compile(r"^checkpoint/state/.*/\d+(_[^/.]+)?\.(zip|delta|snapshot|changelog)$")
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
 
 
@@ -214,7 +214,7 @@ def _is_of_later_batch(key: str, batch: int) -> bool:
 
 
 def _is_of_open_batch(key: str, finished: int) -> bool:
-    """Whether a file is state that Spark made in a batch that it has not finished, and makes anew where it goes on.
+    """Whether a file is state that Spark made in a batch that it has not finished, and may make anew where it goes on.
 
     Its version is one more than the batch's number; files of RocksDB's have names of their own each time.
     """

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.progress import Progress, seconds_left
-from keyfold.keyed.checkpoint import clear_what_was_begun
+from keyfold.keyed.checkpoint import clear_what_was_begun, names_attempts
 from keyfold.keyed.commit import commit, forget
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.damage import BatchFailedError
@@ -98,6 +98,8 @@ class Batches:
         spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)
         # One batch a plan: Spark would add one without input, of which no plan says what time it is.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        if not names_attempts(generation.checkpoint):
+            spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
         # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
         # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.

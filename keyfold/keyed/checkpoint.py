@@ -4,6 +4,7 @@ Spark numbers its batches as the journal does. It finishes one after the journal
 the journal or one batch behind; what it began and the journal does not know counts for nothing.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,23 @@ _SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSch
 def finished_batch(checkpoint: Place) -> int | None:
     """The last batch that Spark has finished, None before the first."""
     return max(_numbers(checkpoint / "commits"), default=None)
+
+
+def state_identities(checkpoint: Place, batch: int) -> dict[str, str]:
+    """What tells the state of a finished batch from what other attempts at it wrote, by the name of the partition's folder.
+
+    Spark's files of state are named by it, and the entry that finishes the batch names it. So a driver that stood still for longer
+    than its lease, and goes on beside the run that took over, writes files that nobody reads. Empty for checkpoints
+    that were begun before files had it.
+    """
+    stores = _entry(checkpoint, batch).get("stateUniqueIds", {}).get("0", [])
+    return {str(partition): f"_{identities[0]}" for partition, identities in enumerate(stores)}
+
+
+def names_attempts(checkpoint: Place) -> bool:
+    """Whether files of state are named by the attempt that wrote them; not so where a checkpoint began before they were."""
+    finished = finished_batch(checkpoint)
+    return finished is None or bool(state_identities(checkpoint, finished))
 
 
 def check_checkpoint(generation: Generation, where: str) -> None:
@@ -148,6 +166,14 @@ def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None
                 raise Damaged(f"{where}: {entry} of its checkpoint is empty; {remedy}")
             entry.unlink()
             entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+
+
+def _entry(checkpoint: Place, batch: int) -> dict[str, Any]:
+    """What Spark says of a batch that it has finished."""
+    try:
+        return json.loads((checkpoint / "commits" / str(batch)).read_text(encoding="utf-8").partition("\n")[2] or "{}")
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 def _numbers(log: Place) -> list[int]:

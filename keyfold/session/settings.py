@@ -22,6 +22,8 @@ _FIXED = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # A driver that has lost its lease may still write state: under other names than the run that took over.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 """Settings that results depend on: a session with others would answer differently."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from keyfold.errors import Damaged, NotFound
-from keyfold.keyed.checkpoint import finished_batch
+from keyfold.keyed.checkpoint import finished_batch, state_identities
 from keyfold.keyed.generations import RETAINED_BATCHES, Generation, live_generation, live_generation_name
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.lakehouse import Lakehouse, read_json
@@ -69,7 +69,9 @@ def retained_batches(generation: Generation) -> list[int]:
     if not partitions:
         return []
     # Only what all partitions have: Spark deletes old versions partition by partition.
-    versions = set.intersection(*({int(path.stem) for path in folder.glob("[0-9]*.zip")} for folder in partitions))
+    versions = set.intersection(
+        *({int(path.stem.partition("_")[0]) for path in folder.glob("[0-9]*.zip")} for folder in partitions)
+    )
     committed = _committed(generation.checkpoint)
     # Spark may keep more; of those the parts are gone.
     return [batch for batch in committed if batch + 1 in versions and committed[-1] - batch < RETAINED_BATCHES]
@@ -139,8 +141,10 @@ def _snapshot(archive: Place) -> dict[str, Any]:
 
 
 def _zips(checkpoint: Place, batch: int) -> Iterator[Place]:
-    # Batch 0 makes version 1: version 0 is the empty store.
-    return (folder / f"{batch + 1}.zip" for folder in _partitions(checkpoint))
+    identities = state_identities(checkpoint, batch)
+    for folder in _partitions(checkpoint):
+        # Batch 0 makes version 1: version 0 is the empty store.
+        yield folder / f"{batch + 1}{identities.get(folder.name, '')}.zip"
 
 
 def _partitions(checkpoint: Place) -> list[Place]:

@@ -1,24 +1,28 @@
 """Batches of a run in this process: all of the engine's own code, and a loop in place of Spark's query.
 
 The loop does what Spark promises: it numbers batches, calls again for one that it has begun and not finished, keeps the state
-of every batch apart, and marks a batch as finished last.
+of every attempt at a batch apart, and marks a batch as finished last, with the attempt that counts.
 """
 
+import json
 import pickle
 from collections import defaultdict
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Protocol
+from uuid import uuid4
 
 import pyarrow as pa
 
 from keyfold.errors import Damaged
 from keyfold.keyed.batches import Batches, NoneLeft, readable
-from keyfold.keyed.checkpoint import finished_batch
+from keyfold.keyed.checkpoint import finished_batch, state_identities
 from keyfold.keyed.inputs import input_tables
 from keyfold.keyed.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.read import read_slices
 from keyfold.keyed.write import write_tables
+from keyfold.lakehouse.files import write_once
+from keyfold.storage.place import Place
 
 _TASKS = 2
 """As on Spark, a batch is read and written in more than one part."""
@@ -29,6 +33,8 @@ State = dict[tuple[int, str], Any]
 
 class LocalBatches(Batches):
     """Batches, with a loop in place of the query."""
+
+    _attempt = ""
 
     def work(self) -> None:
         """As `Batches.work`."""
@@ -41,9 +47,10 @@ class LocalBatches(Batches):
         try:
             while True:
                 (checkpoint / "offsets" / str(batch)).write_text("v1")
+                self._attempt = uuid4().hex
                 rows: Any = _Rows(self, batch)
                 self._on_trigger(rows, batch)
-                (checkpoint / "commits" / str(batch)).write_text("v1")
+                write_once(checkpoint / "commits" / str(batch), _finished_by(self._attempt))
                 batch += 1
         except NoneLeft:
             return
@@ -53,7 +60,7 @@ class LocalBatches(Batches):
     def work_in_place(self, batch: int) -> list[dict[str, Any]]:
         """Read a batch, call the step for each state partition, write the tables' files; gives what the tasks report."""
         job, checkpoint = self._job, self._generation.checkpoint
-        before = checkpoint / "state" / str(batch - 1)
+        before = local_state(checkpoint, batch - 1)
         blobs = self._read(batch)
         # Spark refuses, too, to go on without the state of the batch before.
         if batch and not before.exists():
@@ -67,7 +74,7 @@ class LocalBatches(Batches):
         for rows in self._called(blobs, state):
             for part in write_tables(job, folders)(iter([pa.RecordBatch.from_pylist(rows, schema=schema)])):
                 reported += part.to_pylist()
-        (checkpoint / "state" / str(batch)).write_bytes(pickle.dumps(state))
+        (checkpoint / "state" / f"{batch}_{self._attempt}").write_bytes(pickle.dumps(state))
         return reported
 
     def _read(self, batch: int) -> dict[int, list[Any]]:
@@ -95,6 +102,15 @@ class LocalBatches(Batches):
             rows = processor.handleInputRows((partition,), iter(blobs[partition]), None)
             emitted[partition % _TASKS] += [row.asDict() for row in rows]
         yield from emitted.values()
+
+
+def local_state(checkpoint: Place, batch: int) -> Place:
+    """The file of the state after a batch."""
+    return checkpoint / "state" / f"{batch}{state_identities(checkpoint, batch).get('0', '')}"
+
+
+def _finished_by(attempt: str) -> bytes:
+    return b"v2\n" + json.dumps({"stateUniqueIds": {"0": [[attempt]]}}).encode()
 
 
 class _Rows:

@@ -12,6 +12,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
+from keyfold.testing.local_batches import local_state
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import START, totals, windows
 
@@ -122,10 +123,10 @@ def test_a_data_file_that_is_gone_or_of_another_size_is_named_with_its_remedy(
 
 def test_state_of_an_older_version_over_a_newer_one_is_refused(without_spark, lakehouse, rows, land, ran_thrice):
     """Names, numbers and the journal agree; what the state adds up to is another time's."""
-    state = live(lakehouse).checkpoint / "state"
-    (state / "2").write_bytes((state / "0").read_bytes())
+    checkpoint = live(lakehouse).checkpoint
+    local_state(checkpoint, 2).write_bytes(local_state(checkpoint, 0).read_bytes())
     land(("eve", 9))
-    with pytest.raises(KeyfoldError, match=r"state/2 of its checkpoint .*--full-refresh"):
+    with pytest.raises(KeyfoldError, match=r"state/2_\w+ of its checkpoint .*--full-refresh"):
         run_job(without_spark, lakehouse, totals())
     run_job(without_spark, lakehouse, totals(), FullRefresh())
     assert rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]

@@ -10,11 +10,12 @@ from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.slots import SLOT
 from keyfold.state import moving, rewriting
+from keyfold.testing.local_batches import local_state
 
 
 def manifests(generation, batch):
     """The manifests of a generation's state, by the labels of its partitions."""
-    stored = pickle.loads((generation.checkpoint / "state" / str(batch)).read_bytes())  # noqa: S301 - LocalBatches wrote it
+    stored = pickle.loads(local_state(generation.checkpoint, batch).read_bytes())  # noqa: S301 - LocalBatches wrote it
     return {label: value[0] for (label, name), value in sorted(stored.items()) if name == STATE_VARIABLE}
 
 

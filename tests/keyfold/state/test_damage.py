@@ -24,6 +24,7 @@ from keyfold.state.erasing import Erasure, erase
 from keyfold.state.moving import move
 from keyfold.state.promoting import promote
 from keyfold.stream import Stream
+from keyfold.testing.local_batches import local_state
 from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
 from tests.keyfold.state.local_manifests import local_reader
@@ -189,7 +190,7 @@ def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehous
 
 def damage_a_partition(generation, batch):
     """Cut the manifest of a partition short, as a disk may."""
-    path = generation.checkpoint / "state" / str(batch)
+    path = local_state(generation.checkpoint, batch)
     state = pickle.loads(path.read_bytes())  # noqa: S301 - LocalBatches wrote it
     key = min(key for key in state if key[1] == STATE_VARIABLE)
     state[key] = (state[key][0][:-7],)

@@ -93,7 +93,7 @@ def contents(home):
         folder = pointer.parent
         for batch in (folder / "checkpoint" / "state").iterdir():
             generation = SimpleNamespace(checkpoint=folder / "checkpoint", parts=folder / "checkpoint" / "parts")
-            for frame in frames_of_state(generation, batch.name):
+            for frame in frames_of_state(generation, int(batch.name.partition("_")[0])):
                 yield folder, str(frame.rows())
 
 

@@ -95,10 +95,10 @@ def flip(path):
 
 
 DAMAGE = {
-    "a lost archive": (lambda live: newest(live, "state/0/*/1.zip").unlink(), r"is not whole: missing .*1\.zip"),
+    "a lost archive": (lambda live: newest(live, "state/0/*/1_*.zip").unlink(), r"is not whole: missing .*/1_\S+\.zip"),
     "a cut archive": (
-        lambda live: newest(live, "state/0/*/1.zip").write_bytes(b"PK"),
-        r"1\.zip, state of batch 0, cannot",
+        lambda live: newest(live, "state/0/*/1_*.zip").write_bytes(b"PK"),
+        r"1_\S+\.zip, state of batch 0, cannot",
     ),
     "a lost file": (lambda live: newest(live, "state/0/*/SSTs/*").unlink(), "of the state of batch 0, is missing"),
     "a cut file": (lambda live: newest(live, "state/0/*/SSTs/*").write_bytes(b"cut"), "has 3 bytes and should have"),
