@@ -1,7 +1,7 @@
 # make demo [FROM=folder]   load, run and check everything once, then say what came out
 # make faults               plant bad data: checks turn red, assets are held back, alerts go out
 # make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
-# make test                 format, lint, types, layers, then every test, in WORKERS=2 processes
+# make test                 format, lint, types, layers, then every test, in WORKERS=3 processes
 # make browser-tests        all tests in a browser; make test opens each kind of page once
 # make slow-tests           slower variants of tests on Spark, and more that start everything; make test has one of each kind
 # make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
@@ -13,8 +13,8 @@
 
 export PORT ?= 3000
 export WARM ?= yes
-# Three are faster on two cores too (20 minutes for 28), but tests that freeze processes then meet more load.
-WORKERS ?= 2
+# Three on two cores: much of a test is waiting. 20 minutes, and 28 with two.
+WORKERS ?= 3
 # After so many seconds `make test` ends all tests that still run, and fails.
 SECONDS_TO_TEST ?= 3600
 export KEYFOLD_HOME ?= $(CURDIR)/.keyfold

@@ -107,8 +107,8 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         spark, told = _session(cell, folder, running), asdict(cell)
         lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
         create_table(lakehouse.events(STREAM), BOOKING)
-        told |= _seed(spark, lakehouse, cell, folder)
-        largest = _book(lakehouse, cell)
+        told |= seed(spark, lakehouse, cell, folder)
+        largest = book(lakehouse, cell)
         generation = live_generation(lakehouse, job.name)
         assert generation is not None  # noqa: S101 - the bootstrap has made it
         samples = _Samples(Path(str(generation.folder)), memory)
@@ -138,7 +138,7 @@ def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
     return build_session(SparkSettings(master=cluster.master, conf=conf, ship=("benchmarks",)))
 
 
-def _seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
+def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
     """Begin with full state; gives what that took."""
     source = folder / "seed"
     source.mkdir()
@@ -156,7 +156,7 @@ def _seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -
     }
 
 
-def _book(lakehouse: Lakehouse, cell: Cell) -> int:
+def book(lakehouse: Lakehouse, cell: Cell) -> int:
     """Land the events of all batches; gives how many bytes a batch may have so that it is one of these."""
     table, landed, total = lakehouse.events(STREAM), [], 0
     groups = max(1, round(cell.key_groups * cell.groups_touched))
