@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from keyfold.columns import made_of
 from keyfold.errors import KeyfoldError
-from keyfold.stream import Stream
 
 
 class HasPrivate(Protocol):
@@ -40,11 +39,11 @@ MASK = "(private)"
 _FRAMES = 3
 
 
-def private_columns(stream: Stream, schema: pa.Schema) -> frozenset[str]:
-    """The columns of a table that show what is private of the stream it is made of.
+def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> frozenset[str]:
+    """The columns of a table that show what is private of any of the streams that it is made of.
 
     Args:
-        stream: the stream.
+        streams: the streams.
         schema: of the table, as declared.
 
     Example:
@@ -52,14 +51,9 @@ def private_columns(stream: Stream, schema: pa.Schema) -> frozenset[str]:
         >>> from spark_jobs.streams import SALES
         >>> total = column("total", pa.int64(), "Pieces sold", made_of=("quantity",))
         >>> best = column("best_customer", pa.string(), "Who bought most", made_of=("customer", "quantity"))
-        >>> sorted(private_columns(SALES, pa.schema([total, best, pa.field("undeclared", pa.string())])))
+        >>> sorted(private_columns([SALES], pa.schema([total, best, pa.field("undeclared", pa.string())])))
         ['best_customer', 'undeclared']
     """
-    return private_columns_of((stream,), schema)
-
-
-def private_columns_of(streams: Collection[HasPrivate], schema: pa.Schema) -> frozenset[str]:
-    """The columns of a table that show what is private of any of the streams that it is made of, as `private_columns`."""
     private = {name for stream in streams for name in stream.private}
     if not private:
         return frozenset()

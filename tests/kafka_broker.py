@@ -69,10 +69,6 @@ class Broker:
     def bootstrap(self) -> str:
         return self.address("PLAINTEXT")
 
-    @property
-    def login_bootstrap(self) -> str:
-        return self.address("LOGIN")
-
     def address(self, listener: str) -> str:
         """Where a listener is: PLAINTEXT; LOGIN, which asks for a login; TLS, for a client's certificate; LOGIN_TLS."""
         return f"127.0.0.1:{self.ports[listener]}"

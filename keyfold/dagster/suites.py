@@ -34,9 +34,6 @@ _TABLES = [
     if (suite := current_project().suite(table.name)) is not None
 ]
 
-TABLES = [table.name for _, table, _ in _TABLES]
-"""Every table that has a suite."""
-
 _DATA_DOCS_URL = base_url_from(os.environ.get("KEYFOLD_DATA_DOCS_URL"))
 """Where `data_docs` below the home is served; read when the code location loads, so that a wrong one is told there."""
 

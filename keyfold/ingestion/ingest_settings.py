@@ -16,7 +16,7 @@ from keyfold.ingestion.event_ids import ENCODING
 from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
 from keyfold.lakehouse.tables import table_id, table_schema
 from keyfold.storage.place import Place
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.stream import Stream
 
 QUARANTINE = pa.schema(
     [
@@ -81,7 +81,7 @@ def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
     """The ingest of a stream, begun if there is none; call it under the lock of its folder.
 
     Raises:
-        KeyfoldError: it is of an older Keyfold, or the stream does not fit it.
+        KeyfoldError: it is of another version of Keyfold, or the stream does not fit it.
     """
     there = existing_ingest(lakehouse, stream.name)
     if there is None:
@@ -120,18 +120,12 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     path = birth.tables["events"]
     wanted = {field.name: field for field in table_schema(stream.event_schema).fields}
     found = {field.name: field.type for field in table.schema().fields}
-    if INGESTED_AT not in found:
-        # Its rows could not be given one: which run admitted a file is told by records that are long gone.
-        raise IncompatibleState(
-            f"{path} was made by an older Keyfold, whose events do not say when they arrived (column {INGESTED_AT}); "
-            f"{birth.remedy}; then let its jobs begin anew, with --full-refresh"
-        )
     new = [name for name in wanted if name not in found]
     faults = [
         f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name].type
     ]
     faults += [f"{name} is in the table alone" for name in found if name not in wanted]
-    faults += [f"{name} is new and must be there" for name in new if not stream.schema.field(name).nullable]
+    faults += [f"{name} is new and must be there" for name in new if not stream.event_schema.field(name).nullable]
     if faults:
         raise IncompatibleState(
             f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
@@ -139,13 +133,6 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
         )
     if new:
         table.alter.add_columns([wanted[name] for name in new])
-
-
-def fit_quarantine(table: DeltaTable) -> None:
-    """Give a quarantine of an older Keyfold the columns that it lacks."""
-    found = {field.name for field in table.schema().fields}
-    if new := [field for field in table_schema(QUARANTINE).fields if field.name not in found]:
-        table.alter.add_columns(new)
 
 
 def _where(stream: str) -> str:
@@ -167,12 +154,6 @@ def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
 def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     folder, tables = lakehouse.ingest(stream.name), _tables(lakehouse, stream.name)
     where, remedy = _where(stream.name), rebuild_remedy(lakehouse, stream.name)
-    old = [path.name for path in folder.glob("*") if (path / "checkpoint").exists() or (path / "source.json").exists()]
-    if old:
-        raise IncompatibleState(
-            f"{where}: {folder} was made by an older Keyfold, whose records of what was read (in {', '.join(sorted(old))}) "
-            f"this one does not read; once, {remedy}"
-        )
     for name, path in tables.items():
         # Rows without a record would be read a second time: an empty table is what a killed beginning leaves.
         if is_table(path) and DeltaTable(str(path)).count():

@@ -12,7 +12,7 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import work
-from keyfold.ingestion.ingest_settings import REBUILD, RECORD, Birth, fit_events, fit_quarantine, open_ingest
+from keyfold.ingestion.ingest_settings import REBUILD, RECORD, Birth, fit_events, open_ingest
 from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
 from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches
@@ -221,7 +221,6 @@ class _Run:
         birth = self._birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
-        fit_quarantine(opened["quarantine"])
         self._finish_last(opened)
 
     def oldest(self, *, any_age: bool) -> datetime | None:

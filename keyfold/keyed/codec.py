@@ -1,7 +1,6 @@
 """Tables as blobs: Polars frames to bytes and back, held to their schemas."""
 
 import io
-from collections.abc import Sequence
 from functools import cache
 
 import polars as pl
@@ -35,19 +34,19 @@ def encode(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def decode(payload: bytes | bytearray | memoryview, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Decode what `encode` made, some of its columns alone if they are named.
+def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
+    """Decode what `encode` made.
 
     Raises:
         PolarsError, OSError: it is damaged.
     """
-    source, wanted = io.BytesIO(payload), None if columns is None else list(columns)
+    source = io.BytesIO(payload)
     if source.getbuffer()[:4] == _PARQUET:
-        return pl.read_parquet(source, columns=wanted)
+        return pl.read_parquet(source)
     # A stream that is cut between two of its parts reads as one of fewer rows.
     if source.getbuffer()[-len(_END) :] != _END:
         raise pl.exceptions.ComputeError("the blob is cut short, or none: it lacks an Arrow stream's end")
-    return pl.read_ipc_stream(source, columns=wanted)
+    return pl.read_ipc_stream(source)
 
 
 def empty(schema: pa.Schema) -> pl.DataFrame:

@@ -14,15 +14,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.contract import KeyedJob, OutputTable
 from keyfold.keyed.generations import Generation, live_generation
 from keyfold.keyed.inputs import changes_for, input_tables, made_anew_by
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.settled import settled
-from keyfold.keyed.state_source import read_source
+from keyfold.keyed.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.changes import Changes
 from keyfold.lakehouse.frames import table_frame
@@ -198,9 +196,7 @@ def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, 
 
 
 def _open_events(spark: SparkSession, generation: Generation, job: KeyedJob, batch: int) -> int:
-    check_is_readable(generation.checkpoint)
-    source = read_source(spark, generation.checkpoint, "statestore", stateVarName=STATE_VARIABLE, batchId=batch)
-    manifests = source.select(F.col("value.manifest").alias("manifest"))
+    manifests = state_manifests(spark, generation, batch).select("manifest")
     return _sum(manifests, _counting(job.state_events, frames=_states(generation.parts)))
 
 

@@ -41,7 +41,7 @@ from keyfold.keyed.hashing import PartOf, check_hashable
 from keyfold.keyed.job_tables import JobTable
 from keyfold.keyed.lookups import Lookup
 from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
-from keyfold.privacy import private_columns_of
+from keyfold.privacy import private_columns
 from keyfold.stream import Stream
 
 DEADLINE = "deadline"
@@ -393,7 +393,7 @@ class KeyedJob:
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """The columns of one of its tables, or of its state, that show what is private of a stream that it reads."""
         # Which input a row is of is Keyfold's own word.
-        return private_columns_of(self._sources, schema) - ({INPUT} if self.inputs else set())
+        return private_columns(self._sources, schema) - ({INPUT} if self.inputs else set())
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:

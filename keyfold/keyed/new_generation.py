@@ -99,5 +99,5 @@ def _check_has_times(lakehouse: Lakehouse, job: str, one: Input, events: Place) 
         anew = ("run", one.producer, "--full-refresh") if one.producer else ("ingest", one.stream.name, "--rebuild")
         raise Misconfigured(
             f"job {job} goes by {one.stored_time}, a column that {one.table} does not have (it has "
-            f"{', '.join(there)}); if an older Keyfold made the table, once run `{lakehouse.command(*anew)}`"
+            f"{', '.join(there)}); once run `{lakehouse.command(*anew)}`"
         )

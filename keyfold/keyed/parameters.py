@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
@@ -47,21 +47,13 @@ class JobParameters(BaseModel):
     )
     key_groups: int = Field(64, ge=1, le=32_768, description="Into how many parts the keys are split")
 
-    added_later: ClassVar[frozenset[str]] = frozenset()
-    """Names of parameters that a job got after generations of it were born, which did without."""
-
     def time_of(self, stream: Stream) -> str:
         """The column of a stream's event table with the times that the job goes by."""
         return INGESTED_AT if self.time == "arrival" else stream.event_time
 
     def recorded(self) -> dict[str, Any]:
-        """The parameters as a generation records them.
-
-        One of `added_later` is left out where it has its default: what was born before there was one goes on.
-        """
-        defaults = type(self).model_fields
-        unsaid = {name for name in self.added_later if getattr(self, name) == defaults[name].default}
-        return self.model_dump(mode="json", exclude=unsaid)
+        """The parameters as a generation records them."""
+        return self.model_dump(mode="json")
 
 
 def _parse_duration(value: Any) -> Any:
@@ -226,7 +218,7 @@ def build_job(
     """
     try:
         parameters = template.parameters.model_validate({**(born_with or {}), **(given or {})})
-        return _by_time(template.build(parameters), parameters)
+        return _as_born(_by_time(template.build(parameters), parameters), parameters, born_with)
     except ValidationError as error:
         known = ", ".join(template.parameters.model_fields)
         faults = "; ".join(
@@ -243,8 +235,7 @@ def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
         if job.inputs:
             return _inputs_by_arrival(job)
         return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
-    # Not told where it is not asked for: generations that were born before there was a choice go on.
-    return replace(job, parameters={name: value for name, value in job.parameters.items() if name != "time"})
+    return job
 
 
 def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
@@ -259,3 +250,14 @@ def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
         for name, one in job.inputs.items()
     }
     return replace(job, inputs=inputs)
+
+
+def _as_born(job: KeyedJob, parameters: BaseModel, born_with: Mapping[str, Any] | None) -> KeyedJob:
+    """The job without parameters that its generation was born before and that have their default: that one goes on."""
+    if born_with is None:
+        return job
+    defaults = type(parameters).model_fields
+    unsaid = {
+        name for name in defaults if name not in born_with and getattr(parameters, name) == defaults[name].default
+    }
+    return replace(job, parameters={name: value for name, value in job.parameters.items() if name not in unsaid})

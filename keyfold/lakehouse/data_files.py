@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict
 
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file
-from keyfold.lakehouse.parquet import read_parquet
 from keyfold.storage.place import Place
 from keyfold.times import ISO_FORMAT, to_iso
 
@@ -106,11 +105,6 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
         first={name: first for name, (first, _) in spans.items()},
         last={name: last for name, (_, last) in spans.items()},
     )
-
-
-def read_data_files(table: Place, files: Sequence[WrittenFile]) -> pl.DataFrame:
-    """The rows of written files, whether a commit names them or not."""
-    return pl.concat([read_parquet(table / file.path) for file in files], rechunk=False)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
     Attributes:
         batch: its number; -1 before the first.
-        digest: of its commit record (`Journal.digest`); empty where an older Keyfold sent it.
+        digest: of its commit record (`Journal.digest`).
     """
 
     batch: int = -1
@@ -79,8 +79,6 @@ class Sender:
             return Sent(found.offset - 1, found.metadata or "")
         # None of either: a topic that is new to this table.
         noted = self._notes().get(self._key)
-        if isinstance(noted, int):  # written by an older Keyfold: the next batch
-            return Sent(noted - 1)
         return Sent(*noted) if noted else Sent()
 
     def send(self, batch: int, digest: str, rows: Iterator[tuple[bytes | None, bytes]]) -> int:

@@ -14,16 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import Damaged, NotFound
-from keyfold.keyed.checkpoint import check_is_readable
 from keyfold.keyed.codec import empty
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.fingerprint import fixed
 from keyfold.keyed.generations import Generation
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.processor import STATE_VARIABLE
 from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, partitions_of
-from keyfold.keyed.state_source import read_source
+from keyfold.keyed.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.failures import REMEDY, explained
 from keyfold.state.keys import Key, WantedKeys, wanted_keys
@@ -233,13 +231,6 @@ def read_state(
     return StateRows(
         name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots, partitions=found.partitions
     )
-
-
-def state_manifests(session: SparkSession, generation: Generation, batch: int) -> DataFrame:
-    """The manifests of a generation's state after a batch: `partition` (its label), `manifest`."""
-    check_is_readable(generation.checkpoint)
-    state = read_source(session, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)
-    return state.select(F.col("key.partition").alias("partition"), F.col("value.manifest").alias("manifest"))
 
 
 def of_partitions(manifests: DataFrame, labels: list[int]) -> DataFrame:

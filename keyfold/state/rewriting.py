@@ -23,6 +23,7 @@ from keyfold.keyed.new_generation import new_generation
 from keyfold.keyed.records import KeyedDone, PlannedFile
 from keyfold.keyed.seeding import Beginning, take_in
 from keyfold.keyed.slots import SLOT
+from keyfold.keyed.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
@@ -30,7 +31,7 @@ from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import describe_error
 from keyfold.state.failures import explained
 from keyfold.state.places import find_batch
-from keyfold.state.reader import partition_frames, state_manifests
+from keyfold.state.reader import partition_frames
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]

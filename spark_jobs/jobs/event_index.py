@@ -63,8 +63,6 @@ class EventIndexParameters(ExpiringParameters):
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
 
-    added_later = ExpiringParameters.added_later | {"window"}
-
     @model_validator(mode="after")
     def _windows_end_by_themselves(self) -> Self:
         if self.window is not None and self.expire_after is not None:

@@ -22,8 +22,6 @@ class ExpiringParameters(JobParameters):
         "that brought a key's last event, whatever time that is of",
     )
 
-    added_later = frozenset({"expire_after", "timeout_in"})
-
     @model_validator(mode="after")
     def _timeout_is_of_the_expiry(self) -> Self:
         if self.expire_after is None and self.timeout_in != "event_time":

@@ -25,18 +25,18 @@ def test_a_table_shows_what_is_private_where_a_column_is_made_of_it_or_does_not_
             pa.field("item", pa.string()),
         ]
     )
-    assert private_columns(SALES, schema) == {"buyer", "said_nothing", "undeclared", "customer"}
+    assert private_columns([SALES], schema) == {"buyer", "said_nothing", "undeclared", "customer"}
 
 
 def test_of_a_stream_with_nothing_private_nothing_is():
     schema = pa.schema([pa.field("undeclared", pa.string())])
-    assert private_columns(METRICS, schema) == frozenset()
-    assert private_columns(replace(SALES, private=()), schema) == frozenset()
+    assert private_columns([METRICS], schema) == frozenset()
+    assert private_columns([replace(SALES, private=())], schema) == frozenset()
 
 
 def test_the_shipped_stream_of_sales_keeps_customers_private_and_no_table_made_of_it_shows_them():
     assert SALES.private == ("customer",)
-    assert private_columns(SALES, SALES.schema) == {"customer"}
+    assert private_columns([SALES], SALES.schema) == {"customer"}
 
 
 def test_a_masked_column_tells_not_even_whether_a_value_is_there_or_two_are_the_same():

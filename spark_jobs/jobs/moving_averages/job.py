@@ -60,8 +60,6 @@ class MovingAverageParameters(JobParameters):
         "two readings",
     )
 
-    added_later = frozenset({"timeout_in"})
-
     @field_validator("columns")
     @classmethod
     def _are_numeric(cls, columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -124,8 +124,6 @@ class RideSummaryParameters(JobParameters):
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
-    added_later = frozenset({"timeout_in"})
-
     @property
     def silence(self) -> Timeout:
         """What closes a ride that was not dropped off."""

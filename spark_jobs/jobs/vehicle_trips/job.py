@@ -182,8 +182,6 @@ class VehicleTripParameters(JobParameters):
         timedelta(hours=2), description="Processing time without new points after which runs advance event time"
     )
 
-    added_later = frozenset({"timeout_in"})
-
     @property
     def timeout(self) -> Timeout:
         """What ends the trip, or the stop, of a vehicle of which nothing is heard."""

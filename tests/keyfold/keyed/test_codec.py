@@ -57,12 +57,6 @@ def test_a_blob_is_read_from_whatever_holds_its_bytes(count):
         assert_frame_equal(decode(held), frame)
 
 
-@pytest.mark.parametrize("count", [0, 1, 20_000])
-def test_some_columns_alone_are_read_in_the_order_in_which_they_are_named(count):
-    frame = rows(count)
-    assert_frame_equal(decode(encode(frame), ["at", "key"]), frame.select("at", "key"))
-
-
 def test_a_part_of_a_frame_is_encoded_without_the_rest():
     whole, alone = rows(20_000), rows(10)
     assert len(encode(whole[:10])) < 2 * len(encode(alone))

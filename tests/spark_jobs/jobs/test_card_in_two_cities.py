@@ -96,7 +96,7 @@ def test_all_planted_fraud_is_found_and_what_is_false_is_across_a_bridge_or_onli
 
 
 def test_the_card_is_private_wherever_it_stands_and_nothing_else_is():
-    private = {table.name: private_columns(PAYMENTS, table.schema) for table in JOB.tables}
+    private = {table.name: private_columns([PAYMENTS], table.schema) for table in JOB.tables}
     assert private == {
         "card_in_two_cities": {"card"}, "card_in_two_cities_checked": {"card"}, "late.card_in_two_cities": {"card"},
     }  # fmt: skip

@@ -15,6 +15,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestCounts, ingest, ingest_journal, ingest_totals
 from keyfold.keyed.configured import configured_job
 from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.generations import RECORD, live_generation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
@@ -234,14 +235,29 @@ def test_another_time_is_another_generation_and_left_out_it_is_that_of_the_gener
     run_job(without_spark, shop.lakehouse, going_on)
 
 
+def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no_other_value(without_spark, shop):
+    shop.come(*FILES[0])
+    run_job(without_spark, shop.lakehouse, build_job(PURCHASE_TOTALS))
+    live = live_generation(shop.lakehouse, PURCHASE_TOTALS.name)
+    assert live is not None
+    record = json.loads((live.folder / RECORD).read_text())
+    for parameters in (record["parameters"], record["fixed"]["parameters"]):
+        del parameters["time"], parameters["expire_after"]
+    (live.folder / RECORD).write_text(json.dumps(record))
+    run_job(without_spark, shop.lakehouse, configured_job(shop.lakehouse, PURCHASE_TOTALS))
+    with pytest.raises(KeyfoldError, match=r"was born with .* and now runs with"):
+        run_job(
+            without_spark, shop.lakehouse, configured_job(shop.lakehouse, PURCHASE_TOTALS, given={"time": "arrival"})
+        )
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
     usual, arrived = build_job(JOBS[name]), build_job(JOBS[name], {"time": "arrival"})
     assert arrived.stored_time == INGESTED_AT
     assert arrived.parameters["time"] == "arrival"
-    # Generations that were born before there was a choice have no such parameter.
     assert usual.stored_time == usual.event_time
-    assert "time" not in usual.parameters
+    assert usual.parameters["time"] == "event"
     kept = {table.name for table in arrived.tables}
     assert kept == {table.name for table in usual.tables}
 

@@ -44,7 +44,6 @@ PAID = JobTemplate(
         },
     ),
 )
-ON_TOP = pa.schema([USER, column("paid_at", TIME, "When", nullable=False)])
 LATE = JobTable.of(build_job(PAID), "late.paid_orders")
 FURTHER = JobTemplate(
     "followed",
