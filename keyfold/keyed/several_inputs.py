@@ -167,8 +167,9 @@ def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.
         events: in its own columns.
         wanted: the columns of all inputs (`joined_schema`), with their types.
     """
-    own = {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
-    own |= {field_: pl.col(field_) for field_ in one.events.names if field_ != one.event_time}
+    # Its event time under its own name too, where the key has it.
+    own = {field_: pl.col(field_) for field_ in one.events.names}
+    own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
     return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
 
 

@@ -324,6 +324,23 @@ def test_a_job_may_read_one_stream_as_two_inputs(tmp_path):
     assert home.done.total_events == 4
 
 
+def test_the_time_of_an_input_may_be_in_the_key():
+    moment = pa.schema([ORDER.field("ordered_at")])
+    counted = KeyedJob.with_inputs(
+        "moments",
+        {"orders": Input(ORDERS, ORDER, "ordered_at")},
+        ("ordered_at",),
+        moment,
+        moment.append(pa.field("orders", pa.int64())),
+        lambda state, events, clock: Step(
+            state=state, output=events["orders"].group_by("ordered_at").agg(orders=pl.len().cast(pl.Int64))
+        ),
+    )
+    harness = TestHarness(counted)
+    harness.batch({"orders": orders(("a", 0, "tea"), ("b", 0, "jam"), ("a", 9, "tea"))})
+    assert sorted(harness.written["moments"].rows()) == [(NOON, 2), (NOON + 9 * MINUTE, 1)]
+
+
 AMOUNT = pa.field("amount", pa.string())
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "a job without inputs": ({}, "it has no inputs"),
