@@ -9,6 +9,7 @@
 # make cluster-tests        tests of clusters, and those that share a Spark session on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
 # make docs                 the pages' tables anew from the code, then the pages as a site, in site/
 # make bench                the benchmarks behind the figures in docs/
+# make nexmark              Nexmark beside Flink and stock Spark (QUERIES=all, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
@@ -26,7 +27,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench clean reset
+.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -93,8 +94,12 @@ bench: setup
 	.venv/bin/python -m benchmarks.ingest
 	.venv/bin/python -m benchmarks.small_runs --runs 200
 
+# Less than ten minutes on two quiet cores; Flink comes from PyPI at the first time, into an environment of its own.
+nexmark: setup
+	.venv/bin/python -m benchmarks.nexmark $(if $(QUERIES),--queries $(QUERIES)) $(if $(EVENTS),--events $(EVENTS)) $(if $(ENGINES),--engines $(ENGINES)) $(MORE)
+
 clean:
-	rm -rf .venv site .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
+	rm -rf .venv .venv-flink site .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset:

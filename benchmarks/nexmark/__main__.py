@@ -1,0 +1,239 @@
+"""Nexmark on Keyfold beside Flink and stock Spark: `make nexmark [QUERIES=3,11] [EVENTS="500000 2000000"] [ENGINES="keyfold flink"]`.
+
+All read the same events, made once; each engine has a process of its own, and they run by turns. What a query costs is the
+slope between two sizes: what starting costs is in neither. Keyfold's figures are of its jobs, and with the ingest of the
+kinds of events that a query reads, which its jobs share. Answers are held to DuckDB's: Keyfold's row by row, others' by number of rows.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks.nexmark.answers import Expected, answer, assert_right
+from benchmarks.nexmark.engines import Cost, Engine, flink_engine, folder_bytes, spark_engine
+from benchmarks.nexmark.events import KINDS, Events
+from benchmarks.nexmark.files import write_events, write_side_input
+from benchmarks.nexmark.flink_queries import QUERIES as FLINK_QUERIES
+from benchmarks.nexmark.flink_queries import insert, settings, tables
+from benchmarks.nexmark.queries import QUERIES, Query
+from benchmarks.nexmark.spark_queries import SPARK_QUERIES
+from benchmarks.nexmark.stateless import SIDE_INPUT
+from keyfold import Lakehouse
+from keyfold.times import micros
+
+_SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
+_STATEFUL = ",".join(str(number) for number, query in QUERIES.items() if query.stateful)
+_WHOLE = frozenset({3, 20, 23})
+"""Of which stock Spark writes all rows, each once."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__)
+    parser.add_argument(
+        "--queries", default=_STATEFUL, help="numbers with commas between, or all; default the stateful ones"
+    )
+    parser.add_argument(
+        "--events", nargs=2, type=int, default=[500_000, 2_000_000], help="of the small set and the large"
+    )
+    parser.add_argument(
+        "--engines", nargs="*", default=["keyfold", "flink", "spark"], choices=["keyfold", "flink", "spark"]
+    )
+    parser.add_argument("--disorder", action="store_true", help="one event in ten comes up to two seconds late")
+    parser.add_argument("--batch-bytes", type=int, default=32 << 20, help="of Keyfold's batches")
+    parser.add_argument("--checkpoint-seconds", type=int, default=5, help="from one checkpoint of Flink to the next")
+    parser.add_argument("--most-seconds", type=float, default=120, help="a run that takes longer is ended")
+    parser.add_argument("--flink", type=Path, default=Path(".venv-flink"), help="the environment of apache-flink")
+    parser.add_argument("--folder", type=Path, help="below which all is written, and removed at the end")
+    arguments = parser.parse_args()
+    numbers = list(QUERIES) if arguments.queries == "all" else [int(one) for one in arguments.queries.split(",")]
+    with tempfile.TemporaryDirectory(prefix="nexmark-", dir=arguments.folder) as folder:
+        race = Race(Path(folder), arguments)
+        try:
+            for number in numbers:
+                race.run(QUERIES[number])
+        finally:
+            race.end()
+    print(race.page(), flush=True)
+
+
+class Race:
+    """The engines, the files of both sizes, and what every run has cost."""
+
+    def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
+        self._folder, self._arguments = folder, arguments
+        self._engines: dict[str, Engine] = {}
+        for name in arguments.engines:
+            if name == "flink":
+                self._engines[name] = flink_engine(folder, arguments.flink.absolute(), arguments.most_seconds)
+            else:
+                self._engines[name] = spark_engine(folder, arguments.most_seconds)
+        self._costs: dict[tuple[int | str, str, int], Cost] = {}
+        self._wrong: list[str] = []
+        self._expected = {count: self._prepare(count) for count in arguments.events}
+
+    def run(self, query: Query) -> None:
+        """One query on all engines by turns, the small set first; of the first query once before, to warm up."""
+        is_first = not any(isinstance(key[0], int) for key in self._costs)
+        for count in [self._arguments.events[0]] * is_first + self._arguments.events:
+            for name in self._engines:
+                if name == "keyfold" or query.number in (FLINK_QUERIES if name == "flink" else SPARK_QUERIES):
+                    cost = self._costs[query.number, name, count] = getattr(self, f"_{name}")(query, count)
+                    _say(f"query {query.number}, {name}, {count:,} events", cost)
+
+    def end(self) -> None:
+        """End all processes."""
+        for engine in self._engines.values():
+            engine.end()
+
+    def page(self) -> str:
+        """The figures as a table in Markdown, and what was wrong."""
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout
+        small, large = self._arguments.events
+        lines = [
+            f"Commit {commit.strip()}, {small:,} and {large:,} events, {'out of' if self._arguments.disorder else 'in'} order, "
+            f"{os.cpu_count()} cores, batches of {self._arguments.batch_bytes >> 20} MiB, a checkpoint every "
+            f"{self._arguments.checkpoint_seconds} s.",
+            "",
+            "| q | question | Keyfold k events/s | Keyfold k events a processor s: job | with ingest | Flink | Spark | job / Flink | with ingest / Flink "
+            "| peak GiB: Keyfold, Flink, Spark | state MiB: Keyfold, Flink, Spark |",
+            f"|{'---|' * 11}",
+        ]
+        ratios: list[tuple[float, float]] = []
+        for number in dict.fromkeys(key[0] for key in self._costs if isinstance(key[0], int)):
+            lines.append(self._line(QUERIES[number], ratios))
+        for what, place in (("its jobs alone", 0), ("jobs with ingest", 1)) if ratios else ():
+            found = [pair[place] for pair in ratios]
+            lines += [
+                "",
+                f"Keyfold's events a processor second over Flink's, {what}: median {statistics.median(found):.1f}, least {min(found):.1f}.",
+            ]
+        failed = [
+            f"query {key[0]}, {key[1]}, {key[2]:,} events: {cost.error}"
+            for key, cost in self._costs.items()
+            if cost.error
+        ]
+        return "\n".join([*lines, "", *(self._wrong or ["All answers are DuckDB's."]), *failed])
+
+    def _line(self, query: Query, ratios: list[tuple[float, float]]) -> str:
+        events = (self._arguments.events[1] - self._arguments.events[0]) * sum(_SHARE[kind] for kind in query.reads)
+        job, whole = self._slope(query.number, "keyfold"), None
+        if job is not None:
+            ingests = [self._slope(kind, "ingest") or 0 for kind in query.reads]
+            whole = job + sum(ingests)
+        flink, spark = self._slope(query.number, "flink"), self._slope(query.number, "spark")
+        if job and whole and flink and query.stateful:
+            ratios.append((flink / job, flink / whole))
+        wall = self._slope(query.number, "keyfold", "seconds")
+        rates = [_per(events, one) for one in (wall, job, whole, flink, spark)]
+        over = [f"{flink / one:.1f}" if flink and one else "" for one in (job, whole)]
+        costs = [
+            self._costs.get((query.number, name, self._arguments.events[1])) for name in ("keyfold", "flink", "spark")
+        ]
+        peaks = [f"{cost.peak_bytes / 2**30:.1f}" if cost else "–" for cost in costs]
+        states = [f"{cost.state_bytes / 2**20:.0f}" if cost else "–" for cost in costs]
+        cells = [str(query.number), query.question, *rates, *over, ", ".join(peaks), ", ".join(states)]
+        return f"| {' | '.join(cells)} |"
+
+    def _slope(self, what: int | str, engine: str, of: str = "processor") -> float | None:
+        costs = [self._costs.get((what, engine, count)) for count in self._arguments.events]
+        small, large = costs
+        if small is None or large is None or small.error or large.error:
+            return None
+        return getattr(large, of) - getattr(small, of)
+
+    def _prepare(self, count: int) -> Expected:
+        events = Events(count, disorder=self._arguments.disorder)
+        home, files = self._home(count), write_events(self._folder / f"{count}" / "files", events)
+        home.mkdir()
+        side_input = write_side_input(home / SIDE_INPUT)
+        # Flink takes files up in no order: one for each of its two readers, and each in order of arrival.
+        for kind in KINDS:
+            (self._folder / f"{count}" / "halves" / kind).mkdir(parents=True)
+            for number, path in enumerate(sorted((files / kind).iterdir())):
+                with (self._folder / f"{count}" / "halves" / kind / f"{number % 2}.ndjson").open("ab") as half:
+                    half.write(path.read_bytes())
+        if "keyfold" in self._engines:
+            for kind in KINDS * (1 if self._costs else 2):
+                cost = self._engines["keyfold"].ask(do="ingest", home=str(home), files=str(files), kinds=[kind])
+                self._costs[kind, "ingest", count] = cost
+                _say(f"ingest of {kind}, {count:,} events", cost)
+        return Expected(files, side_input, Lakehouse(home))
+
+    def _keyfold(self, query: Query, count: int) -> Cost:
+        end = micros(Events(count).time(count) + timedelta(hours=1))
+        size, home = self._arguments.batch_bytes, self._home(count)
+        cost = self._engines["keyfold"].ask(
+            do="keyfold", home=str(home), number=query.number, close=end, batch_bytes=size
+        )
+        if not cost.error:
+            try:
+                assert_right(query, answer(Lakehouse(home), query), self._expected[count].of(query))
+            except AssertionError as error:
+                self._wrong.append(
+                    f"query {query.number}, keyfold, {count:,} events: wrong: {str(error).splitlines()[0]}"
+                )
+        return cost
+
+    def _flink(self, query: Query, count: int) -> Cost:
+        sink, checkpoints = self._folder / "flink-answer", self._folder / "flink-checkpoints"
+        for folder in (sink, checkpoints):
+            shutil.rmtree(folder, ignore_errors=True)
+        cost = self._engines["flink"].ask(
+            lambda: max((folder_bytes(one) for one in checkpoints.glob("*")), default=0),
+            settings=settings(str(checkpoints), self._arguments.checkpoint_seconds),
+            tables=tables(str(self._folder / f"{count}" / "halves")),
+            insert=insert(query.number, str(sink)),
+        )
+        if not cost.error:
+            self._compare(query, "flink", count, _rows_of_log(sink))
+        return cost
+
+    def _spark(self, query: Query, count: int) -> Cost:
+        files, folder = self._folder / f"{count}" / "files", self._folder / "spark-answer"
+        cost = self._engines["spark"].ask(
+            do="spark", files=str(files), folder=str(folder), number=query.number, files_a_batch=2
+        )
+        if not cost.error and query.number in _WHOLE:
+            self._compare(query, "spark", count, pl.scan_delta(str(folder / "table")).select(pl.len()).collect().item())
+        return cost
+
+    def _compare(self, query: Query, engine: str, count: int, rows: int) -> None:
+        expected = self._expected[count].of(query).height
+        if rows != expected:
+            self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {rows:,} rows, and not {expected:,}")
+
+    def _home(self, count: int) -> Path:
+        return self._folder / f"{count}" / "home"
+
+
+def _rows_of_log(folder: Path) -> int:
+    """Rows in Flink's answer: of a log of changes, those added less those taken back."""
+    rows = 0
+    for path in folder.rglob("part-*"):
+        with path.open("rb") as lines:
+            rows += sum(-1 if line.endswith(b'"op":"d"}\n') else 1 for line in lines)
+    return rows
+
+
+def _per(events: float, seconds: float | None) -> str:
+    return f"{events / seconds / 1000:,.0f}" if seconds and seconds > 0 else "–"
+
+
+def _say(what: str, cost: Cost) -> None:
+    state = f", state {cost.state_bytes / 2**20:.0f} MiB" if cost.state_bytes else ""
+    error = f", failed: {cost.error}" if cost.error else ""
+    peak = f"peak {cost.peak_bytes / 2**30:.1f} GiB"
+    print(f"{what}: {cost.seconds:.1f} s, {cost.processor:.1f} processor s, {peak}{state}{error}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

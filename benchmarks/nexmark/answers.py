@@ -1,0 +1,59 @@
+"""The answers of queries: as Keyfold's tables have them, and as DuckDB gives them over the same files."""
+
+from pathlib import Path
+
+import duckdb
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from benchmarks.nexmark.events import KINDS
+from benchmarks.nexmark.queries import Query
+from benchmarks.nexmark.streams import STREAMS
+from keyfold import Lakehouse
+
+
+class Expected:
+    """Answers by DuckDB over a folder of files (`files.write_events`), and over what has arrived of it."""
+
+    def __init__(self, files: Path, side_input: Path, lakehouse: Lakehouse) -> None:
+        self._database = duckdb.connect()
+        self._database.execute("SET TimeZone = 'UTC'")
+        for kind in KINDS:
+            kinds = {field.name: _KINDS[str(field.type)] for field in STREAMS[kind].schema}
+            self._database.execute(
+                f"CREATE TABLE {kind} AS FROM read_json('{files / kind}/*.ndjson', columns = {kinds}, format = 'nd')"
+            )
+        self._database.execute(f"CREATE TABLE side_input AS FROM read_csv('{side_input}', header = true)")
+        self._arrived = lakehouse.events("bid")
+
+    def of(self, query: Query) -> pl.DataFrame:
+        """The right answer of a query."""
+        if query.number == 12:
+            self._database.register("arrived", pl.read_delta(str(self._arrived)).to_arrow())
+        return self._database.sql(query.sql).pl()
+
+
+def answer(lakehouse: Lakehouse, query: Query) -> pl.DataFrame:
+    """The answer that Keyfold has written."""
+    return pl.read_delta(str(lakehouse.table(query.answer)))
+
+
+def assert_right(query: Query, found: pl.DataFrame, expected: pl.DataFrame) -> None:
+    """See that two answers have the same rows, in whatever order; columns are compared by name.
+
+    Raises:
+        AssertionError: they differ; says where.
+    """
+    if set(found.columns) != set(expected.columns):
+        raise AssertionError(f"query {query.number}: columns {found.columns}, and not {expected.columns}")
+    # Numbers that are computed as floats come last, so that rows are put in order by exact values.
+    columns = sorted(expected.columns, key=lambda name: (expected.schema[name].is_float(), name))
+    kinds = {name: found.schema[name] for name in columns}
+    one, other = (
+        frame.select(pl.col(name).cast(kind) for name, kind in kinds.items()).sort(columns)
+        for frame in (found, expected)
+    )
+    assert_frame_equal(one, other, rel_tol=1e-9)
+
+
+_KINDS = {"int64": "BIGINT", "string": "VARCHAR", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}

@@ -1,0 +1,145 @@
+"""Engines in processes of their own: what is asked of one by a line costs the processor seconds and memory of all its processes."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.memory import PeakMemory, processor_seconds
+
+FLINK = "apache-flink==2.3.0"
+_MARK = "#reply "
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run cost: seconds by the wall, of processors; bytes at most, of memory and of state. Or why it failed."""
+
+    seconds: float
+    processor: float
+    peak_bytes: int
+    state_bytes: int
+    error: str = ""
+
+
+class Engine:
+    """A process that answers commands, and all that it starts."""
+
+    def __init__(self, command: list[str], log: Path, most_seconds: float) -> None:
+        self._command, self._log, self._most_seconds = command, log, most_seconds
+        self._process: subprocess.Popen[str] | None = None
+        self._replies: queue.Queue[str] = queue.Queue()
+
+    def ask(self, state: Callable[[], int] | None = None, **command: Any) -> Cost:
+        """Send a command and wait for its reply.
+
+        Args:
+            state: measures the state while the command runs, of an engine whose reply does not say it.
+            command: what is sent.
+        """
+        process = self._process or self._start()
+        memory, largest = PeakMemory(process.pid), _Largest(state)
+        before, began = processor_seconds(process.pid), time.monotonic()
+        memory.start()
+        largest.start()
+        assert process.stdin  # noqa: S101 - it is a pipe
+        process.stdin.write(json.dumps(command) + "\n")
+        process.stdin.flush()
+        try:
+            reply: dict[str, Any] = json.loads(self._replies.get(timeout=self._most_seconds))
+        except queue.Empty:
+            reply = {"error": f"no answer within {self._most_seconds:.0f} s"}
+        seconds, processor = time.monotonic() - began, processor_seconds(process.pid) - before
+        found, error = largest.stop(), str(reply.get("error", ""))
+        cost = Cost(seconds, processor, memory.stop(), int(reply.get("state_bytes", found)), error)
+        if error:
+            self.end()
+        return cost
+
+    def end(self) -> None:
+        """End the process; the next command starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin  # noqa: S101 - it is a pipe
+        process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            # Of a session of its own: Java goes with it.
+            os.killpg(process.pid, 9)
+            process.wait()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with self._log.open("a") as log:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._process, replies = process, queue.Queue()
+        self._replies = replies
+
+        def listen() -> None:
+            assert process.stdout  # noqa: S101 - it is a pipe
+            for line in process.stdout:
+                if line.startswith(_MARK):
+                    replies.put(line.removeprefix(_MARK))
+            replies.put(json.dumps({"error": f"the process ended; see {self._log}"}))
+
+        threading.Thread(target=listen, daemon=True).start()
+        return process
+
+
+class _Largest(threading.Thread):
+    """The largest that something was while it was watched."""
+
+    def __init__(self, size: Callable[[], int] | None) -> None:
+        super().__init__(daemon=True)
+        self._size, self._done, self._found = size, threading.Event(), 0
+
+    def run(self) -> None:
+        while self._size is not None and not self._done.wait(0.3):
+            self._found = max(self._found, self._size())
+
+    def stop(self) -> int:
+        self._done.set()
+        self.join()
+        return self._found
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files of a folder, as far as they stay while one looks."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total
+
+
+def spark_engine(folder: Path, most_seconds: float) -> Engine:
+    """One with a Spark session, for Keyfold or for stock Spark."""
+    return Engine([sys.executable, "-m", "benchmarks.nexmark.spark_worker"], folder / "spark.log", most_seconds)
+
+
+def flink_engine(folder: Path, environment: Path, most_seconds: float) -> Engine:
+    """One with Flink, whose environment is made where it is not there yet."""
+    python, uv = environment / "bin" / "python", Path(sys.executable).with_name("uv")
+    if not python.exists():
+        subprocess.run([uv, "venv", "-q", "--python", "3.11", environment], check=True)
+    if subprocess.run([python, "-c", "import pyflink"], check=False, stderr=subprocess.DEVNULL).returncode:
+        subprocess.run([uv, "pip", "install", "-q", "--python", python, FLINK], check=True)
+    worker = Path(__file__).with_name("flink_worker.py")
+    return Engine([str(python), str(worker)], folder / "flink.log", most_seconds)

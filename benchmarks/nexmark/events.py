@@ -1,0 +1,215 @@
+"""The events of Nexmark: people, auctions and bids, as columns, by a seed.
+
+Of every 50 events the first is a person, three are auctions, and 46 are bids. Event n happens at `START` + n / rate. A chunk
+of events depends on the seed, the rate, the size of chunks and its number alone, so more events begin with the same ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+START = datetime(2026, 1, 1, 8, tzinfo=UTC)
+LATEST = timedelta(seconds=2)
+"""No event arrives later than this after its time."""
+
+KINDS = ("person", "auction", "bid")
+_PEOPLE, _AUCTIONS, _OF = 1, 3, 50
+_FIRST_ID, _FIRST_CATEGORY, _CATEGORIES = 1000, 10, 5
+_LATE_SHARE = 0.1
+_STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+_CITIES = (
+    *("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland"),
+    *("Bend", "Redmond", "Seattle", "Kent", "Cheyenne"),
+)
+_FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
+_LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
+_HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
+_CHANNELS = 10_000
+
+
+@dataclass(frozen=True)
+class Events:
+    """What to generate.
+
+    Attributes:
+        count: of events of all kinds.
+        rate: events a second of event time.
+        chunk: events that are made at a time, a multiple of 50.
+        seed: other events for another number.
+        disorder: whether one in ten arrives up to two seconds late.
+    """
+
+    count: int
+    rate: int = 100_000
+    chunk: int = 250_000
+    seed: int = 1
+    disorder: bool = False
+
+    def time(self, number: int) -> datetime:
+        """When an event happens, or an in-order one arrives."""
+        return START + timedelta(microseconds=number * 1_000_000 // self.rate)
+
+
+def arriving(events: Events) -> Iterator[dict[str, pl.DataFrame]]:
+    """All events, chunk by chunk, by kind, each in order of arrival: of disorder, some come in a later chunk than they are of."""
+    random = np.random.default_rng([events.seed, 1 << 32])
+    waiting = {kind: pl.DataFrame() for kind in KINDS}
+    for first in range(0, events.count, events.chunk):
+        came = chunk(events, first)
+        if not events.disorder:
+            yield came
+            continue
+        end = events.time(first + events.chunk) + (LATEST if first + events.chunk >= events.count else timedelta(0))
+        for kind, rows in came.items():
+            late = random.random(rows.height) < _LATE_SHARE
+            delay = late * random.integers(1, int(LATEST / timedelta(microseconds=1)), rows.height)
+            arrival = pl.col("dateTime") + pl.Series(delay).cast(pl.Duration("us"))
+            known = pl.concat([waiting[kind], rows.with_columns(arrival=arrival)], how="diagonal")
+            has_come = pl.col("arrival") < pl.lit(end)
+            waiting[kind] = known.filter(~has_come)
+            came[kind] = known.filter(has_come).sort("arrival", "dateTime").drop("arrival")
+        yield came
+
+
+def chunk(events: Events, first: int) -> dict[str, pl.DataFrame]:
+    """The events of one chunk, by kind, in order of time."""
+    random = np.random.default_rng([events.seed, first])
+    number = np.arange(first, min(first + events.chunk, events.count))
+    turn = number % _OF
+    return {
+        "person": _people(random, number[turn < _PEOPLE], events.rate),
+        "auction": _auctions(random, number[(turn >= _PEOPLE) & (turn < _PEOPLE + _AUCTIONS)], events.rate),
+        "bid": _bids(random, number[turn >= _PEOPLE + _AUCTIONS], events.rate, events.seed),
+    }
+
+
+def _people(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.DataFrame:
+    count = number.size
+    first, last = _one_of(random, _FIRST_NAMES, count), _one_of(random, _LAST_NAMES, count)
+    people = pl.DataFrame(
+        {
+            "id": _FIRST_ID + number // _OF,
+            "name": first + " " + last,
+            "emailAddress": _text(random, np.full(count, 7)) + "@" + _text(random, np.full(count, 5)) + ".com",
+            "creditCard": _digits(random, count) + " " + _digits(random, count) + " " + _digits(random, count),
+            "city": _one_of(random, _CITIES, count),
+            "state": _one_of(random, _STATES, count),
+            "dateTime": _times(number, rate),
+        }
+    )
+    return people.with_columns(extra=_filling(random, 200, 70, count))
+
+
+def _auctions(random: np.random.Generator, number: np.ndarray, rate: int) -> pl.DataFrame:
+    count, price = number.size, _prices(random, number.size)
+    # A hundred auctions are opened in as long as it takes for so many events.
+    horizon = 100 * _OF // _AUCTIONS * 1_000_000 // rate
+    expires = _micros(number, rate) + 1_000 + random.integers(0, 2 * horizon, count)
+    auctions = pl.DataFrame(
+        {
+            "id": _FIRST_ID + _last_auction(number),
+            "itemName": _text(random, np.full(count, 20)),
+            "description": _text(random, np.full(count, 100)),
+            "initialBid": price,
+            "reserve": price + _prices(random, count),
+            "dateTime": _times(number, rate),
+            "expires": _instants(expires),
+            "seller": _person(random, number, hot=0),
+            "category": _FIRST_CATEGORY + random.integers(0, _CATEGORIES, count),
+        }
+    )
+    return auctions.with_columns(extra=_filling(random, 500, 170, count))
+
+
+def _bids(random: np.random.Generator, number: np.ndarray, rate: int, seed: int) -> pl.DataFrame:
+    count, last = number.size, _last_auction(number)
+    first = np.maximum(last - 100, 0)
+    some = first + (random.random(count) * (last - first + 11)).astype(np.int64)
+    auction = np.where(random.random(count) < 1 / 2, last // 100 * 100, some)
+    is_hot = random.random(count) < 1 / 2
+    place = np.where(
+        is_hot, _CHANNELS + random.integers(0, len(_HOT_CHANNELS), count), random.integers(0, _CHANNELS, count)
+    )
+    channels = _channels(seed)
+    bids = pl.DataFrame(
+        {
+            "auction": _FIRST_ID + auction,
+            "bidder": _person(random, number, hot=1),
+            "price": _prices(random, count),
+            "channel": channels["channel"].gather(place),
+            "url": channels["url"].gather(place),
+            "dateTime": _times(number, rate),
+        }
+    )
+    return bids.with_columns(extra=_filling(random, 100, 32, count))
+
+
+def _channels(seed: int) -> pl.DataFrame:
+    """Every channel with its url; nine in ten of the numbered ones have a channel id in it."""
+    random = np.random.default_rng([seed, 2 << 32])
+    names = pl.Series([*(f"channel-{one}" for one in range(_CHANNELS)), *_HOT_CHANNELS])
+    words = [_text(random, np.full(len(names), 5)) for _ in range(3)]
+    numbers = pl.Series(random.integers(0, 1 << 31, len(names))).cast(pl.String)
+    has_id = pl.Series((random.random(len(names)) < 9 / 10) & (np.arange(len(names)) < _CHANNELS))
+    url = "https://www.nexmark.com/" + words[0] + "/" + words[1] + "/" + words[2] + "/item.htm?query=1"
+    return pl.DataFrame({"channel": names, "url": url, "number": numbers, "has_id": has_id}).select(
+        "channel", url=pl.col("url") + pl.when("has_id").then("&channel_id=" + pl.col("number")).otherwise(pl.lit(""))
+    )
+
+
+def _person(random: np.random.Generator, number: np.ndarray, *, hot: int) -> np.ndarray:
+    """Ids of people: three in four the hot one of the last hundred, else one of the last thousand, or ten to come."""
+    last = number // _OF
+    active = np.minimum(last + 1, 1000)
+    some = last + 1 - active + (random.random(number.size) * (active + 10)).astype(np.int64)
+    return _FIRST_ID + np.where(random.random(number.size) < 3 / 4, last // 100 * 100 + hot, some)
+
+
+def _last_auction(number: np.ndarray) -> np.ndarray:
+    """The place of the newest auction by the time of each event."""
+    turn = np.clip(number % _OF - _PEOPLE, -1, _AUCTIONS - 1)
+    return number // _OF * _AUCTIONS + turn
+
+
+def _prices(random: np.random.Generator, count: int) -> np.ndarray:
+    return np.round(10 ** (6 * random.random(count)) * 100).astype(np.int64)
+
+
+def _micros(number: np.ndarray, rate: int) -> np.ndarray:
+    return int(START.timestamp()) * 1_000_000 + number * 1_000_000 // rate
+
+
+def _times(number: np.ndarray, rate: int) -> pl.Series:
+    return _instants(_micros(number, rate))
+
+
+def _instants(micros: np.ndarray) -> pl.Series:
+    return pl.Series(micros).cast(pl.Datetime("us", "UTC"))
+
+
+def _one_of(random: np.random.Generator, words: tuple[str, ...], count: int) -> pl.Series:
+    return pl.Series(words).gather(random.integers(0, len(words), count))
+
+
+def _digits(random: np.random.Generator, count: int) -> pl.Series:
+    return pl.Series(random.integers(1_000, 10_000, count)).cast(pl.String)
+
+
+def _filling(random: np.random.Generator, size: int, others: int, count: int) -> pl.Series:
+    """Text that fills an event up to its average size, a fifth more or less."""
+    wanted = size - others
+    return _text(random, random.integers(wanted - wanted // 5, wanted + wanted // 5 + 1, count))
+
+
+def _text(random: np.random.Generator, lengths: np.ndarray) -> pl.Series:
+    """Words of small letters, each of its own length."""
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    letters = random.integers(ord("a"), ord("z") + 1, int(ends[-1]), np.uint8)
+    words = pa.LargeStringArray.from_buffers(lengths.size, pa.py_buffer(ends), pa.py_buffer(letters))
+    made = pl.from_arrow(words)
+    assert isinstance(made, pl.Series)  # noqa: S101 - of an array
+    return made

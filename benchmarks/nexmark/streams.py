@@ -1,0 +1,76 @@
+"""The three streams of Nexmark, and how its queries read them."""
+
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from benchmarks.nexmark.events import LATEST
+from keyfold import Input, KeyedJob, Stream
+from keyfold.stream import TIMESTAMP
+
+TIME = "dateTime"
+WINDOW = timedelta(seconds=10)
+
+
+def required(name: str, kind: pa.DataType) -> pa.Field:
+    """A column that every row has."""
+    return pa.field(name, kind, nullable=False)
+
+
+def whole(*names: str) -> list[pa.Field]:
+    """Columns of whole numbers that every row has."""
+    return [required(name, pa.int64()) for name in names]
+
+
+def text(*names: str) -> list[pa.Field]:
+    """Columns of text that every row has."""
+    return [required(name, pa.string()) for name in names]
+
+
+def times(*names: str) -> list[pa.Field]:
+    """Columns of times that every row has."""
+    return [required(name, TIMESTAMP) for name in names]
+
+
+PERSON = pa.schema(
+    [*whole("id"), *text("name", "emailAddress", "creditCard", "city", "state"), *times(TIME), *text("extra")]
+)
+AUCTION = pa.schema(
+    [
+        *whole("id"),
+        *text("itemName", "description"),
+        *whole("initialBid", "reserve"),
+        *times(TIME, "expires"),
+        *whole("seller", "category"),
+        *text("extra"),
+    ]
+)
+BID = pa.schema([*whole("auction", "bidder", "price"), *text("channel", "url"), *times(TIME), *text("extra")])
+STREAMS = {
+    name: Stream(name, schema, event_time=TIME)
+    for name, schema in (("person", PERSON), ("auction", AUCTION), ("bid", BID))
+}
+
+
+def of_bid(*names: str) -> list[pa.Field]:
+    """Columns of bids."""
+    return [BID.field(name) for name in names]
+
+
+def reads(stream: str, *columns: str, **derived: pl.Expr) -> Input:
+    """An input: columns of a stream, and whole numbers derived of others; its events may end without a row."""
+    schema = STREAMS[stream].schema
+    fields = [*(schema.field(name) for name in columns), *whole(*derived)]
+    return Input(STREAMS[stream], pa.schema(fields), TIME, LATEST, derived=derived, conserved=False)
+
+
+def bid_job(name: str, key: tuple[str, ...], events: list[pa.Field], step: Any, **settings: Any) -> KeyedJob:
+    """A job on bids."""
+    settings = {"event_time": TIME, "watermark_delay": LATEST, **settings}
+    return KeyedJob(name=name, stream=STREAMS["bid"], key=key, events=pa.schema(events), step=step, **settings)
+
+
+UNCOUNTED: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
+"""Of jobs whose events may end without a row, as their inputs say."""
