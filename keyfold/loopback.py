@@ -7,6 +7,7 @@ the answers; its requests carry that name as Host, so every server here refuses 
 import math
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -95,13 +96,15 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         """Answer the request with `send`."""
         raise NotImplementedError
 
-    def send(self, status: int, kind: str, text: str) -> None:
+    def send(self, status: int, kind: str, text: str, headers: Mapping[str, str] = {}) -> None:
         """Send an answer of a media type."""
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -1,32 +1,31 @@
-"""The result page of a validation, by Great Expectations' own renderers: what Dagster does not show of it.
+"""The result page of a validation: what was expected and what was found, side by side, and the rows that violate it.
 
-Imports nothing of this project, and no Dagster. History, outcomes and the list of checks are Dagster's; here is the one
-page that has, side by side, what was expected and what was found:
+Imports nothing of this project, no Dagster, and no Great Expectations, whose own pages load styles and scripts from five
+hosts and take values of rows for markup. History, outcomes and the list of checks are Dagster's; here is one page a run:
 
     FOLDER/<suite>/<time>-<run>.html
 
-- **A page stands alone.** GX's templates load styles and scripts from five other hosts; ours (`_TEMPLATES`) load nothing,
-  and the page forbids the browser to (`CONTENT_SECURITY_POLICY`).
-- **Rows are text.** What comes of the data cannot become markup, whichever template it goes through.
+- **A page stands alone.** It loads nothing, and forbids the browser to (`CONTENT_SECURITY_POLICY`).
+- **Rows are text.** Everything on it is escaped.
 - Every file is put in its place whole, under a name of its own: runs may write at once, without a lock.
 
 `serve_pages` serves the folder to a browser.
 """
 
-import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from keyfold.dagster.quality.samples import SAMPLE, failure_reason
+
 if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -61,12 +60,9 @@ class ResultPages:
             at: when it was, by default now.
         """
         moment = (at or datetime.now(UTC)).astimezone(UTC)
-        content: dict[str, Any] = dict(cast("Mapping[str, Any]", result.to_json_dict()))
-        content["meta"] = {**content["meta"], "run_id": {"run_name": run, "run_time": moment.isoformat()}}
         suite = self.folder / _safe(result.suite_name)
         page = suite / f"{moment:%Y%m%dT%H%M%S.%fZ}-{_safe(run)}.html"
-        # As it comes back from JSON: numpy's numbers trouble the renderers.
-        _put(page, _page(json.loads(json.dumps(content, default=str))))
+        _put(page, _page(result, run, moment))
         # By name is by time.
         for old in sorted(suite.glob("*.html"), reverse=True)[self.keep :]:
             old.unlink(missing_ok=True)
@@ -97,58 +93,53 @@ def base_url_from(text: str | None) -> str | None:
     return text
 
 
-def _page(content: dict[str, Any]) -> str:
-    from great_expectations.core.expectation_validation_result import (  # noqa: PLC0415 - takes seconds
-        expectationSuiteValidationResultSchema,
+def _page(validated: "ExpectationSuiteValidationResult", run: str, moment: datetime) -> str:
+    held = sum(bool(one.success) for one in validated.results)
+    about = {**validated.meta, "run": run, "at": moment.isoformat(sep=" ", timespec="seconds")}
+    facts = " · ".join(f"{name} {value}" for name in ("at", "run", "scope") if (value := about.get(name)))
+    outcome = "Succeeded" if held == len(validated.results) else "Failed"
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{escape(CONTENT_SECURITY_POLICY)}">
+<meta name="referrer" content="no-referrer">
+<title>{_text(validated.suite_name)}</title><style>{_STYLE}</style></head><body>
+<h1>{_text(validated.suite_name)}: {outcome}</h1>
+<p>{_text(facts)} · {held} of {len(validated.results)} expectations hold</p>
+{"".join(map(_section, validated.results))}
+</body></html>
+"""
+
+
+def _section(found: "ExpectationValidationResult") -> str:
+    """An expectation: its terms, what was found, and rows that violate it."""
+    config: Any = found.expectation_config
+    problem = failure_reason(found)
+    outcome = f"could not be evaluated: {problem}" if problem else "holds" if found.success else "violated"
+    rows = found.result.get(SAMPLE) or []
+    results = {name: found.result[name] for name in _FOUND if found.result.get(name) is not None}
+    return (
+        f'<section class="{"good" if found.success and not problem else "bad"}">'
+        f"<h2>{_text(config.description or config.type)}</h2><p><b>{_text(outcome)}</b></p>"
+        + _table(("expected", "found"), [(_lines({"type": config.type, **config.kwargs}), _lines(results))])
+        + (_table(rows[0], [row.values() for row in rows]) if rows else "")
+        + "</section>"
     )
-    from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: PLC0415
-
-    loaded = cast(
-        "ExpectationSuiteValidationResult", expectationSuiteValidationResultSchema.load(_with_data_set_apart(content))
-    )
-    page = _view().render(ValidationResultsPageRenderer(run_info_at_end=True).render(loaded))
-    # To pages of GX's site that there are not; what is of the data is still set apart, and so no link.
-    return _LINK.sub(r"\1", page).translate(_AS_TEXT)
 
 
-@cache
-def _view() -> Any:
-    """GX's page view; it compiles its templates once, which is most of what a page costs."""
-    from great_expectations.render.view import DefaultJinjaPageView  # noqa: PLC0415 - takes seconds
-    from jinja2 import ChoiceLoader, DictLoader  # noqa: PLC0415 - comes with it
-
-    view = DefaultJinjaPageView()
-    env: Any = view.env
-    env.loader = ChoiceLoader([DictLoader(_TEMPLATES), env.loader])
-    env.globals.update(style=_STYLE, policy=CONTENT_SECURITY_POLICY)
-    return view
+def _lines(values: Mapping[str, Any]) -> str:
+    """One value a line."""
+    shown = {name: "; ".join(map(str, one)) if isinstance(one, list) else one for name, one in values.items()}
+    return "\n".join(f"{name}: {one}" for name, one in shown.items())
 
 
-# GX puts some values into a page as they are, some escaped, some through templates of their own ($name) and some through
-# Markdown. So each character of the data that any of these could take for its own goes through all of them as one of
-# Unicode's private ones, and becomes an entity when the page is done.
-_APART = 0xF0000
-_MARKS = [ord(mark) for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\n"]
-_SET_APART = {**{_APART + mark: 0xFFFD for mark in _MARKS}, **{mark: _APART + mark for mark in _MARKS}}
-_AS_TEXT = {_APART + mark: escape(chr(mark)) for mark in _MARKS}
-_LINK = re.compile(r"<a\s[^>]*>(.*?)</a>", re.DOTALL)
+def _table(names: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    cells = ["".join(f"<td>{_text(value)}</td>" for value in row) for row in rows]
+    header = "".join(f"<th>{_text(name)}</th>" for name in names)
+    return f"<table><tr>{header}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
-def _with_data_set_apart(content: Mapping[str, Any]) -> dict[str, Any]:
-    found = [
-        {**one, "result": _set_apart(one["result"]), "exception_info": _set_apart(one["exception_info"])}
-        for one in content["results"]
-    ]
-    return {**content, "results": found}
-
-
-def _set_apart(value: Any) -> Any:
-    if isinstance(value, dict):
-        # Their keys are GX's.
-        return {key: _set_apart(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_set_apart(one) for one in value]
-    return value.translate(_SET_APART) if isinstance(value, str) else value
+def _text(value: Any) -> str:
+    return escape(str(value))
 
 
 def _safe(name: str) -> str:
@@ -164,39 +155,18 @@ def _put(path: Path, text: str) -> None:
     written.replace(path)
 
 
+_FOUND = (
+    "observed_value",
+    "element_count",
+    "missing_count",
+    "unexpected_count",
+    "unexpected_percent",
+    "partial_unexpected_list",
+)
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1.5em;color:#1c1e21}
-h1{font-size:1.4em}h5{font-size:1.15em;margin:.2em 0}h6,.h6{font-size:1em;font-weight:600;margin:.2em 0}
+h1{font-size:1.4em}h2{font-size:1.05em;margin:1.6em 0 .2em}p{margin:.2em 0}
 table{border-collapse:collapse;width:100%;margin:.6em 0}
-td,th{text-align:left;vertical-align:top;padding:.4em .9em .4em 0;border-bottom:1px solid #ddd;overflow-wrap:anywhere}
-.ge-section{margin-bottom:2em}.alert{background:#f1f3f4;border-radius:4px;padding:.6em .9em}
-.badge{background:#e8eaed;border-radius:3px;padding:.05em .4em;font-weight:600}
-.text-danger{color:#b3261e}.text-success{color:#137333}.text-warning{color:#b06000}
-.fa-times:before,.fa-exclamation-triangle:before{content:"✗"}.fa-check-circle:before{content:"✓"}
-.fas{font-style:normal}ul{list-style:none;padding:0}
+td,th{text-align:left;vertical-align:top;padding:.4em .9em .4em 0;border-bottom:1px solid #ddd}
+td{white-space:pre-wrap;overflow-wrap:anywhere}.good b{color:#137333}.bad b{color:#b3261e}
 """
-
-_TEMPLATES = {
-    "page.j2": """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
-<meta name="referrer" content="no-referrer">
-<title>{{ page_title | e }}</title>
-<style>{{ style }}</style>
-</head>
-<body>
-<h1>{{ page_title | e }}</h1>
-{% for section in sections %}{% set section_loop = loop -%}{% include 'section.j2' %}{% endfor %}
-</body>
-</html>
-""",
-    # GX opens it by a script.
-    "collapse.j2": """<details><summary>{{ content_block.get("collapse_toggle_link", "More") | render_content_block }}</summary>
-{% for block in content_block["collapse"] %}{{ block | render_content_block(content_block_id=content_block_id) }}{% endfor %}
-</details>
-""",
-    # GX draws it by a script, of what the table beside it says.
-    "graph.j2": "",
-}

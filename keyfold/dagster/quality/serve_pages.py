@@ -1,7 +1,7 @@
 """A folder of result pages for a browser on this machine: `python -m keyfold.dagster.quality.serve_pages --folder F --port P`.
 
 A browser opens no file from a page that came over http, so Dagster's pages need an address to link to. This serves
-finished `.html` files below the folder, on loopback, to GET and HEAD, and nothing else: no listing, no hidden file, nothing
+finished `.html` files below the folder, on loopback, to GET, and nothing else: no listing, no hidden file, nothing
 behind a symbolic link. Whoever asks by another host name than loopback's is refused: else any web page could have its
 name point here, and read.
 """
@@ -9,28 +9,24 @@ name point here, and read.
 import argparse
 import signal
 import sys
-from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NoReturn, cast
 from urllib.parse import unquote
 
 from keyfold.dagster.quality.pages import CONTENT_SECURITY_POLICY
-
-ADDRESS = "127.0.0.1"
+from keyfold.loopback import ADDRESS, LoopbackHandler, LoopbackServer
 
 _HEADERS = {
     # A page must not be framed either: that only a header can say.
     "Content-Security-Policy": f"{CONTENT_SECURITY_POLICY}; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(LoopbackServer):
     """Serves the pages below a folder on loopback.
 
     Args:
@@ -46,15 +42,12 @@ class PageServer(ThreadingHTTPServer):
         True
     """
 
-    # A browser that holds a connection open must not hold up the end.
-    daemon_threads = True
-
     def __init__(self, folder: Path, port: int) -> None:
-        super().__init__((ADDRESS, port), partial(_Handler, folder))
+        super().__init__(port, _Handler)
+        self.folder = folder
 
     @property
     def url(self) -> str:
-        """Where it serves."""
         return f"http://{ADDRESS}:{self.server_port}"
 
 
@@ -93,50 +86,20 @@ def main(arguments: list[str] | None = None) -> None:
         server.serve_forever()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server_version, sys_version = "keyfold-pages", ""
-    timeout = 30
-
-    def __init__(self, folder: Path, *request: object) -> None:
-        self._folder = folder
-        super().__init__(*request)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
+class _Handler(LoopbackHandler):
+    def answer(self) -> None:
         """Answer with a page."""
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        """Answer with a page's headers."""
-        self._answer()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: who looked at which page is in no log."""
-
-    def _answer(self) -> None:
-        port = cast("PageServer", self.server).server_port
-        if self.headers.get("Host", "") not in {f"{name}:{port}" for name in (ADDRESS, "localhost")}:
-            self._send(HTTPStatus.FORBIDDEN, b"Served to loopback alone.\n", "text/plain")
-            return
         # Not urlsplit, which fails on what is no URL.
-        page = find_page(self._folder, self.path.partition("?")[0])
+        page = find_page(cast(PageServer, self.server).folder, self.path.partition("?")[0])
         try:
-            content = page.read_bytes() if page else None
+            content = page.read_text(encoding="utf-8") if page else None
         except OSError:
             content = None
         if content is None:
-            told = b"No such page. Pages are linked from the checks in Dagster; old ones are deleted.\n"
-            self._send(HTTPStatus.NOT_FOUND, told, "text/plain")
+            told = "No such page. Pages are linked from the checks in Dagster; old ones are deleted.\n"
+            self.send(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", told, _HEADERS)
         else:
-            self._send(HTTPStatus.OK, content, "text/html")
-
-    def _send(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content)), **_HEADERS}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+            self.send(HTTPStatus.OK, "text/html; charset=utf-8", content, _HEADERS)
 
 
 def _end(_signal: int, _frame: object) -> NoReturn:

@@ -60,11 +60,6 @@ def test_a_page_is_served_as_html_that_may_load_nothing(client):
     )
 
 
-def test_head_tells_of_a_page_without_it(client):
-    answer = client.head("/rides/1-run.html")
-    assert (answer.status_code, answer.headers["content-length"], answer.content) == (200, "10", b"")
-
-
 @pytest.mark.parametrize("path", ["/", "/rides", "/rides/"])
 def test_no_folder_is_listed(server, path):
     assert status_of(server, path) == 404
@@ -109,7 +104,7 @@ def test_the_absolute_path_of_a_file_leads_nowhere(server, folder):
     assert status_of(server, f"/{folder / 'rides' / '1-run.html'}") == 404
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "evil.example:{port}", ""])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", ""])
 def test_another_host_name_than_loopback_s_is_refused(client, server, host):
     answer = client.get("/rides/1-run.html", headers={"Host": host.format(port=server.server_address[1])})
     assert answer.status_code == 403
@@ -121,7 +116,7 @@ def test_loopback_by_its_name_is_welcome(client, server):
     assert client.get("/rides/1-run.html", headers=host).status_code == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
 def test_nothing_can_be_done_to_a_page(client, folder, method):
     assert client.request(method, "/rides/1-run.html").status_code == 501
     assert (folder / "rides" / "1-run.html").is_file()
