@@ -20,10 +20,13 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
+from keyfold.session.class_archive import with_class_archive
 from keyfold.session.interrupts import signals_kept_waiting
 from keyfold.session.redaction import shown, without_secrets
 
 OLDEST_JAVA = 17
+
+_OPTIONS = "spark.driver.extraJavaOptions"
 
 FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.excludes")
 """Settings that a Java process takes at its start; a later session in the same process cannot change them."""
@@ -43,6 +46,15 @@ def java_version() -> int:
     """The major version of the Java that Spark will use: JAVA_HOME's, or else the first on PATH.
 
     Raises:
+        KeyfoldError: as `java_text`.
+    """
+    return _version_in(java_text()) or 0
+
+
+def java_text() -> str:
+    """What the Java that Spark will use prints of itself, its version and where it was built.
+
+    Raises:
         KeyfoldError: there is none, it does not run, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
@@ -52,14 +64,19 @@ def java_version() -> int:
     if java is None or not os.path.exists(java):
         raise Misconfigured(f"Spark needs Java, and {where} has none: {remedy}")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    # Up to Java 8 it calls itself 1.8; and it tells its version on stderr.
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
-    if told.returncode != 0 or found is None:
+    text = told.stderr + told.stdout
+    version = _version_in(text)
+    if told.returncode != 0 or version is None:
         raise Misconfigured(f"{java}, from {where}, does not run ({told.stderr.strip()[:200]}): {remedy}")
-    version = int(found[1])
     if version < OLDEST_JAVA:
         raise Misconfigured(f"{java}, from {where}, is Java {version}, too old for Spark: {remedy}")
-    return version
+    return text
+
+
+def _version_in(text: str) -> int | None:
+    # Up to Java 8 it calls itself 1.8; and it tells its version on stderr.
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None
 
 
 @contextmanager
@@ -78,12 +95,12 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
         with _plain_errors(conf):
             yield
         return
-    java_version()
+    text = java_text()
     # At DEBUG, py4j logs every word that it says to Java: settings, secrets among them.
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = _Messages()
-    with _submitted(quietly_logged(conf)):
+    with _submitted(java_options(quietly_logged(conf), text)):
         try:
             # Java says of some troubles on stdout what they are; and ours may be read by a program.
             # In a session of its own: what is told to stop with all of its group (a shell's job, `timeout`) needs Java to
@@ -194,12 +211,21 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
 
 def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
     """Settings with which Java logs what is wrong and nothing else, unless they say how it logs."""
-    name = "spark.driver.extraJavaOptions"
-    options = conf.get(name, "")
+    options = conf.get(_OPTIONS, "")
     if "log4j2.configurationFile" not in options:
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         options = f"{options} -Dlog4j2.configurationFile={quiet}".strip()
-    return {**conf, name: options}
+    return {**conf, _OPTIONS: options}
+
+
+def java_options(conf: Mapping[str, str], java: str) -> dict[str, str]:
+    """Settings with which Java starts from the archive of Spark's classes, where there is one.
+
+    Args:
+        conf: all settings.
+        java: what `java -version` prints.
+    """
+    return {**conf, _OPTIONS: with_class_archive(conf.get(_OPTIONS, ""), java)}
 
 
 def write_properties(file: Path, conf: Mapping[str, str]) -> None:

@@ -51,16 +51,19 @@ _DEFAULTS = {
 
 # A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
 # goes there ten times later than by default. Measured in benchmarks/results/performance.md.
-_JAVA_FOR_SHORT_RUNS = (
+JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
 )
+"""Java's options of a local session, unless its settings say others."""
 
 _LOCAL_DEFAULTS = {
     # Nobody else on the network is to reach the driver's ports.
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
-    "spark.driver.extraJavaOptions": _JAVA_FOR_SHORT_RUNS,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    # On a cluster it is shipped with the package, which workers get later.
+    "spark.python.daemon.module": "keyfold.session.worker_daemon",
 }
 
 _MASTER = re.compile(
