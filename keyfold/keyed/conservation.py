@@ -46,6 +46,8 @@ class Conservation:
         by_input: of a job with several inputs, the events of each: by its table's log, and that reached a step, by the
             journal. Also of inputs that the other numbers do not count (`Input.conserved`). Empty of a generation that
             began with state.
+        by_producer: of inputs that are tables of other jobs, the rows up to where this job has read: by the table's log, and
+            that the producer wrote, by its journal. Without those of which that journal has no record any more.
     """
 
     events_read: int
@@ -55,12 +57,13 @@ class Conservation:
     journalled: int
     rows_read: int | None = None
     by_input: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    by_producer: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def balanced(self) -> bool:
         kept = self.in_outputs + self.open_events + self.late
         return self.events_read == kept == self.journalled and all(
-            one == other for one, other in self.by_input.values()
+            one == other for one, other in (*self.by_input.values(), *self.by_producer.values())
         )
 
     @property
@@ -111,7 +114,26 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
         by_input={}
         if origin is not None
         else {name: (rows[one.table], done.total_by_input.get(name, 0)) for name, one in job.inputs.items()},
+        by_producer={
+            name: (count_rows(tables[one.table], done.positions[one.table].version), written)
+            for name, one in job.inputs.items()
+            if one.producer is not None
+            and (written := _written(lakehouse, one.producer, one.table, done.positions[one.table].version)) is not None
+        },
     )
+
+
+def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> int | None:
+    """The rows that a job has written to a table up to a version, by its journal; None where that has no record of it."""
+    live = live_generation(lakehouse, producer)
+    done = live.journal.last_done() if live else None
+    if live is None or done is None:
+        return None
+    taken = DeltaTable(str(live.table(table)), version=version).transaction_version(f"{live.identity}/{table}")
+    if done.last_written.get(table) != taken:
+        # The producer has gone on.
+        done = None if taken is None else live.journal.done(taken)
+    return None if done is None else done.total_rows.get(table, 0)
 
 
 def _rows_read(table: Place, later: Changes) -> int:
@@ -149,6 +171,11 @@ def input_differences(found: Conservation) -> str:
         f"{name}: {read:,} read and {reached:,} journalled"
         for name, (read, reached) in found.by_input.items()
         if read != reached
+    ]
+    differ += [
+        f"{name}: {there:,} in its table and {written:,} written by its job"
+        for name, (there, written) in found.by_producer.items()
+        if there != written
     ]
     return f" ({'; '.join(differ)})" if differ else ""
 
