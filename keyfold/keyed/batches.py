@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.progress import Progress, seconds_left
+from keyfold.keyed.changes import write_changes
 from keyfold.keyed.checkpoint import clear_what_was_begun, names_attempts
 from keyfold.keyed.commit import commit, forget
 from keyfold.keyed.contract import KeyedJob
@@ -149,6 +150,7 @@ class Batches:
         worked = put_together(rows.collect())
         reached("work: after")
         if done is None:
+            worked.files = write_changes(self._job, self._generation, plan, worked.files)
             done = make_done(self._job, self._journal.last_done(), plan, worked, time.monotonic() - began)
             self._journal.write_done(done)
         commit(self._spark, self._job, self._generation, done)

@@ -38,7 +38,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.answers import Answers, AnswersInMemory
 from keyfold.keyed.copies import KeysOf
 from keyfold.keyed.hashing import PartOf, check_hashable
-from keyfold.keyed.job_tables import JobTable
+from keyfold.keyed.job_tables import JobTable, name_of_changes, schema_of_changes
 from keyfold.keyed.lookups import Lookup
 from keyfold.keyed.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
 from keyfold.privacy import private_columns
@@ -49,7 +49,7 @@ DEADLINE = "deadline"
 STALE_AT = "stale_at"
 """Reserved state column: timestamp (UTC), processing time at which the row is due."""
 
-_TABLE_NAME = re.compile(r"(late\.)?[a-z][a-z0-9_]*")
+_TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ class OutputTable:
         key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
         events: how many events its rows stand for that no row of another table does (conservation check).
         description: what people read of it.
+        changes: of an upsert table, whether the append table `changes.<name>` has what each batch made of each key, for jobs
+            that read it (`JobTable.changes_of`).
 
     Example:
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -149,6 +151,7 @@ class OutputTable:
     key: tuple[str, ...] = ()
     events: pl.Expr = field(default_factory=lambda: pl.lit(0))
     description: str = ""
+    changes: bool = False
 
     def __post_init__(self) -> None:
         if not _TABLE_NAME.fullmatch(self.name):
@@ -157,6 +160,13 @@ class OutputTable:
             raise Misconfigured(f"table {self.name}: an upsert table needs a key and an append table has none")
         _require_columns(f"table {self.name}: key", self.key, self.schema)
         _require_not_null(f"table {self.name}: key", self.key, self.schema)
+        if self.changes and self.mode == "append":
+            raise Misconfigured(f"table {self.name}: changes are of an upsert table; what is appended is read as it is")
+        names = schema_of_changes(self.schema, self.key).names if self.changes else []
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise Misconfigured(
+                f"table {self.name}: its changes would have two columns {', '.join(twice)}; rename its own"
+            )
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,7 @@ class KeyedJob:
             number only where `combine` joins some.
         step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
+        output_changes: of an upsert table, whether `changes.<job>` has its changes (`OutputTable.changes`).
         side_outputs: further tables, written exactly once in the same batch.
         late_description: what people read of `late.<job>`; by default that it holds events that came too late.
         idle_after: after this long without new events, runs advance event time by the time gone by, so that open
@@ -245,6 +256,7 @@ class KeyedJob:
     step_decides_late: bool = False
     output_mode: Literal["append", "upsert"] = "append"
     output_key: tuple[str, ...] = ()
+    output_changes: bool = False
     side_outputs: tuple[OutputTable, ...] = ()
     late_description: str = ""
     idle_after: timedelta | None = None
@@ -397,13 +409,26 @@ class KeyedJob:
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
-        """Every table the job writes: its own, its side outputs, and the late table."""
-        own = OutputTable(self.name, self.output, self.output_mode, self.output_key, self.output_events)
+        """Every table the job writes: its own, its side outputs, changes of those that keep them, and the late table."""
+        own = OutputTable(
+            self.name, self.output, self.output_mode, self.output_key, self.output_events, changes=self.output_changes
+        )
         said = self.late_description or (
             f"Events of {' and '.join(f'`{one.name}`' for one in self._sources)} that came too late for `{self.name}`; they change none of its rows."
         )
         late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
-        return (own, *self.side_outputs, late)
+        tables = (own, *self.side_outputs)
+        known = {name for one in self._sources for name in one.event_schema.names}
+        changes = [
+            OutputTable(
+                name_of_changes(one.name),
+                schema_of_changes(one.schema, one.key, known),
+                description=f"What each batch of `{self.name}` made of each key of `{one.name}`.",
+            )
+            for one in tables
+            if one.changes
+        ]
+        return (*tables, *changes, late)
 
     @property
     def stored_time(self) -> str:

@@ -33,7 +33,7 @@ class Input:
         events: columns that the step needs of it, the job's key and `event_time` among them.
         event_time: the event's time, a UTC timestamp column of the event table.
         watermark_delay: how far behind the newest event time of this input its watermark stays; of the table of a job, how
-            far behind that job's watermark.
+            far behind that job's watermark. Of changes it is a microsecond at least.
         time_from: another column of the event table that gives the time: with `ingested_at` the input goes by arrival.
         derived: columns of `events` that the event table does not have, each as an expression over those that it has. It
             also renames: `{"station": pl.col("station_id")}`.
@@ -59,6 +59,11 @@ class Input:
     derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
     idle_timeout: timedelta | None = None
     conserved: bool = True
+
+    def __post_init__(self) -> None:
+        # A change's time is the producer's watermark: two batches may have one, and what is at a watermark is late.
+        if isinstance(self.stream, JobTable) and self.stream.are_changes and not self.watermark_delay:
+            object.__setattr__(self, "watermark_delay", timedelta(microseconds=1))
 
     @property
     def table(self) -> str:

@@ -105,6 +105,25 @@ def merge_files(
     commit_once(delta, table, actions, files, application, batch, nobody_else=True)
 
 
+def rows_before(
+    table: Place, files: Sequence[WrittenFile], key: Sequence[str], hash_of: HashOf | None = None
+) -> pl.LazyFrame:
+    """The rows of a table that a merge of staged files will put others in the place of.
+
+    Args:
+        table, files, key, hash_of: as of `merge_files`.
+    """
+    delta = DeltaTable(str(table))
+    schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
+    rewriting = Rewriting(table, schema, tuple(key), tuple(file.path for file in files), hash_of)
+    keys = rewriting.keys()
+    there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
+    leaves = {file.leaf: file.path for file in there if file.leaf is not None}
+    near = [file.path for file in there if file.leaf is None and file.is_in_reach]
+    near += [leaves[leaf] for leaf, _ in met_by(list(leaves), keys[HASH].to_numpy())] if leaves else []
+    return rewriting.rows(near).join(keys.lazy(), on=rewriting.key, how="semi")
+
+
 def _tasks(rewriting: Rewriting, files: Sequence[WrittenFile], there: Sequence[File], keys: pl.DataFrame) -> list[Task]:
     """What is to be done to a table's files."""
     staged = [File(file.path, file.bytes, is_staged=True) for file in files if file.rows]
