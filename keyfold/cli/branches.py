@@ -7,13 +7,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_parameters
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, WithConsumers, given_parameters
 from keyfold.cli.plain_text import cell, message
+from keyfold.cli.run import run_summary, run_text
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, progress_of, report, usage_faults
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_jobs
+from keyfold.runs import JobRun, consumers_of, promote_with_consumers
 from keyfold.state.comparing import TableDifference
 from keyfold.state.lines import json_lines
 from keyfold.state.promoting import promote
@@ -88,14 +91,24 @@ def redrive_(
 def promote_(
     job: _Job,
     branch: Annotated[str, typer.Argument(help="The branch, of `keyfold try`, `redrive` or `run --replay`.")],
+    with_consumers: WithConsumers = False,
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
     """Make a branch the live generation; the next run goes on from there."""
     with failures():
-        live = promote(Lakehouse(home), job, branch)
+        lakehouse, runs = Lakehouse(home), list[JobRun]()
+        if with_consumers:
+            consumers = consumers_of(lakehouse, job, project_jobs())
+            with spark_of_environment(home) as spark, progress_of(job) as report_progress:
+                options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
+                live, runs = promote_with_consumers(spark, lakehouse, job, branch, consumers, options=options)
+        else:
+            live = promote(lakehouse, job, branch)
         text = f"{job}: {live.name} is live, which was branch {branch}; the one before stays until `keyfold state prune {job}`"
-        report({"job": job, "branch": branch, "generation": live.name}, as_json, text)
+        summary = {"job": job, "branch": branch, "generation": live.name}
+        summary |= {"consumers": [run_summary(one) for one in runs]} if with_consumers else {}
+        report(summary, as_json, "\n".join([text, *map(run_text, runs)]))
 
 
 def _as_json(tables: tuple[TableDifference, ...]) -> list[dict[str, Any]]:

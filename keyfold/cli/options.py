@@ -20,6 +20,14 @@ Home = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
 Parameters = Annotated[list[str] | None, typer.Option("--param", help="A job parameter, name=value; may be repeated.")]
 
+WithConsumers = Annotated[
+    bool,
+    typer.Option(
+        "--with-consumers",
+        help="Make the jobs that read this job's tables anew too, in order; all go live in one step.",
+    ),
+]
+
 Every = Annotated[
     float,
     typer.Option(min=0.01, metavar="SECONDS", help="With --continuous: from one look at what has come to the next."),

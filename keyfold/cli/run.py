@@ -15,6 +15,7 @@ from keyfold.cli.options import (
     Home,
     MetricsPort,
     Parameters,
+    WithConsumers,
     given_parameters,
 )
 from keyfold.cli.spark import spark_of_environment
@@ -24,11 +25,11 @@ from keyfold.journal.progress import Progress
 from keyfold.keyed.configured import live_parameters
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
-from keyfold.keyed.run_mode import Incremental, OptionNames, parse_run_mode
+from keyfold.keyed.run_mode import FullRefresh, Incremental, OptionNames, parse_run_mode
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.runs import JobRun, run_continuously
+from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run_continuously
 from keyfold.runs import run as run_job
 
 _OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
@@ -42,6 +43,7 @@ def run(
         str | None, typer.Option(metavar="ISO_TIME", help="Take event time as having reached this; what is due closes.")
     ] = None,
     full_refresh: Annotated[bool, typer.Option(help="Start over in a new generation.")] = False,
+    with_consumers: WithConsumers = False,
     replay: Annotated[
         str | None, typer.Option(metavar="BRANCH", help="Run over history into a branch; its tables are TABLE@BRANCH.")
     ] = None,
@@ -70,6 +72,10 @@ def run(
         mode = parse_run_mode(name, _OPTIONS, branch=replay, since=since, until=until, advance_to=advance_to)
         if continuous and mode != Incremental():
             raise KeyfoldError("--continuous goes with neither --advance-to nor --full-refresh nor --replay")
+        if with_consumers and not full_refresh:
+            raise KeyfoldError(
+                "--with-consumers goes with --full-refresh: else consumers read what is new by themselves"
+            )
         if metrics_port is not None and not continuous:
             raise KeyfoldError("--metrics-port goes with --continuous")
     with failures():
@@ -85,7 +91,13 @@ def run(
                 report_progress(progress)
 
             options = RunOptions(batch_mib << 20, on_batch)
-            if continuous:
+            of_consumers: list[JobRun] = []
+            if isinstance(mode, FullRefresh) and with_consumers:
+                consumers = consumers_of(lakehouse, job, project_jobs())
+                done, *of_consumers = refresh_with_consumers(
+                    spark, lakehouse, keyed_job, consumers, mode, options=options
+                )
+            elif continuous:
                 done = run_continuously(
                     spark,
                     lakehouse,
@@ -98,11 +110,16 @@ def run(
                 )
             else:
                 done = run_job(spark, lakehouse, keyed_job, mode, options=options)
-        warn(done.warnings)
-        report(_run_summary(done), as_json, _run_text(done))
+        runs = [done, *of_consumers]
+        warn(line for one in runs for line in one.warnings)
+        summary = run_summary(done) | (
+            {"consumers": [run_summary(one) for one in of_consumers]} if with_consumers else {}
+        )
+        report(summary, as_json, "\n".join(map(run_text, runs)))
 
 
-def _run_summary(summary: JobRun) -> dict[str, Any]:
+def run_summary(summary: JobRun) -> dict[str, Any]:
+    """What a run did, as `--json` prints it."""
     return {
         "job": summary.job,
         "generation": summary.generation,
@@ -117,7 +134,8 @@ def _run_summary(summary: JobRun) -> dict[str, Any]:
     }
 
 
-def _run_text(summary: JobRun) -> str:
+def run_text(summary: JobRun) -> str:
+    """What a run did, in a line for people."""
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
     published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
     return (

@@ -22,6 +22,7 @@ import polars as pl
 
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
 from keyfold.lakehouse.files import open_for_reading
+from keyfold.lakehouse.pointers import NEXT
 from keyfold.storage.place import Place
 from keyfold.times import from_iso, micros
 
@@ -151,7 +152,7 @@ def _order(order_of: Callable[[bytes], str], path: Place) -> str:
 
 def _pointer(content: bytes) -> str:
     told = json.loads(content)
-    return f"{told['generation']} {told.get('cleared_to', '')}"
+    return f"{told['generation']} {told.get('cleared_to', '')} {told.get(NEXT, {}).get('generation', '')}"
 
 
 _ORDERS: dict[str, Callable[[bytes], str]] = {

@@ -19,6 +19,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.positions import entries_since
 from keyfold.lakehouse.reading import data_file_paths
+from keyfold.lakehouse.tables import table_id
 from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
 
@@ -76,7 +77,8 @@ def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause
 def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
     """Files that the live generation has planned to read, or is to read next, and that are not on disk."""
     generation = live_generation(lakehouse, job.name)
-    if generation is None:
+    # Of a producer that was made anew: what was read is of another table.
+    if generation is None or generation.record["input_ids"].get(name) != table_id(table):
         return []
     done, plans = generation.journal.last_done(), generation.journal.pending()
     unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}

@@ -18,6 +18,7 @@ from keyfold.keyed.records import ClockRecord, KeyedDone, KeyedPlan
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, read_json_with_tag, remove_tree, replace_json
+from keyfold.lakehouse.pointers import as_decided
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
@@ -127,7 +128,7 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
     Raises:
         KeyfoldError: the pointer to it is lost, it is gone, or an earlier version of Keyfold made it; names the remedy.
     """
-    pointer = _pointer(lakehouse, job)
+    pointer = pointer_of(lakehouse, job)
     found, _ = live_pointer(lakehouse, job)
     if found is None:
         # A lost pointer is no fresh start: that would read all events into a second history.
@@ -201,7 +202,7 @@ def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     tag = live_pointer(lakehouse, job)[1] if generation.pointer_tag is None else generation.pointer_tag
     reached("generation: before it goes live")
     # One small file, replaced whole: a reader finds the old generation or the new one.
-    replace_json(_pointer(lakehouse, job), {"generation": generation.name}, tag)
+    replace_json(pointer_of(lakehouse, job), {"generation": generation.name}, tag)
     reached("generation: live")
     generation.record_checksums()
 
@@ -235,7 +236,7 @@ def _mark_cleared(lakehouse: Lakehouse, job: str, last: str) -> None:
         return
     # With the last number: in a folder of an object store that such a run still writes to no other may begin.
     last = max(last, pointer.get("cleared_to", last))
-    replace_json(_pointer(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
+    replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
 
 
 def _waits_to_go_live(folder: Place, live: str | None) -> bool:
@@ -252,13 +253,18 @@ def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
 
 def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None, str]:
     """What says which generation is live, None where nothing does that can be read; and its tag, to be replaced by."""
+    if job in lakehouse.ahead:
+        return {"generation": lakehouse.ahead[job]}, ""
+    pointer = pointer_of(lakehouse, job)
     try:
-        return read_json_with_tag(_pointer(lakehouse, job))
+        told, tag = read_json_with_tag(pointer)
     except DamagedError as error:
         return None, error.tag
+    return told and as_decided(pointer, told), tag
 
 
-def _pointer(lakehouse: Lakehouse, job: str) -> Place:
+def pointer_of(lakehouse: Lakehouse, job: str) -> Place:
+    """The file that says which generation of a job is live."""
     return lakehouse.job(job) / "current.json"
 
 

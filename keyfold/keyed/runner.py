@@ -26,6 +26,7 @@ from keyfold.keyed.new_generation import new_branch, new_generation
 from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.records import ClockRecord, Counts, KeyedPlan
 from keyfold.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
+from keyfold.keyed.together import settle_pointer
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.session.gateway import check_java
 from keyfold.times import in_utc
@@ -103,6 +104,23 @@ def run_job(
         return run.summary()
 
 
+def fill_beside(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: FullRefresh, options: RunOptions
+) -> tuple[Generation, RunSummary]:
+    """Read all events into a new generation, which is not live yet; call it under the job's lock.
+
+    Raises:
+        KeyfoldError: as `run_job`; what is live stays so.
+    """
+    with damage_told(lakehouse, job):
+        _check_tables_are_there(lakehouse, job)
+        with _at_work(spark, lakehouse, job, mode, options) as run:
+            run.to_the_end(
+                RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to))
+            )
+            return run.generation, run.summary()
+
+
 def run_continuously(
     spark: SparkSession,
     lakehouse: Lakehouse,
@@ -136,26 +154,37 @@ def _opened(
     """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
     with damage_told(lakehouse, job):
         _check_tables_are_there(lakehouse, job)
-        with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-            if isinstance(mode, Replay):
-                generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
-            elif isinstance(mode, FullRefresh):
-                generation = new_generation(spark, lakehouse, job)
-            # The first generation goes live at once: there are no tables yet that readers could be spared.
-            elif (live := live_generation(lakehouse, job.name)) is None:
-                generation = new_generation(spark, lakehouse, job)
-                go_live(lakehouse, generation)
-            else:
-                generation = live
-                # Before anything is written to it: a run that does not fit leaves no trace.
-                check_generation(generation, job)
-                _check_agreement(lakehouse, job, generation)
-                # A crash may lie between the last commit record and its commits; those made already are passed over.
-                if (done := generation.journal.last_done()) is not None:
-                    commit(spark, job, generation, done)
-            done = generation.journal.last_done()
-            yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
-            generation.record_checksums()
+        with (
+            exclusive(lakehouse.job(job.name), f"job {job.name}"),
+            _at_work(spark, lakehouse, job, mode, options) as run,
+        ):
+            yield run
+
+
+@contextmanager
+def _at_work(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
+) -> Iterator["_Run"]:
+    settle_pointer(lakehouse, job.name)
+    if isinstance(mode, Replay):
+        generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
+    elif isinstance(mode, FullRefresh):
+        generation = new_generation(spark, lakehouse, job)
+    # The first generation goes live at once: there are no tables yet that readers could be spared.
+    elif (live := live_generation(lakehouse, job.name)) is None:
+        generation = new_generation(spark, lakehouse, job)
+        go_live(lakehouse, generation)
+    else:
+        generation = live
+        # Before anything is written to it: a run that does not fit leaves no trace.
+        check_generation(generation, job)
+        _check_agreement(lakehouse, job, generation)
+        # A crash may lie between the last commit record and its commits; those made already are passed over.
+        if (done := generation.journal.last_done()) is not None:
+            commit(spark, job, generation, done)
+    done = generation.journal.last_done()
+    yield _Run(spark, lakehouse, job, generation, mode.name, options, done.totals if done else Counts())
+    generation.record_checksums()
 
 
 def _check_tables_are_there(lakehouse: Lakehouse, job: KeyedJob) -> None:

@@ -9,19 +9,22 @@ HOME/monitoring/<table>/                     Delta: what runs did
 HOME/open/<job>/                             Delta: the keys that are open, as of when it was written
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (those that were read), ids/ (those that were seen)
 HOME/aside/<stream>-<time>/                  what a rebuild of a stream's tables has put aside: delete it yourself
-HOME/jobs/<job>/current.json                 which generation is live
+HOME/jobs/<job>/current.json                 which generation is live (`pointers`)
+HOME/jobs/<job>/together-<id>.json           while generations of several jobs go live together: that they do
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
 HOME/jobs/<job>/branches/<branch>/           the same, of a replay beside the live one
 """
 
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.lakehouse.files import read_json
+from keyfold.lakehouse.pointers import as_decided
 from keyfold.lakehouse.tables import is_table
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place, to_place
@@ -33,12 +36,17 @@ _TAKEN_FOR_A_URL = "since Delta's own library takes that for a part of a URL and
 class Lakehouse:
     """Paths of everything below one home folder; creates nothing by itself.
 
+    Attributes:
+        home: the folder.
+        ahead: jobs, each with the generation that is taken for its live one (`seeing`).
+
     Example:
         >>> Lakehouse("s3a://lake/home").events("rides")
         ObjectPath('s3a://lake/home/events/rides')
     """
 
     home: Place
+    ahead: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __init__(self, home: Place | str) -> None:
         """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER`.
@@ -62,6 +70,13 @@ class Lakehouse:
             # begins at.
             place = place.expanduser().resolve()
         object.__setattr__(self, "home", place)
+        object.__setattr__(self, "ahead", {})
+
+    def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":
+        """The same, where these generations of jobs are taken for the live ones: for what is built on them before they are."""
+        found = Lakehouse(self.home)
+        object.__setattr__(found, "ahead", dict(generations))
+        return found
 
     def landing(self, stream: str) -> Place:
         """The folder where files of a stream land by default."""
@@ -108,7 +123,8 @@ class Lakehouse:
             for path in sorted((self.home / kind).glob("*"))
         }
         for pointer in sorted(self.home.glob("jobs/*/current.json")):
-            tables = pointer.parent / read_json(pointer)["generation"] / "tables"
+            live = as_decided(pointer, read_json(pointer)) or {}
+            tables = pointer.parent / self.ahead.get(pointer.parent.name, live.get("generation", "")) / "tables"
             found |= {path.name: path for path in sorted(tables.glob("*"))}
         for path in sorted(self.home.glob("jobs/*/branches/*/tables/*")):
             found[f"{path.name}@{path.parents[1].name}"] = path

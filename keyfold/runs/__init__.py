@@ -4,7 +4,17 @@ A run of a job sends its new rows to the topics of its tables. A continuous run 
 and can serve its health and metrics. The command line, the Dagster assets and `import keyfold` all call these functions.
 """
 
+from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_all, refresh_with_consumers
 from keyfold.runs.ingests import ingest_continuously
 from keyfold.runs.jobs import JobRun, run, run_continuously
 
-__all__ = ["JobRun", "ingest_continuously", "run", "run_continuously"]
+__all__ = [
+    "JobRun",
+    "consumers_of",
+    "ingest_continuously",
+    "promote_with_consumers",
+    "refresh_all",
+    "refresh_with_consumers",
+    "run",
+    "run_continuously",
+]

@@ -70,7 +70,7 @@ def run(
     summary = runner.run_job(spark, lakehouse, job, mode, options=options)
     if isinstance(mode, Replay):
         return JobRun(**vars(summary))
-    return _published(summary, Publisher(lakehouse, job))
+    return published(summary, Publisher(lakehouse, job))
 
 
 def run_continuously(
@@ -123,10 +123,11 @@ def run_continuously(
         summary = runner.run_continuously(
             spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
         )
-    return _published(summary, publisher)
+    return published(summary, publisher)
 
 
-def _published(summary: RunSummary, publisher: Publisher) -> JobRun:
+def published(summary: RunSummary, publisher: Publisher) -> JobRun:
+    """What a run did, once its rows were sent."""
     publisher.publish(at_last=True)
     whole = JobRun(**vars(summary), published=publisher.sent)
     return replace(whole, warnings=(*summary.warnings, *publisher.warnings))

@@ -26,17 +26,27 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             another one by now, or a run holds the job; what is live stays so.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
-        # A call that was killed between rename and `go_live` is gone on with: its branch is a branch no more.
-        generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
-        if generation.folder.parent.name == "branches":
-            folder = generation_folder(lakehouse, job)
-            move_tree(generation.folder, folder, "generation.json")
-            reached("promote: renamed")
-            generation = Generation(folder, generation.record)
-        # State may be read before the next run, and in a store it is read where it lies alone.
-        follow_move(generation.checkpoint)
+        generation = to_promote(lakehouse, job, branch)
         go_live(lakehouse, generation)
         return generation
+
+
+def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
+    """A branch as a generation that is to go live next; call it under the job's lock.
+
+    Raises:
+        KeyfoldError: as `promote`.
+    """
+    # A call that was killed between rename and `go_live` is gone on with: its branch is a branch no more.
+    generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
+    if generation.folder.parent.name == "branches":
+        folder = generation_folder(lakehouse, job)
+        move_tree(generation.folder, folder, "generation.json")
+        reached("promote: renamed")
+        generation = Generation(folder, generation.record)
+    # State may be read before the next run, and in a store it is read where it lies alone.
+    follow_move(generation.checkpoint)
+    return generation
 
 
 def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:

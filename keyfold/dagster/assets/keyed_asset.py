@@ -22,11 +22,12 @@ from keyfold.keyed.conservation import Conservation, check_conservation, input_d
 from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.records import Counts
-from keyfold.keyed.run_mode import Replay
+from keyfold.keyed.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.keyed.written_rows import last_batch
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs import run
+from keyfold.project import project_jobs
+from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run
 from keyfold.sinks.kafka import Published
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -77,7 +78,13 @@ def keyed_assets(
         job = configured_job(lakehouse, template, mode, config.given())
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, table_key(table.name)) for table in job.tables}
-        summary = run(spark, lakehouse, job, mode, options=options)
+        if isinstance(mode, FullRefresh) and config.with_consumers:
+            consumers = consumers_of(lakehouse, job.name, project_jobs())
+            summary, *others = refresh_with_consumers(spark, lakehouse, job, consumers, mode, options=options)
+            for consumer, other in zip(consumers, others, strict=True):
+                _report_consumer(context, lakehouse, consumer, other)
+        else:
+            summary = run(spark, lakehouse, job, mode, options=options)
         for warning in summary.warnings:
             context.log.warning(warning)
         if isinstance(mode, Replay):
@@ -201,6 +208,23 @@ def _observe_branch(
             **(_run_metadata(job, summary) if table.name == job.name else {}),
         }
         context.log_event(dg.AssetObservation(table_key(table.name), metadata=metadata))
+
+
+def _report_consumer(context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, summary: JobRun) -> None:
+    """A materialization of each table of a job that was made anew with the one that it reads."""
+    for warning in summary.warnings:
+        context.log.warning(f"{job.name}: {warning}")
+    batch = last_batch(lakehouse, job.name)
+    for table in job.tables:
+        before = last_materialization(context.instance, table_key(table.name))
+        metadata = {
+            **table_metadata(lakehouse.table(table.name), _preview(lakehouse, job, table)),
+            **batch_metadata(summary.generation, batch, before),
+            "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table)),
+            "rows_out": summary.counts.rows.get(table.name, 0),
+            **(_run_metadata(job, summary) if table.name == job.name else {}),
+        }
+        context.log_event(dg.AssetMaterialization(table_key(table.name), metadata=metadata))
 
 
 def _published_metadata(sent: Published | None) -> dict[str, dg.MetadataValue]:

@@ -39,12 +39,21 @@ class KeyedRunConfig(dg.Config):
         "is due by then closes. Left out: events, and a silent stream's clock, advance it.",
     )
 
+    with_consumers: bool = Field(
+        default=False,
+        description="mode full_refresh: make the jobs that read this job's tables anew too, in order; all go live in one step.",
+    )
+
     def run_mode(self) -> RunMode:
         """What the run is asked for.
 
         Raises:
             KeyfoldError: fields do not go together, a replay lacks its branch, or a time is no ISO 8601 time.
         """
+        if self.with_consumers and self.mode != "full_refresh":
+            raise Misconfigured(
+                "with_consumers goes with mode full_refresh: else consumers read what is new by themselves"
+            )
         return parse_run_mode(
             self.mode, _FIELDS, branch=self.branch, since=self.since, until=self.until, advance_to=self.advance_to
         )

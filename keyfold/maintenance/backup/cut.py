@@ -94,7 +94,7 @@ def _cut_job(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
         *folder.glob(f"branches/*/journal/{CHECKSUMS}"),
     )
     # Before the generations are listed: the one that it names is then among them.
-    _hold(lakehouse, part, folder / "current.json")
+    _hold(lakehouse, part, folder / "current.json", *folder.glob("together-*.json"))
     for generation in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
         # It is written last: without it, a generation is being made, or was given up.
         if (generation / RECORD).exists():

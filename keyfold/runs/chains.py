@@ -1,0 +1,136 @@
+"""A job and the jobs that read its tables, made anew together: the whole chain is as it was, or is new, at every moment."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from pyspark.sql import SparkSession
+
+from keyfold.keyed.chains import in_order, made_of
+from keyfold.keyed.configured import configured_job
+from keyfold.keyed.contract import JobTemplate, KeyedJob
+from keyfold.keyed.generations import Generation, live_generation_name
+from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
+from keyfold.keyed.together import go_live_together
+from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.runs.jobs import JobRun, published
+from keyfold.sinks.kafka import Publisher
+from keyfold.state.promoting import to_promote
+
+
+def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, JobTemplate]) -> list[KeyedJob]:
+    """The jobs that are made of a job's tables, directly or by others, each behind all that it reads.
+
+    They have the parameters that their live generations were born with. Jobs that have never run are left out.
+
+    Raises:
+        KeyfoldError: a job cannot be built of the parameters that it was born with.
+    """
+    live = [name for name in templates if name != producer and live_generation_name(lakehouse, name) is not None]
+    jobs = [configured_job(lakehouse, templates[name]) for name in live]
+    names = made_of({producer}, jobs)
+    return in_order([job for job in jobs if job.name in names])
+
+
+def refresh_with_consumers(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    consumers: Sequence[KeyedJob],
+    mode: FullRefresh | None = None,
+    *,
+    options: RunOptions | None = None,
+) -> list[JobRun]:
+    """Read all events again into new generations of a job and of its consumers, which go live in one step.
+
+    Args:
+        spark, lakehouse, options: as of `run`.
+        job: the producer.
+        consumers: `consumers_of` it.
+        mode: its `advance_to` is the producer's; the consumers' event time follows.
+
+    Raises:
+        KeyfoldError: as `run`, of any of the jobs; what was live of all of them stays so.
+    """
+    mode, options = mode or FullRefresh(), options or RunOptions()
+    with _held(lakehouse, [job.name, *(one.name for one in consumers)]):
+        first = fill_beside(spark, lakehouse, job, mode, options)
+        summaries = [first[1], *_go_live(spark, lakehouse, first[0], consumers, options)]
+    return _all_published(lakehouse, [job, *consumers], summaries)
+
+
+def refresh_all(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    jobs: Sequence[str],
+    templates: Mapping[str, JobTemplate],
+    *,
+    options: RunOptions | None = None,
+) -> list[JobRun]:
+    """Refresh jobs, each with its consumers and with the parameters of its live generation; none of them twice.
+
+    Args:
+        spark, lakehouse, options: as of `run`.
+        jobs: which, each behind all that it reads.
+        templates: the jobs of the project, by name.
+
+    Raises:
+        KeyfoldError: as `refresh_with_consumers`.
+    """
+    runs: list[JobRun] = []
+    for name in jobs:
+        if name not in {run.job for run in runs}:
+            consumers = consumers_of(lakehouse, name, templates)
+            job = configured_job(lakehouse, templates[name])
+            runs += refresh_with_consumers(spark, lakehouse, job, consumers, options=options)
+    return runs
+
+
+def promote_with_consumers(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: str,
+    branch: str,
+    consumers: Sequence[KeyedJob],
+    *,
+    options: RunOptions | None = None,
+) -> tuple[Generation, list[JobRun]]:
+    """Make a branch of a job the live generation, together with new generations of its consumers that are made of it.
+
+    Raises:
+        KeyfoldError: as `promote`, and as `refresh_with_consumers`.
+    """
+    with _held(lakehouse, [job, *(one.name for one in consumers)]):
+        generation = to_promote(lakehouse, job, branch)
+        summaries = _go_live(spark, lakehouse, generation, consumers, options or RunOptions())
+    return generation, _all_published(lakehouse, consumers, summaries)
+
+
+def _go_live(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    producer: Generation,
+    consumers: Sequence[KeyedJob],
+    options: RunOptions,
+) -> list[RunSummary]:
+    """Fill a generation of each consumer from what is not live yet, and make all live."""
+    made, summaries = [producer], list[RunSummary]()
+    for consumer in consumers:
+        ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
+        generation, summary = fill_beside(spark, ahead, consumer, FullRefresh(), options)
+        made.append(generation)
+        summaries.append(summary)
+    go_live_together(lakehouse, made)
+    return summaries
+
+
+@contextmanager
+def _held(lakehouse: Lakehouse, jobs: Sequence[str]) -> Iterator[None]:
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(exclusive(lakehouse.job(job), f"job {job}"))
+        yield
+
+
+def _all_published(lakehouse: Lakehouse, jobs: Sequence[KeyedJob], summaries: Sequence[RunSummary]) -> list[JobRun]:
+    return [published(summary, Publisher(lakehouse, job)) for job, summary in zip(jobs, summaries, strict=True)]

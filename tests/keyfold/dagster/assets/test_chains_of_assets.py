@@ -1,0 +1,34 @@
+"""A refresh of a job with its consumers, in Dagster: one step writes all, and every table is reported."""
+
+import dagster as dg
+
+from keyfold import JobParameters, JobTemplate
+from keyfold.dagster.assets import keyed_asset
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.metadata import table_key
+from keyfold.keyed.generations import live_generation_name
+from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
+
+TEMPLATES = {
+    job.name: JobTemplate(job.name, "Clicks", JobParameters, lambda _, job=job: job) for job in (HOURLY, DAILY)
+}
+
+
+def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(keyed_asset, "project_jobs", lambda: TEMPLATES)
+    site = Site(tmp_path)
+    site.click(("ann", 0), ("bob", 70), ("ann", 200))
+    site.run(HOURLY)
+    site.run(DAILY)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [keyed_assets(TEMPLATES["hourly"], group="clicks")],
+            instance=instance,
+            resources={"spark": site.spark, "lakehouse": site.lakehouse},
+            run_config={"ops": {"hourly": {"config": {"mode": "full_refresh", "with_consumers": True}}}},
+        )
+        assert result.success
+        for table in ("hourly", "late.hourly", "daily", "late.daily"):
+            event = instance.get_latest_materialization_event(table_key(table))
+            assert event is not None, table
+    assert {live_generation_name(site.lakehouse, job) for job in TEMPLATES} == {"generation-0002"}

@@ -1,0 +1,131 @@
+"""A job and those that read its tables, made anew together: at every moment all of them are old, or all are new."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import polars as pl
+import pytest
+
+import keyfold
+from keyfold import Input, JobParameters, JobTable, JobTemplate
+from keyfold.keyed.generations import live_generation_name
+from keyfold.keyed.run_mode import FullRefresh, Incremental, Replay
+from keyfold.lakehouse.locks import exclusive
+from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
+from tests.keyfold.keyed.conftest import cut_power
+from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, DAILY, HOUR, HOURLY, MINUTE, NOON, Site, counting
+
+__all__ = ["cut_power"]
+
+WEEKLY = counting(
+    "weekly",
+    lambda delay: {"days": Input(JobTable.of(DAILY), HOUR, "hour", delay, conserved=False)},
+    "1w",
+    timedelta(days=1),
+    output_events=pl.lit(0),
+    state_events=pl.lit(0),
+)
+OTHER = counting("other", lambda delay: {"clicks": Input(CLICKS, CLICK, "at", delay)}, "1h", MINUTE)
+CHAIN = (HOURLY, DAILY, WEEKLY)
+END = NOON + timedelta(days=40)
+MIDNIGHT = NOON.replace(hour=0)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Clicks of one day, counted; and one that came late for its hour, and is in time in a history that is read anew."""
+    site = Site(tmp_path)
+    site.click(("ann", 0), ("bob", 70), ("ann", 200))
+    for job in CHAIN:
+        site.run(job)
+    site.click(("bob", 71))
+    for job in CHAIN:
+        site.run(job)
+    return site
+
+
+def live(site):
+    return [live_generation_name(site.lakehouse, job.name) for job in CHAIN]
+
+
+def days(site):
+    """What the chain comes to."""
+    for job in CHAIN:
+        site.run(job, Incremental(END) if job is HOURLY else None)
+    return site.table("daily")
+
+
+OLD, NEW = ["generation-0001"] * 3, ["generation-0002"] * 3
+OLD_DAYS = [("ann", MIDNIGHT, 2), ("bob", MIDNIGHT, 1)]
+NEW_DAYS = [("ann", MIDNIGHT, 2), ("bob", MIDNIGHT, 2)]
+MONDAY = MIDNIGHT - timedelta(days=6)
+
+
+def refresh(site):
+    return refresh_with_consumers(site.spark, site.lakehouse, HOURLY, [DAILY, WEEKLY], FullRefresh())
+
+
+def test_consumers_are_found_in_the_order_in_which_they_read_each_other(site):
+    templates = {
+        job.name: JobTemplate(job.name, "", JobParameters, lambda _, job=job: job)
+        for job in (WEEKLY, OTHER, DAILY, HOURLY)
+    }
+    assert [job.name for job in consumers_of(site.lakehouse, "hourly", templates)] == ["daily", "weekly"]
+    assert consumers_of(site.lakehouse, "weekly", templates) == []
+
+
+def test_a_refresh_makes_the_whole_chain_anew(site):
+    runs = refresh(site)
+    assert [(run.job, run.generation) for run in runs] == [(job.name, "generation-0002") for job in CHAIN]
+    assert live(site) == NEW
+    assert days(site) == NEW_DAYS
+    assert site.table("weekly") == [("ann", MONDAY, 2), ("bob", MONDAY, 2)]
+    assert list(site.lakehouse.job("hourly").glob("together-*")) == []
+
+
+def test_a_promotion_takes_its_consumers_along(site):
+    site.run(HOURLY, Replay("patient"))
+    generation, runs = promote_with_consumers(site.spark, site.lakehouse, "hourly", "patient", [DAILY, WEEKLY])
+    assert (generation.name, [run.job for run in runs]) == ("generation-0002", ["daily", "weekly"])
+    assert live(site) == NEW
+    assert days(site) == NEW_DAYS
+
+
+@pytest.mark.parametrize(
+    ("point", "count", "is_new"),
+    [
+        ("generation: born", 2, False),
+        ("done: after", 2, False),
+        ("together: announced", 1, False),
+        ("together: announced", 3, False),
+        ("together: decided", 1, True),
+        ("together: settled", 1, True),
+        ("together: settled", 3, True),
+    ],
+)
+def test_a_cut_of_the_power_leaves_all_old_or_all_new(site, cut_power, point, count, is_new):
+    assert cut_power(point, lambda: refresh(site), count)
+    assert live(site) == (NEW if is_new else OLD), "before anything is started again"
+    named = [str(site.lakehouse.table(job.name).parts[-3]) for job in CHAIN]
+    assert named == (NEW if is_new else OLD)
+    assert days(site) == (NEW_DAYS if is_new else OLD_DAYS)
+    assert "next" not in (site.lakehouse.job("weekly") / "current.json").read_text()
+    assert list(site.lakehouse.job("hourly").glob("together-*")) == []
+    refresh(site)
+    assert days(site) == NEW_DAYS
+
+
+def test_a_consumer_that_runs_holds_the_refresh_off_before_anything_is_made(site):
+    with exclusive(site.lakehouse.job("weekly"), "job weekly"), pytest.raises(keyfold.Locked, match="job weekly"):
+        refresh(site)
+    assert live(site) == OLD
+
+
+def test_a_consumer_that_fails_leaves_all_as_it_was(site):
+    def fails(state, events, clock):
+        raise ValueError("no such day")
+
+    with pytest.raises(keyfold.StepFailed, match="no such day"):
+        refresh_with_consumers(site.spark, site.lakehouse, HOURLY, [replace(DAILY, step=fails), WEEKLY])
+    assert live(site) == OLD
+    assert days(site) == OLD_DAYS
