@@ -9,6 +9,7 @@ import typer
 
 from keyfold.cli.known_names import require_stream
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs
+from keyfold.cli.run import run_summary, run_text
 from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, report, usage_faults
@@ -17,6 +18,7 @@ from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
+from keyfold.runs import refresh_all
 from keyfold.state.audit import Author
 from keyfold.state.editing import Edit, Edited, edit_state
 from keyfold.state.erasing import Erased, Erasure, erase
@@ -75,6 +77,13 @@ def erase_(
             help="Remove quarantined lines too whose fields cannot be told, whoever's they are.",
         ),
     ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option(
+            "--refresh",
+            help="Make jobs anew that have summed such rows up without their columns, with those that read them.",
+        ),
+    ] = False,
     dry_run: _Dry = False,
     confirm: Annotated[str | None, typer.Option(help="The stream's name again: what is erased is gone.")] = None,
     home: Home = DEFAULT_HOME,
@@ -90,28 +99,34 @@ def erase_(
             )
     with failures():
         lakehouse = Lakehouse(home)
-        jobs = list(_jobs_of(lakehouse, stream))
+        jobs = list(_live_jobs(lakehouse))
         with spark_of_environment(home) as spark:
             erased = erase(spark, lakehouse, project_streams()[stream], jobs, erasure, dry_run=dry_run)
+            refreshed = (
+                refresh_all(spark, lakehouse, erased.summed_up_by, project_jobs()) if refresh and not dry_run else []
+            )
         summary = {
             "stream": stream,
             "rows": erased.rows,
             "sums": erased.sums,
+            "summed_up_by": erased.summed_up_by,
+            "refreshed": [run_summary(one) for one in refreshed],
             "unsearchable": asdict(erased.unsearchable),
             "generations": erased.generations,
             "files_deleted": erased.files_deleted,
             "dry_run": dry_run,
         }
-        report(summary, as_json, _erase_text(erased, removed=remove_unsearchable, dry_run=dry_run))
+        text = _erase_text(
+            lakehouse, erased, removed=remove_unsearchable, dry_run=dry_run, is_refreshed=bool(refreshed)
+        )
+        report(summary, as_json, "\n".join([text, *map(run_text, refreshed)]))
 
 
-def _jobs_of(lakehouse: Lakehouse, stream: str) -> Iterable[KeyedJob]:
-    """The jobs that read a stream and have run, as they are live."""
+def _live_jobs(lakehouse: Lakehouse) -> Iterable[KeyedJob]:
+    """The jobs of the project that have run, as they are live."""
     for name in project_jobs():
         if live_generation_name(lakehouse, name) is not None:
-            job = build_live_job(lakehouse, name, {})
-            if stream in {one.name for one in job.streams}:
-                yield job
+            yield build_live_job(lakehouse, name, {})
 
 
 def _values(where: list[str]) -> dict[str, list[str]]:
@@ -131,11 +146,17 @@ def _edit_text(edited: Edited) -> str:
     return "\n".join(lines)
 
 
-def _erase_text(erased: Erased, *, removed: bool, dry_run: bool) -> str:
+def _erase_text(lakehouse: Lakehouse, erased: Erased, *, removed: bool, dry_run: bool, is_refreshed: bool) -> str:
     held = "holds" if dry_run else "held"
     lines = [f"{place} {held} {count:,} rows" for place, count in erased.rows.items()] or ["nothing holds such a row"]
     if erased.sums:
-        lines.append(f"summed up without these columns, and left as it is: {', '.join(erased.sums)}")
+        left = "made anew" if is_refreshed else "left as it is"
+        lines.append(f"summed up without these columns, and {left}: {', '.join(erased.sums)}")
+        if not is_refreshed:
+            commands = (
+                lakehouse.command("run", job, "--full-refresh", "--with-consumers") for job in erased.summed_up_by
+            )
+            lines += [f"to sum up without such rows: `{command}`" for command in commands]
     if (cannot := erased.unsearchable).lines and not removed:
         more = ", …" if cannot.lines > len(cannot.where) else ""
         lines.append(

@@ -1,7 +1,7 @@
 """An erasure: all rows of some values of a stream's columns, wherever the lakehouse keeps them, gone for good.
 
-One job after another gets a new generation without them, then the tables of open state, the quarantine and the events;
-last, what only history held. Whatever it was cut off in, the same call again finishes it: what is gone is not looked for.
+Each job that is made of the stream, directly or by other jobs, gets a new generation without them, and all go live in one step;
+then the tables of open state, the quarantine and the events; last, what only history held. Whatever it was cut off in, the same call again finishes it: what is gone is not looked for.
 
 What a job has summed up without keeping the columns cannot be told apart any more: it stays, and the report says where.
 """
@@ -9,28 +9,24 @@ What a job has summed up without keeping the columns cannot be told apart any mo
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from keyfold.columns import made_of
 from keyfold.errors import InvalidData, KeyfoldError
 from keyfold.ingestion.ingest_settings import REBUILD
 from keyfold.ingestion.inspection import is_unfinished
+from keyfold.keyed.chains import in_order, made_of
 from keyfold.keyed.contract import KeyedJob
 from keyfold.keyed.generations import Generation, live_generation
-from keyfold.keyed.inputs import changes_for
+from keyfold.keyed.inputs import input_tables
 from keyfold.keyed.records import KeyedDone
-from keyfold.keyed.step_call import count
 from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
-from keyfold.lakehouse.erasing import ErasedRows, count_rows_of, erase_rows, forget, forget_log
-from keyfold.lakehouse.reading import scan_files
+from keyfold.lakehouse.erasing import count_rows_of, erase_rows, forget, forget_log
 from keyfold.privacy import MASK
 from keyfold.state.audit import Author, digest, mask_keys, texts_that_hold, write_down
-from keyfold.state.editing import origin_after
 from keyfold.state.erasing_ingest import (
     Unsearchable,
     Values,
@@ -39,9 +35,10 @@ from keyfold.state.erasing_ingest import (
     typed_values,
     unsearchable,
 )
+from keyfold.state.erasing_jobs import erase_in_jobs
 from keyfold.state.pruning import remove_other_generations
-from keyfold.state.rewriting import last_batch, map_frames, rewrite
-from keyfold.storage.place import Place
+from keyfold.state.rewriting import last_batch
+from keyfold.state.tracing import Trace
 from keyfold.stream import Stream
 
 
@@ -69,6 +66,7 @@ class Erased:
         rows: that were found and erased, by place: `state of JOB`, a table's name, `events.STREAM`, `quarantine.STREAM`,
             `aside/FOLDER/events` and `/quarantine`, and how many `names of landing files` and `keys in monitoring.edits`.
         sums: tables and states that do not keep the columns, and to which such events may have been added.
+        summed_up_by: the jobs whose these are, each behind all that it reads: a refresh makes them anew without such events.
         unsearchable: quarantined lines whose fields cannot be told; they stay unless they were to be removed too.
         generations: that are live now, by job.
         files_deleted: of the tables' history.
@@ -78,6 +76,7 @@ class Erased:
     stream: str
     rows: dict[str, int]
     sums: tuple[str, ...]
+    summed_up_by: tuple[str, ...]
     unsearchable: Unsearchable
     generations: dict[str, str]
     files_deleted: int
@@ -99,7 +98,8 @@ def erase(
         spark: rewrites states.
         lakehouse: of which.
         stream: whose rows.
-        jobs: every job that reads the stream, as its live generation is.
+        jobs: every job of the project that has run, as its live generation is; of those that are not made of the stream
+            nothing is touched.
         erasure: what, by whom, and why.
         dry_run: count alone.
 
@@ -107,8 +107,11 @@ def erase(
         KeyfoldError: a column is none of the stream's or a value none of its type, a run was cut off, or one holds the
             stream or a job.
     """
-    values = _values(stream, erasure.values)
-    which = values.which
+    values, of_stream = _values(stream, erasure.values), f"events.{stream.name}"
+    direct = {job.name for job in jobs if of_stream in input_tables(lakehouse, job)}
+    chain = direct | made_of(direct, jobs)
+    jobs = in_order([job for job in jobs if job.name in chain])
+    trace = Trace(of_stream, stream.schema, values.wanted, jobs)
     with ExitStack() as locks:
         if not dry_run:
             # All at once: a run in between would read what is being erased, or write it again.
@@ -120,16 +123,13 @@ def erase(
                 f"the last ingest of {stream.name} was cut off; run it once first: `keyfold ingest {stream.name}`"
             )
         live = [(job, one, last_batch(job, one)) for job in jobs if (one := live_generation(lakehouse, job.name))]
-        rows: dict[str, int] = {}
-        generations: dict[str, str] = {}
-        for job, generation, done in live:
-            now = _of_job(spark, lakehouse, job, stream, generation, done, which, rows, dry_run=dry_run)
-            generations[job.name] = now.name
-        tables = {f"open.{job.name}": lakehouse.open_state(job.name) for job, _, _ in live}
+        rows, generations = erase_in_jobs(spark, lakehouse, live, trace, dry_run=dry_run)
+        tables = {job.name: lakehouse.open_state(job.name) for job, _, _ in live}
         tables = {name: table for name, table in tables.items() if is_table(table)}
         for name, table in tables.items():
-            if _has(pa.schema(DeltaTable(str(table)).schema().to_arrow()), which):
-                rows[name] = (count_rows_of if dry_run else erase_rows)(table, which).rows
+            which = trace.where(name, pa.schema(DeltaTable(str(table)).schema().to_arrow()))
+            if which is not None:
+                rows[f"open.{name}"] = (count_rows_of if dry_run else erase_rows)(table, which).rows
         cannot = unsearchable(lakehouse, stream, values)
         rows["keys in monitoring.edits"] = mask_keys(
             lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
@@ -150,6 +150,7 @@ def erase(
                 forget_log(table)
             deleted += forget_in_ingest(lakehouse, stream.name)
     rows = {name: count for name, count in rows.items() if count}
+    sums = list(_sums(live, trace))
     if not dry_run:
         write_down(
             lakehouse,
@@ -163,80 +164,13 @@ def erase(
     return Erased(
         stream=stream.name,
         rows=rows,
-        sums=tuple(_sums(live, which)),
+        sums=tuple(f"{name} ({why})" if why else name for name, why, _ in sums),
+        summed_up_by=tuple(dict.fromkeys(job for _, _, job in sums)),
         unsearchable=cannot,
         generations=generations,
         files_deleted=deleted,
         not_touched=tuple(_elsewhere(lakehouse, stream, jobs, erasure.values)),
     )
-
-
-def _of_job(
-    spark: SparkSession,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    stream: Stream,
-    live: Generation,
-    done: KeyedDone,
-    which: pl.Expr,
-    rows: dict[str, int],
-    *,
-    dry_run: bool,
-) -> Generation:
-    """Erase in a job's state and tables; gives the generation that is live then."""
-    in_state = _in_state(spark, job, live, done, which) if _has(job.state, which) else ErasedRows(0, 0)
-    rows[f"state of {job.name}"] = in_state.rows
-    events = in_state.events
-    for table in job.tables:
-        if _has(table.schema, which):
-            there = count_rows_of(live.table(table.name), which, table.events)
-            rows[table.name] = there.rows
-            events += there.events
-    of_stream, unread = lakehouse.events(stream.name), _unread(lakehouse, job, stream, done)
-    read = count_rows_of(of_stream, which, job.copies).events - _held(of_stream, job, unread, which)
-    read *= job.times_counted(f"events.{stream.name}")
-    is_there = in_state.rows or any(rows.get(table.name) for table in job.tables)
-    if dry_run or not (is_there or events != read):
-        return live
-
-    def without(frame: pl.DataFrame) -> pl.DataFrame:
-        return frame.filter(~which.fill_null(False)) if _has(job.state, which) else frame
-
-    def erase_in_tables(generation: Generation) -> None:
-        for table in job.tables:
-            if _has(table.schema, which):
-                erase_rows(generation.table(table.name), which, table.events)
-
-    # What the job has summed up stays, though its events go: they count as events that its state began with.
-    origin = replace(origin_after(live, "erasure", read - events), how="erasure")
-    rewritten = rewrite(
-        spark, lakehouse, job, live, origin, without, erase_in_tables, events=done.total_events - events
-    )
-    return rewritten.generation
-
-
-def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedDone, which: pl.Expr) -> ErasedRows:
-    def found(frame: pl.DataFrame) -> dict[str, int]:
-        theirs = frame.filter(which)
-        return {"rows": theirs.height, "events": count(theirs, job.state_events)}
-
-    told = map_frames(spark, live, done.batch, found)
-    return ErasedRows(sum(one["rows"] for one in told), sum(one["events"] for one in told))
-
-
-def _unread(lakehouse: Lakehouse, job: KeyedJob, stream: Stream, done: KeyedDone) -> list[Place]:
-    """Files of the event table that the job has yet to read."""
-    events = lakehouse.events(stream.name)
-    read_as = next(one for one in job.all_inputs.values() if one.stream.name == stream.name)
-    return [
-        events / file.path for file in changes_for(job.name, read_as, events, done.positions.get(read_as.table)).files
-    ]
-
-
-def _held(events: Place, job: KeyedJob, files: Sequence[Place], which: pl.Expr) -> int:
-    """Events of the job in these files, of the event table."""
-    rows = scan_files(events, files)
-    return int(rows.filter(which).select(job.copies).collect().item() or 0)
 
 
 def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
@@ -257,18 +191,14 @@ def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _has(schema: pa.Schema, which: pl.Expr) -> bool:
-    return all(name in schema.names for name in which.meta.root_names())
-
-
-def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], which: pl.Expr) -> Iterator[str]:
-    columns = set(which.meta.root_names())
+def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) -> Iterator[tuple[str, str, str]]:
+    """Tables and states whose columns do not tell: each with what is said of it, and the job whose it is."""
     for job, _, _ in live:
         schemas = {f"state of {job.name}": job.state, **{table.name: table.schema for table in job.tables}}
         for name, schema in schemas.items():
-            if not _has(schema, which):
-                made = [field.name for field in schema if columns.intersection(made_of(field))]
-                yield f"{name} ({', '.join(made)}: made of {', '.join(sorted(columns))})" if made else name
+            if trace.where(job.name, schema) is None:
+                made = trace.made_of_them(job.name, schema)
+                yield name, f"{', '.join(made)}: made of {', '.join(trace.columns)}" if made else "", job.name
 
 
 def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
@@ -277,26 +207,26 @@ def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     return live
 
 
-def _streams_of_jobs(lakehouse: Lakehouse) -> dict[str, set[str]]:
-    """The streams of all jobs that have run, also of those that the project has no more."""
-    found: dict[str, set[str]] = {}
-    for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json")):
-        fixed = read_json(record)["fixed"]
-        inputs = fixed.get("inputs") or {}
-        found[record.parent.parent.name] = {fixed["stream"], *(one["stream"] for one in inputs.values())}
-    return found
+def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
+    """Whether each job that has run is made of a stream, also jobs that the project has no more."""
+    records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
+    tables, size = {f"events.{stream.name}"}, 0
+    while len(tables) > size:
+        size = len(tables)
+        tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))
+    return {record["job"]: bool(tables.intersection(record["input_ids"])) for record in records}
 
 
 def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
-    return [job for job, read in _streams_of_jobs(lakehouse).items() if stream.name not in read]
+    return [job for job, is_made_of_it in _made_of_stream(lakehouse, stream).items() if not is_made_of_it]
 
 
 def _elsewhere(
     lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     known = {job.name for job in jobs}
-    for job, read in _streams_of_jobs(lakehouse).items():
-        if stream.name in read and job not in known:
+    for job, is_made_of_it in _made_of_stream(lakehouse, stream).items():
+        if is_made_of_it and job not in known:
             yield (
                 f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
                 "were not searched; remove the folder if nobody needs it"

@@ -27,7 +27,9 @@ from keyfold.keyed.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP, write_data_file
+from keyfold.lakehouse.erasing import erased_rows
 from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.positions import Position
 from keyfold.privacy import describe_error
 from keyfold.state.failures import explained
 from keyfold.state.places import find_batch
@@ -45,7 +47,7 @@ class Rewritten:
     """What came of a rewriting.
 
     Attributes:
-        generation: the new one, live now.
+        generation: the new one.
         rows_before, rows: of state.
         table_rows: that the new generation's tables begin with.
     """
@@ -88,10 +90,29 @@ def rewrite(
     old: Generation,
     origin: Origin,
     change: ChangeRows,
-    change_tables: Callable[[Generation], None] | None = None,
     events: int | None = None,
 ) -> Rewritten:
     """Make a generation of another one and make it live, in one step; call it under the job's lock.
+
+    Args and errors are those of `rewrite_beside`.
+    """
+    rewritten = rewrite_beside(spark, lakehouse, job, old, origin, change, events=events)
+    go_live(lakehouse, rewritten.generation)
+    return rewritten
+
+
+def rewrite_beside(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    old: Generation,
+    origin: Origin,
+    change: ChangeRows,
+    change_tables: Callable[[Generation], None] | None = None,
+    events: int | None = None,
+    positions: Mapping[str, Position] | None = None,
+) -> Rewritten:
+    """Make a generation of another one, which is not live yet; call it under the job's lock.
 
     Args:
         spark: reads the old state and takes in the new one.
@@ -102,6 +123,7 @@ def rewrite(
         change: what becomes of the state's rows.
         change_tables: called with the new generation once its tables hold the old one's rows, and before it goes live.
         events: that the new generation's rows and state stand for, where those are others than the old one's.
+        positions: where it goes on in tables that are others than those that the old one has read.
 
     Raises:
         KeyfoldError: the old generation is not whole, its rows do not fit the new tables, or `change` gives no state of
@@ -117,22 +139,23 @@ def rewrite(
         for table in job.tables
         if old.table(table.name).exists()
     }
+    erased: dict[str, int] = {}
     if change_tables is not None:
         change_tables(generation)
+        erased = {table.name: erased_rows(generation.table(table.name)) for table in job.tables}
     reached("seed: tables carried")
     beginning = Beginning(
         files=files,
         events=done.total_events if events is None else events,
-        positions=done.positions,
+        positions={**done.positions, **(positions or {})},
         watermark=done.watermark,
-        rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
+        rows={table.name: done.total_rows.get(table.name, 0) - erased.get(table.name, 0) for table in job.tables},
         times=done.times,
         arrivals=done.arrivals,
         # Time goes on where it stood: what was closed by it must not be open again.
         clock=old.clock(),
     )
     take_in(spark, lakehouse, job, generation, beginning)
-    go_live(lakehouse, generation)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 

@@ -299,8 +299,7 @@ def erase_rows_everywhere(
 ) -> None:
     """Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history."""
     live = [name for name in project_jobs() if live_generation_name(lakehouse, name) is not None]
-    configured = [configured_job(lakehouse, project_jobs()[name]) for name in live]
-    jobs = [job for job in configured if config.stream in {one.name for one in job.streams}]
+    jobs = [configured_job(lakehouse, project_jobs()[name]) for name in live]
     erasure = Erasure(config.values, Author(config.who, config.why), config.remove_unsearchable)
     check_token(context, config)
     erased = erase(spark, lakehouse, project_streams()[config.stream], jobs, erasure, dry_run=config.dry_run)
@@ -309,6 +308,7 @@ def erase_rows_everywhere(
             **token_told(context, config),
             "rows": erased.rows,
             "summed_up_and_left": list(erased.sums),
+            "refresh_to_sum_up_anew": list(erased.summed_up_by),
             "unsearchable_lines": erased.unsearchable.lines,
             "unsearchable": list(erased.unsearchable.where),
             "generations": erased.generations,

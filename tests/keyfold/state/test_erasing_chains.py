@@ -1,0 +1,167 @@
+"""A person is erased from a job, and from all that was made of it by other jobs, which go on as if the person had never been."""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generations import live_generation
+from keyfold.keyed.run_mode import Incremental
+from keyfold.lakehouse.files import remove_tree
+from keyfold.runs import refresh_all
+from keyfold.state.audit import Author
+from keyfold.state.erasing import Erasure, erase
+from tests.keyfold.keyed.conftest import cut_power, without_spark
+from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
+from tests.keyfold.state.test_erasing import files_that_hold
+
+__all__ = ["cut_power", "state_without_spark", "without_spark"]
+
+EVA = Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17"))
+WHO = pa.field("who", pa.string(), nullable=False)
+AT, COUNT = HOUR.field("hour"), pa.field("clicks", pa.int64())
+
+
+def summed(name, source, key, events, **renamed):
+    """Clicks of each key as its state, given out at the end of all time."""
+    columns = [events.field(one) for one in key]
+    kept = pa.schema([*columns, COUNT])
+
+    def step(state, events, clock):
+        new = pl.concat([state.drop("deadline"), events["rows"].select(*key, "clicks")])
+        known = new.group_by(key).agg(pl.col("clicks").sum()).with_columns(deadline=END)
+        over = pl.col("deadline") <= clock.watermark
+        return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
+
+    return KeyedJob.with_inputs(
+        name,
+        {"rows": Input(source, events, "hour", timedelta(days=1), conserved=False, derived=renamed)},
+        key,
+        kept.append(pa.field("deadline", TIME)),
+        kept,
+        step,
+        key_groups=2,
+        output_events=pl.lit(0),
+        state_events=pl.lit(0),
+    )
+
+
+END = NOON + timedelta(days=40)
+# Of what the days of users come to, by another name of the user; and of hours, whoever clicked.
+PEOPLE = summed("people", JobTable.of(DAILY), ("who",), pa.schema([WHO, AT, COUNT]), who=pl.col("user"))
+HOURS = summed("hours", JobTable.of(HOURLY), ("hour",), pa.schema([AT, COUNT]))
+CHAIN = (HOURLY, DAILY, PEOPLE, HOURS)
+TEMPLATES = {job.name: JobTemplate(job.name, "", JobParameters, lambda _, job=job: job) for job in CHAIN}
+CAME = [
+    [("ann", 0), ("eva", 1), ("eva", 70), ("ann", 200)],
+    [("eva", 2), ("eva", 60 * 30), ("ann", 60 * 31), ("eva", 60 * 60)],
+]
+LATER = [("ann", 60 * 62), ("bob", 60 * 63)]
+
+
+@pytest.fixture
+def make_site(tmp_path_factory, state_without_spark):
+    def make(who=("ann", "bob", "eva")):
+        site = Site(tmp_path_factory.mktemp("home"), state_without_spark)
+        for clicks in CAME:
+            site.click(*(one for one in clicks if one[0] in who))
+            for job in CHAIN:
+                site.run(job)
+        remove_tree(site.lakehouse.landing("clicks"))
+        return site
+
+    return make
+
+
+def played_on(site):
+    """All tables, once more clicks have come and all time has passed."""
+    site.click(*LATER)
+    for _ in range(2):
+        for job in CHAIN:
+            site.run(job, Incremental(END + timedelta(days=9)) if job is HOURLY else None)
+    tables = {one.name: site.lakehouse.table(one.name) for job in CHAIN for one in job.tables}
+    return {name: sorted(pl.read_delta(str(table)).rows()) for name, table in tables.items()}
+
+
+def holding(site):
+    """Whatever holds eva, state decoded."""
+    found = [str(path) for path in files_that_hold(site.lakehouse, "eva")]
+    for job in CHAIN:
+        live = live_generation(site.lakehouse, job.name)
+        assert live is not None
+        for batch in (live.checkpoint / "state").iterdir():
+            found += [
+                job.name
+                for frame in frames_of_state(live, int(batch.name.partition("_")[0]))
+                if "eva" in str(frame.rows())
+            ]
+    return found
+
+
+def erased(site, **settings):
+    return erase(site.spark, site.lakehouse, CLICKS, CHAIN[::-1], EVA, **settings)
+
+
+def without_sums(tables):
+    return {name: rows for name, rows in tables.items() if name != "hours"}
+
+
+def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(make_site):
+    site = make_site()
+    planned = erased(site, dry_run=True)
+    assert set(planned.rows) >= {"events.clicks", "hourly", "late.hourly", "daily", "state of people"}
+    assert holding(site)
+    done = erased(site)
+    assert done.rows == planned.rows
+    assert holding(site) == []
+    assert done.generations == dict.fromkeys(("hourly", "daily", "people", "hours"), "generation-0002")
+    assert (done.sums, done.summed_up_by) == (("state of hours", "hours", "late.hours"), ("hours",))
+    never = make_site(("ann", "bob"))
+    assert without_sums(played_on(site)) == without_sums(played_on(never))
+    assert erased(site).rows == {}
+
+
+def test_a_refresh_of_what_was_summed_up_leaves_no_trace(make_site):
+    site = make_site()
+    assert [run.job for run in refresh_all(site.spark, site.lakehouse, erased(site).summed_up_by, TEMPLATES)] == [
+        "hours"
+    ]
+    assert played_on(site)["hours"] == played_on(make_site(("ann", "bob")))["hours"]
+
+
+@pytest.mark.parametrize(
+    ("point", "count"),
+    [
+        ("seed: tables carried", 2),
+        ("done: after", 3),
+        ("together: announced", 2),
+        ("together: decided", 1),
+        ("together: settled", 1),
+        ("erasure: committed", 3),
+    ],
+)
+def test_an_erasure_down_the_chain_that_was_cut_off_is_finished_by_the_same_call(make_site, cut_power, point, count):
+    site = make_site()
+    assert cut_power(point, lambda: erased(site), count)
+    erased(site)
+    assert holding(site) == []
+    assert without_sums(played_on(site)) == without_sums(played_on(make_site(("ann", "bob"))))
+
+
+def test_a_consumer_that_is_behind_is_asked_to_run_first(make_site):
+    site = make_site()
+    site.click(*LATER)
+    site.run(HOURLY)
+    assert erased(site, dry_run=True).rows
+    with pytest.raises(
+        KeyfoldError, match=r"job (hours|daily) has yet to read rows of hourly; run it once first: `keyfold run \1"
+    ):
+        erased(site)
+    for job in CHAIN:
+        site.run(job)
+    assert erased(site).rows
+    assert holding(site) == []
