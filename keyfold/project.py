@@ -74,9 +74,14 @@ class Project:
         """Every stream, by name.
 
         Raises:
-            KeyfoldError: a module of the project cannot be imported.
+            KeyfoldError: a module of the project cannot be imported, or streams cannot share a landing.
         """
-        return _value_at(self.streams_at)
+        from keyfold.sharing import sharing  # noqa: PLC0415 - streams need Polars, which not every command does
+
+        streams = _value_at(self.streams_at)
+        for name in streams:
+            sharing(streams, name)
+        return streams
 
     @cached_property
     def jobs(self) -> Mapping[str, "JobTemplate"]:

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
+from keyfold.conditions import Where, as_expression, condition_columns, fault_of
 from keyfold.errors import Misconfigured
 from keyfold.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
 from keyfold.source import TIME_UNITS, Source
@@ -64,6 +65,11 @@ class Stream:
             shown (previews, samples, pages, logs), though the tables hold them.
         max_line_bytes: the longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine as a whole.
         max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
+        landing: the name of the stream whose landing folder, or topic, it shares; empty where it has its own. All streams
+            of a landing have a condition, and are ingested together (`ingest_shared`).
+        where: which raw rows of a shared landing are its own: raw columns and the texts that they have there, or an
+            expression on raw columns as text (`keyfold.conditions`). A row of no stream, or of several, goes to the
+            quarantine of the stream that the landing is named after.
 
     Raises:
         Misconfigured: it names a column that the schema does not have, or two of its settings exclude each other.
@@ -99,6 +105,8 @@ class Stream:
     private: tuple[str, ...] = ()
     max_line_bytes: int = 16 << 20
     max_file_bytes: int = 8 << 30
+    landing: str = ""
+    where: Where | None = None
 
     def __post_init__(self) -> None:
         if INGESTED_AT in self.schema.names:
@@ -138,6 +146,7 @@ class Stream:
                     "%d/%m/%Y %H:%M"
                 )
         _check_paths(self)
+        _check_where(self)
 
     def source(self, column: str) -> Source:
         """Where a column comes from."""
@@ -169,6 +178,16 @@ class Stream:
     def raw_names(self) -> tuple[str, ...]:
         """The names of raw columns, as its sources spell them."""
         return tuple(dict.fromkeys(name for column in self.schema.names for name in self.source(column).raw_names))
+
+    @property
+    def condition(self) -> pl.Expr | None:
+        """Which raw rows are its own, on raw columns as text; None where all are."""
+        return None if self.where is None else as_expression(self.where)
+
+    @property
+    def condition_columns(self) -> tuple[str, ...]:
+        """The raw columns that its condition looks at."""
+        return () if self.where is None else condition_columns(self.where)
 
     @property
     def list_path(self) -> Path | None:
@@ -207,6 +226,20 @@ def _check_age(stream: Stream) -> None:
             f"stream {stream.name}: max_age goes by event times, and missing_time lets the arrival stand in for them, next to "
             "which history is too old; leave one of them out"
         )
+
+
+def _check_where(stream: Stream) -> None:
+    """Check the condition of a stream that shares its landing.
+
+    Raises:
+        Misconfigured: it is none, or the stream names itself.
+    """
+    if stream.landing == stream.name:
+        raise Misconfigured(
+            f"stream {stream.name}: landing names the stream itself, whose own it is anyway: leave it out"
+        )
+    if stream.where is not None and (fault := fault_of(stream.where)):
+        raise Misconfigured(f"stream {stream.name}: where is no condition: {fault}")
 
 
 def _check_paths(stream: Stream) -> None:

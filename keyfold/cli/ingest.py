@@ -22,6 +22,7 @@ from keyfold.ingestion.sources.kafka.topic import OnGap
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_streams
 from keyfold.runs import ingest_continuously
+from keyfold.sharing import sharing
 
 
 def ingest(
@@ -63,7 +64,7 @@ def ingest(
     home: Home = DEFAULT_HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM."""
+    """Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM, and those of streams that share it."""
     require_stream(stream)
     if rebuild and reread_changed:
         raise typer.BadParameter("--rebuild reads every file again: leave --reread-changed out")
@@ -75,14 +76,17 @@ def ingest(
     stop = stop_on_signal() if continuous else None
     with failures(), ExitStack() as stack:
         lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
-        landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
+        streams = sharing(project_streams(), stream)
+        landing = find_landing(streams[0].name, source, start=start, on_gap=on_gap, anew=topic_anew)
         if not rebuild:  # a rebuild reads the folders that were read before
-            require_landing(lakehouse, project_streams()[stream], landing)
+            require_landing(lakehouse, streams[0], landing)
         # After all that can be wrong without it: it takes seconds to start.
         spark = stack.enter_context(spark_of_environment(home))
         show = stack.enter_context(progress_of("ingest"))
         if rebuild:
-            summary = rebuild_tables(spark, lakehouse, project_streams()[stream], landing, settle=length, on_batch=show)
+            summary = rebuild_tables(
+                spark, lakehouse, project_streams()[stream], landing, sharing=streams, settle=length, on_batch=show
+            )
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
             summary = ingest_continuously(
@@ -90,6 +94,7 @@ def ingest(
                 lakehouse,
                 project_streams()[stream],
                 landing,
+                sharing=streams,
                 settle=length,
                 every=timedelta(seconds=every),
                 stop=stop,
@@ -103,12 +108,14 @@ def ingest(
                 lakehouse,
                 project_streams()[stream],
                 landing,
+                sharing=streams,
                 settle=length,
                 reread_changed=reread_changed,
                 on_batch=show,
             )
-        warn(summary.describe())
-        report(asdict(summary), as_json, _ingest_text(summary))
+        those = (summary, *summary.shared)
+        warn(list(dict.fromkeys(line for one in those for line in one.describe())))
+        report(asdict(summary), as_json, "\n".join(map(_ingest_text, those)))
 
 
 def _ingest_text(summary: IngestSummary) -> str:

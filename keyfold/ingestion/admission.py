@@ -5,7 +5,7 @@ silence: its rows may be in no table, or twice.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -38,16 +38,21 @@ class Admission:
 
 
 def select_files(
-    landing: Place, known: Mapping[str, KnownFile], *, settle: timedelta, done_marker: bool, reread_changed: bool
-) -> Admission:
-    """List a landing folder, and part its files.
+    landing: Place,
+    knowns: Sequence[Mapping[str, KnownFile]],
+    *,
+    settle: timedelta,
+    done_marker: bool,
+    reread_changed: bool,
+) -> list[Admission]:
+    """List a landing folder once, and part its files for each of those who read it.
 
     Files that were changed just now are given the settling time, once, so that a run that a person starts right after
     copying finds them; those that stay as they are for so long are whole, whatever the file server's clock says.
 
     Args:
         landing: the landing folder.
-        known: the files that were read, by their paths.
+        knowns: by reader, the files that were read, by their paths.
         settle: how long a file must have stayed as it is; with 0 every file counts as whole.
         done_marker: whether a file counts as whole by its marker instead.
         reread_changed: whether files that have changed are read again.
@@ -58,35 +63,55 @@ def select_files(
     # The time first: a file that lands while the folder is listed then counts as younger than it.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
-    young = [file for file in listing.files if not file.is_whole(now, settle) and not is_known(file, known)]
+    young = [file for file in listing.files if not file.is_whole(now, settle) and not _all_know(file, knowns)]
     if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
         now, listing = time.time_ns(), _list(landing, done_marker)
+    others = [file for file in listing.files if not _all_know(file, knowns)]
+    whole = [file for file in others if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
+    # Side by side: the digests of many small files wait for the disk, or the network, and not for the processor.
+    with ThreadPoolExecutor(_READERS) as readers:
+        admitted = dict(zip(whole, readers.map(lambda file: _admitted(landing, file), whole), strict=True))
+    return [_parted(known, others, admitted, len(listing.unreadable), reread_changed) for known in knowns]
+
+
+def _parted(
+    known: Mapping[str, KnownFile],
+    others: Sequence[LandedFile],
+    admitted: Mapping[LandedFile, AdmittedFile | None],
+    unreadable: int,
+    reread_changed: bool,
+) -> Admission:
+    """The files that one reader does not know as they are."""
     files: list[AdmittedFile] = []
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
-    others = [file for file in listing.files if not is_known(file, known)]
-    whole = [file for file in others if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
-    waiting = len(listing.unreadable) + len(others) - len(whole)
-    # Side by side: the digests of many small files wait for the disk, or the network, and not for the processor.
-    with ThreadPoolExecutor(_READERS) as readers:
-        found = list(readers.map(lambda file: _admitted(landing, file), whole))
-    for file, admitted in zip(whole, found, strict=True):
-        before = known.get(file.path)
-        if admitted is None:
+    waiting = unreadable
+    for file in others:
+        if is_known(file, known):
+            continue
+        if file not in admitted:
+            waiting += 1
+            continue
+        before, found = known.get(file.path), admitted[file]
+        if found is None:
             continue
         if before is None or not before.was_read:
-            files.append(admitted)
+            files.append(found)
         # Copied or touched: other times, the same content. It is noted, so that it is not read for this each run.
-        elif admitted.fingerprint == before.fingerprint:
-            touched[file.path] = admitted
+        elif found.fingerprint == before.fingerprint:
+            touched[file.path] = found
         else:
-            changed[file.path] = _difference(before, admitted)
+            changed[file.path] = _difference(before, found)
             if reread_changed:
-                files.append(admitted)
+                files.append(found)
     return Admission(tuple(files), waiting, changed, touched)
+
+
+def _all_know(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bool:
+    return all(is_known(file, known) for known in knowns)
 
 
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:

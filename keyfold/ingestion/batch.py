@@ -6,6 +6,7 @@ files come in order of time.
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -20,7 +21,7 @@ from keyfold.ingestion.records import AdmittedFile, IngestCounts, IngestDone, In
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.sources.places import source_place
-from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
+from keyfold.ingestion.split import Output, Split, SplitResult, TopicAccess, Written, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.ingestion.window import ids_since, newest_after
 from keyfold.lakehouse import Lakehouse
@@ -42,56 +43,91 @@ in which half of them are read (1,000 rows: 0.08 s here, 0.16 s there; 33,000 ro
 _ROWS_AT_ONCE = 4_000_000
 
 
+@dataclass(frozen=True)
+class Share:
+    """What a batch is to one stream.
+
+    Attributes:
+        stream: which.
+        birth: its ingest.
+        plan: its plan of the batch.
+        before: the commit record of its batch before.
+        segments: its index of ids that is live.
+    """
+
+    stream: Stream
+    birth: Birth
+    plan: IngestPlan
+    before: IngestDone | None
+    segments: tuple[Segment, ...]
+
+    @property
+    def output(self) -> Output:
+        """Where its rows go."""
+        tables = self.birth.tables
+        return Output(
+            self.stream,
+            self.plan.batch,
+            self.plan.oldest,
+            tables["events"],
+            tables["quarantine"],
+            self.birth.segments,
+            self.segments,
+        )
+
+
 def work(
     spark: SparkSession,
     lakehouse: Lakehouse,
-    stream: Stream,
-    birth: Birth,
-    plan: IngestPlan,
-    before: IngestDone | None,
-    segments: tuple[Segment, ...],
+    streams: Sequence[Stream],
+    shares: Sequence[Share],
     access: TopicAccess | None = None,
-) -> IngestDone:
-    """Do what a plan says, and give back its commit record, which is not written yet.
+) -> list[IngestDone]:
+    """Do what plans of the same inputs say, and give back their commit records, which are not written yet.
 
     Args:
         spark: spreads the work.
         lakehouse: where the source is, if below its home.
-        stream: what its inputs hold.
-        birth: whose plan it is.
-        plan: the plan.
-        before: the commit record of the batch before.
-        segments: the index of ids that is live.
+        streams: all that share the source, its own first.
+        shares: those of them that read it now.
         access: how the plan's topic is reached, if it reads one.
 
     Raises:
         OSError: a disk is full or fails, or Kafka does not answer; the batch can be done again.
-        DamagedArrayError: part of the index of ids is damaged; the batch can be done again once that is made anew.
+        DamagedArrayError: part of an index of ids is damaged; the batch can be done again once that is made anew.
         KeyfoldError: messages of a topic are gone.
     """
     began = time.monotonic()
     reached("work: before")
+    plan = shares[0].plan
     splits = [
         Split(
-            stream,
-            plan.batch,
+            tuple(streams),
+            tuple(share.output for share in shares),
             plan.planned_at,
-            plan.oldest,
             source_place(lakehouse, plan.source),
             access,
-            birth.tables["events"],
-            birth.tables["quarantine"],
-            birth.segments,
-            segments,
             tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
             tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
         )
         for inputs in _splits(plan, spark.sparkContext.defaultParallelism)
     ]
-    if stream.event_id:
-        birth.segments.mkdir(exist_ok=True)
+    for share in shares:
+        if share.stream.event_id:
+            share.birth.segments.mkdir(exist_ok=True)
     results = _read(spark, lakehouse, splits)
     reached("work: files written")
+    deferred = tuple(path for result in results for path in result.deferred)
+    found = [
+        _done(share, [result.written[at] for result in results], deferred, began) for at, share in enumerate(shares)
+    ]
+    reached("work: after")
+    return found
+
+
+def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], began: float) -> IngestDone:
+    """The commit record of a stream's share."""
+    stream, birth, plan, before = share.stream, share.birth, share.plan, share.before
     written = [one for result in results for one in result.events]
     counts = IngestCounts()
     for result in results:
@@ -101,12 +137,11 @@ def work(
         counts += IngestCounts(accepted=-copies, duplicates=copies)
     new = [one.segment for one in written if one.segment is not None]
     since = ids_since(stream, plan.oldest)
-    live = merge_segments(birth.segments, [*drop_before(birth.segments, segments, since), *new])
+    live = merge_segments(birth.segments, [*drop_before(birth.segments, share.segments, since), *new])
     tables = {
         "events": tuple(one.file for one in written),
         "quarantine": tuple(file for result in results for file in result.rejects),
     }
-    reached("work: after")
     return IngestDone(
         batch=plan.batch,
         run=plan.run,
@@ -122,7 +157,7 @@ def work(
         segments=live,
         ids_since=since,
         newest=newest_after(stream, birth.tables["events"], before, tables["events"]),
-        deferred=tuple(path for result in results for path in result.deferred),
+        deferred=deferred,
         topics=_topics_after(before, plan),
     )
 

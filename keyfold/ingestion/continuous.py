@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,12 +17,13 @@ from keyfold.ingestion.sources.files import SETTLE, Listing, list_files
 from keyfold.ingestion.sources.kafka.offsets import TopicState
 from keyfold.ingestion.sources.kafka.outages import PAUSE, Outages, is_unreachable
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
-from keyfold.ingestion.summary import IngestSummary
+from keyfold.ingestion.summary import IngestSummary, together
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.session.gateway import check_java
+from keyfold.sharing import check_sharing
 from keyfold.storage.remote_path import RemotePath
 from keyfold.stream import Stream
 
@@ -39,6 +40,7 @@ def ingest_continuously(
     stream: Stream,
     landing: Landing | None = None,
     *,
+    sharing: Sequence[Stream] = (),
     settle: timedelta = SETTLE,
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
@@ -50,7 +52,7 @@ def ingest_continuously(
     Where Kafka is away after the first run, it is waited for: what was planned is read when it is back.
 
     Args:
-        spark, lakehouse, stream, landing, on_batch: as of `ingest`.
+        spark, lakehouse, stream, landing, sharing, on_batch: as of `ingest`.
         settle: how long a file must have stayed as it is; 0 for producers that rename what is whole into the folder.
         every: from one look at the folder, or topic, to the next.
         stop: set to end it.
@@ -60,10 +62,11 @@ def ingest_continuously(
         KeyfoldError: as `ingest`.
     """
     stop = stop or threading.Event()
-    with ingest_lock(lakehouse, stream, landing) as source:
+    streams = check_sharing(sharing or [stream])
+    with ingest_lock(lakehouse, streams, landing) as source:
         look, away = _look_at(source), Outages(on_outage)
         look.remember()
-        summed: IngestSummary | None = None
+        summed: list[IngestSummary] = []
         # The first run is due whatever there is to see: one that broke off may have left something.
         is_due = True
         while True:
@@ -72,30 +75,29 @@ def ingest_continuously(
                     is_due = True
                     # Before the run: what lands while it lists the folder is seen by the next look.
                     look.remember()
-                    summary = ingest_under_lock(
+                    run = ingest_under_lock(
                         spark,
                         lakehouse,
-                        stream,
+                        streams,
                         source,
                         settle=settle,
                         on_batch=on_batch,
                         checksums_every=NOW_AND_THEN,
                     )
                     is_due = False
-                    if summary.waiting:
+                    if any(summary.waiting for summary in run):
                         look.remember_until(settle)
-                    summed = _added(summed, summary) if summed else summary
+                    summed = [_added(*pair) for pair in zip(summed, run, strict=True)] if summed else run
                 away.end()
             except KeyfoldError as error:
                 # Before the first run somebody is there to see what is wrong.
-                if summed is None or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
+                if not summed or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
                     raise
                 away.begin(error)
             if stop.wait(PAUSE if away.goes_on else every.total_seconds()):
                 break
             check_java()
-    assert summed is not None  # noqa: S101 - the loop ends after its first run, or by an error
-    return summed
+    return together(summed, stream)
 
 
 class _Look(Protocol):

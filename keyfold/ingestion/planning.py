@@ -1,11 +1,11 @@
 """Cuts what is new into batches of a bounded size, and plans them: files of a folder, or offsets of a topic."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from keyfold.ingestion.known import IngestJournal
 from keyfold.ingestion.records import AdmittedFile, IngestPlan
-from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, TopicShare, cut_batches, plan_ranges
+from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, TopicShare, TopicState, cut_batches, plan_ranges
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 
 MAX_BYTES_PER_BATCH = 512 << 20
@@ -18,6 +18,9 @@ def plan_batches(
     source: str,
     parts: Sequence[Sequence[AdmittedFile] | TopicShare],
     oldest: datetime | None = None,
+    *,
+    now: datetime,
+    conditions: str = "",
 ) -> list[IngestPlan]:
     """Plan batches of consecutive files or of offsets, and write the plans.
 
@@ -26,9 +29,11 @@ def plan_batches(
         source: what is read.
         parts: what each batch reads of it.
         oldest: the least event time that they accept; None where any is.
+        now: when their inputs were admitted (UTC).
+        conditions: those of the streams that share the source.
     """
     last = journal.last_done()
-    first, now = last.batch + 1 if last else 0, datetime.now(UTC)
+    first = last.batch + 1 if last else 0
     plans = [
         IngestPlan(
             batch=first + at,
@@ -39,6 +44,7 @@ def plan_batches(
             files=() if isinstance(part, TopicShare) else tuple(part),
             topic=part if isinstance(part, TopicShare) else None,
             oldest=oldest,
+            conditions=conditions,
         )
         for at, part in enumerate(parts)
     ]
@@ -60,16 +66,26 @@ def cut_files(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[Admitt
     return parts
 
 
-def new_offsets(journal: IngestJournal, topic: KafkaTopic, max_bytes: int, remedy: str) -> list[TopicShare]:
-    """What is new in a topic, batch by batch.
+def new_offsets(
+    journals: Sequence[IngestJournal], topic: KafkaTopic, max_bytes: int, remedies: Sequence[str]
+) -> list[list[TopicShare]]:
+    """What is new in a topic, which is asked once, for each of those who read it, batch by batch.
 
     Raises:
         KeyfoldError: Kafka does not answer, the topic is not the one that was read, or it has lost messages.
     """
+    state = topic_state(topic)
+    return [
+        _shares(journal, topic, state, max_bytes, remedy) for journal, remedy in zip(journals, remedies, strict=True)
+    ]
+
+
+def _shares(
+    journal: IngestJournal, topic: KafkaTopic, state: TopicState, max_bytes: int, remedy: str
+) -> list[TopicShare]:
     last = journal.last_done()
     before = journal.plan(last.batch) if last else None
     read = last.topics.get(topic.source) if last else None
-    state = topic_state(topic)
     ranges = plan_ranges(state, read, record_gaps=topic.on_gap == "record", anew=topic.anew, remedy=remedy)
     return [
         TopicShare(
@@ -80,3 +96,54 @@ def new_offsets(journal: IngestJournal, topic: KafkaTopic, max_bytes: int, remed
         )
         for batch in cut_batches(ranges, max(1, max_bytes // MESSAGE_BYTES))
     ]
+
+
+def cut_new_files(news: Sequence[Sequence[AdmittedFile]], max_bytes: int) -> list[list[list[AdmittedFile]]]:
+    """The files that are new to each of those who read a folder, in parts; those that are new to the same are in the same parts.
+
+    First come those that are new to fewest: who has joined reads what the others know.
+    """
+    readers: dict[AdmittedFile, list[int]] = {}
+    for at, files in enumerate(news):
+        for file in files:
+            readers.setdefault(file, []).append(at)
+    by_readers: dict[tuple[int, ...], list[AdmittedFile]] = {}
+    for file in sorted(readers, key=lambda file: file.path):
+        by_readers.setdefault(tuple(readers[file]), []).append(file)
+    cuts: list[list[list[AdmittedFile]]] = [[] for _ in news]
+    for those in sorted(by_readers, key=lambda those: (len(those), those)):
+        for part in cut_files(by_readers[those], max_bytes):
+            for at in those:
+                cuts[at].append(part)
+    return cuts
+
+
+def in_step(queues: Sequence[Sequence[IngestPlan]]) -> list[list[int]]:
+    """The order in which plans are worked on: of each step the readers whose next plan it is, all of the same inputs.
+
+    Plans of the same inputs are of one step wherever their order allows it; a run that was killed may have left others.
+
+    Example:
+        >>> in_step([[], []])
+        []
+    """
+    left = [list(queue) for queue in queues]
+    steps: list[list[int]] = []
+    while any(left):
+        heads = [(at, queue[0]) for at, queue in enumerate(left) if queue]
+        together = [[at for at, other in heads if _are_alike(plan, other)] for _, plan in heads]
+        # Whoever has it later reads other inputs first.
+        ready = [
+            those
+            for those, (_, plan) in zip(together, heads, strict=True)
+            if len(those) == len(heads) or not any(_are_alike(plan, other) for queue in left for other in queue[1:])
+        ]
+        steps.append((ready or together)[0])
+        for at in steps[-1]:
+            left[at].pop(0)
+    return steps
+
+
+def _are_alike(plan: IngestPlan, other: IngestPlan) -> bool:
+    parts = ("planned_at", "source", "topic", "files")
+    return all(getattr(plan, part) == getattr(other, part) for part in parts)

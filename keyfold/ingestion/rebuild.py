@@ -6,7 +6,7 @@ The record is written first and removed last, so that one that broke off is gone
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -26,6 +26,7 @@ from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_file, move_tree, sync_folder
+from keyfold.sharing import check_sharing
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -36,6 +37,7 @@ def rebuild(
     stream: Stream,
     landing: Landing | None = None,
     *,
+    sharing: Sequence[Stream] = (),
     settle: timedelta = timedelta(0),
     on_batch: Callable[[Progress], None] | None = None,
 ) -> IngestSummary:
@@ -49,6 +51,7 @@ def rebuild(
         stream: what the files hold.
         landing: a landing folder, or a topic, more than those that were read before; where none is known, the
             lakehouse's own folder.
+        sharing: all streams of the stream's landing, its own first, where it shares one; the tables of the others stay.
         settle: as of `ingest`.
         on_batch: as of `ingest`.
 
@@ -56,6 +59,7 @@ def rebuild(
         KeyfoldError: no landing folder is there, so that nothing is moved; or as `ingest`. Run it again: it goes on.
     """
     began = time.monotonic()
+    streams = check_sharing(sharing or [stream])
     folder = lakehouse.ingest(stream.name)
     with exclusive(folder, f"ingest of {stream.name}"):
         record = folder / REBUILD
@@ -70,17 +74,19 @@ def rebuild(
                 begun["is_moved"] = True
                 write_json(record, begun)
             summaries = [
-                ingest_under_lock(
+                summary
+                for source in begun["sources"]
+                for summary in ingest_under_lock(
                     spark,
                     lakehouse,
-                    stream,
+                    streams,
                     _landing(lakehouse, source, landing),
+                    only=stream.name,
                     settle=settle,
                     on_batch=on_batch,
                     # As one run would: an earlier source must not make the events of a later one too old.
                     any_age=True,
                 )
-                for source in begun["sources"]
             ]
             # Last: until then every run of ingest is refused, which would else go on from half the files.
             record.unlink()
@@ -107,7 +113,7 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
     elif landing is not None:
         known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
     if not known and not topics:
-        known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
+        known = {source_name(lakehouse, lakehouse.landing(stream.landing or stream.name)): ()}
     sources = [source for source in known if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:
         raise NotFound(

@@ -61,12 +61,14 @@ class IngestPlan(Plan):
         files: in order of their paths.
         topic: which offsets, where it reads a topic.
         oldest: the least event time that is accepted; None where any is. All batches of a run have the same.
+        conditions: those by which rows go to the streams that share the source; empty where the stream is alone.
     """
 
     source: str
     files: tuple[AdmittedFile, ...] = ()
     topic: TopicShare | None = None
     oldest: datetime | None = None
+    conditions: str = ""
 
     @property
     def size(self) -> int:

@@ -1,40 +1,32 @@
-"""A run of ingest: everything new in a landing folder, or a topic, goes to the stream's tables, and the run ends."""
+"""A run of ingest: everything new in a landing folder, or a topic, goes to its streams' tables, and the run ends."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import work
-from keyfold.ingestion.ingest_settings import REBUILD, RECORD, Birth, fit_events, open_ingest
-from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
-from keyfold.ingestion.known import KnownFiles
-from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_files, new_offsets, plan_batches
-from keyfold.ingestion.records import IngestCounts, IngestDone, IngestPlan
-from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
+from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
+from keyfold.ingestion.member import Member
+from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, in_step, new_offsets, plan_batches
+from keyfold.ingestion.records import IngestDone, IngestPlan
 from keyfold.ingestion.sources.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.sources.places import source_name
 from keyfold.ingestion.split import TopicAccess
-from keyfold.ingestion.summary import IngestSummary
-from keyfold.ingestion.window import ids_since, oldest_accepted
-from keyfold.journal.agreement import check_tables
-from keyfold.journal.checksums import record_checksums
+from keyfold.ingestion.summary import IngestSummary, together
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.lakehouse.commits import append_files
-from keyfold.lakehouse.fail_points import reached
+from keyfold.sharing import check_sharing
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
-from keyfold.times import to_iso
 
 Landing = Place | KafkaTopic
 """Where events come from: a folder of files, on a disk or in a bucket, or a topic of Kafka."""
@@ -46,6 +38,7 @@ def ingest(
     stream: Stream,
     landing: Landing | None = None,
     *,
+    sharing: Sequence[Stream] = (),
     settle: timedelta = timedelta(0),
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
@@ -56,11 +49,17 @@ def ingest(
     Files are known by their paths and read once, so only those that are whole are read: see `sources.files` for what
     makes a file whole. Of a topic the journal knows by partition up to which offset it was read.
 
+    Where streams share the landing, it is read once for all of them: each row goes to the one whose condition holds
+    (`Stream.where`); a row of none, or of several, and what cannot be read at all, to the quarantine of the stream that
+    the landing is named after. Each has a journal of its own: one that joins later reads what the others have read.
+
     Args:
         spark: the session.
         lakehouse: where the tables are.
         stream: what the files hold.
         landing: the folder, read with its subfolders, or the topic; by default the lakehouse's own folder for the stream.
+        sharing: all streams that share the landing, its own first, the stream among them (`keyfold.sharing`); none where it
+            shares it with none.
         settle: how long a file must have stayed as it is; 0 where nobody writes while this runs. A stream with
             done-markers goes by them.
         reread_changed: read files again that have changed since they were read; what is in the tables already is
@@ -72,7 +71,7 @@ def ingest(
     Raises:
         KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, a topic is not the one that was read
             or has lost messages, the tables, the journal and the stream do not fit each
-            other, a disk is full, or the stream is being ingested already.
+            other, a disk is full, a stream is being ingested already, or it cannot share its landing so.
 
     Example:
         >>> import keyfold
@@ -81,48 +80,59 @@ def ingest(
         ...     keyfold.ingestion(spark, keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted
         1200
     """
-    if reread_changed and not stream.event_id:
-        raise Misconfigured(
-            f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
-            "read again; land what is new in files of their own"
-        )
-    if reread_changed and stream.goes_by_arrival:
-        raise Misconfigured(
-            f"{stream.name} takes messages without a time of their own, which read again would have another one, and after "
-            f"{stream.duplicate_window} would count twice: changed files cannot be read again; land what is new in "
-            "files of their own"
-        )
-    with ingest_lock(lakehouse, stream, landing) as folder:
-        return ingest_under_lock(
+    streams = check_sharing(sharing or [stream])
+    if reread_changed:
+        for one in streams:
+            _check_reread(one)
+    with ingest_lock(lakehouse, streams, landing) as folder:
+        summaries = ingest_under_lock(
             spark,
             lakehouse,
-            stream,
+            streams,
             folder,
             settle=settle,
             reread_changed=reread_changed,
             on_batch=on_batch,
             max_bytes_per_batch=max_bytes_per_batch,
         )
+    return together(summaries, stream)
+
+
+def _check_reread(stream: Stream) -> None:
+    if not stream.event_id:
+        raise Misconfigured(
+            f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
+            "read again; land what is new in files of their own"
+        )
+    if stream.goes_by_arrival:
+        raise Misconfigured(
+            f"{stream.name} takes messages without a time of their own, which read again would have another one, and after "
+            f"{stream.duplicate_window} would count twice: changed files cannot be read again; land what is new in "
+            "files of their own"
+        )
 
 
 @contextmanager
-def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Iterator[Landing]:
-    """Hold a stream's ingest, for one run or for many; gives the landing folder, or the topic.
+def ingest_lock(lakehouse: Lakehouse, streams: Sequence[Stream], landing: Landing | None) -> Iterator[Landing]:
+    """Hold the ingest of streams that share a landing, for one run or for many; gives the landing folder, or the topic.
 
     Raises:
-        KeyfoldError: the folder is missing, a rebuild broke off, the stream is being ingested already, or the home is in a
+        KeyfoldError: the folder is missing, a rebuild broke off, a stream is being ingested already, or the home is in a
             bucket whose store keeps no conditions.
     """
-    landing = require_landing(lakehouse, stream, landing)
-    folder = lakehouse.ingest(stream.name)
-    check_conditions(folder)
-    # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
-    with exclusive(folder, f"ingest of {stream.name}"):
-        if (folder / REBUILD).exists():
-            raise KeyfoldError(
-                f"ingest of {stream.name}: a rebuild of its tables broke off; finish it with "
-                f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
-            )
+    landing = require_landing(lakehouse, streams[0], landing)
+    with ExitStack() as locks:
+        # By name: two that take the same locks must not wait for each other.
+        for stream in sorted(streams, key=lambda stream: stream.name):
+            folder = lakehouse.ingest(stream.name)
+            check_conditions(folder)
+            # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
+            locks.enter_context(exclusive(folder, f"ingest of {stream.name}"))
+            if (folder / REBUILD).exists():
+                raise KeyfoldError(
+                    f"ingest of {stream.name}: a rebuild of its tables broke off; finish it with "
+                    f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
+                )
         yield landing
 
 
@@ -134,7 +144,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     """
     if isinstance(landing, KafkaTopic):
         return landing
-    landing = (landing or lakehouse.landing(stream.name)).expanduser().resolve()
+    landing = (landing or lakehouse.landing(stream.landing or stream.name)).expanduser().resolve()
     # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
     is_emptied = isinstance(landing, ObjectPath) and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
@@ -145,120 +155,147 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
 def ingest_under_lock(
     spark: SparkSession,
     lakehouse: Lakehouse,
-    stream: Stream,
+    streams: Sequence[Stream],
     landing: Landing,
     *,
+    only: str | None = None,
     settle: timedelta,
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
     checksums_every: timedelta = timedelta(0),
     any_age: bool = False,
-) -> IngestSummary:
-    """What `ingest` does, for whoever holds the lock of the stream's ingest.
+) -> list[IngestSummary]:
+    """What `ingest` does, for whoever holds the locks of the streams' ingest.
 
     Args:
-        spark, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as of `ingest`.
+        streams: all that share the landing, its own first.
+        spark, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as of `ingest`.
+        only: the one stream whose rows are taken; None takes those of all.
         checksums_every: how often checksums are recorded.
-        any_age: accept events of any age, whatever the stream's `max_age`.
+        any_age: accept events of any age, whatever the streams' `max_age`.
     """
     began = time.monotonic()
+    names = ", ".join(one.name for one in streams)
     try:
-        run = _Run(spark, lakehouse, stream, open_ingest(lakehouse, stream), landing, on_batch)
-        run.begin()
+        members = [
+            Member(lakehouse, one, open_ingest(lakehouse, one), landing)
+            for one in streams
+            if only is None or one.name == only
+        ]
+        run = _Run(spark, lakehouse, streams, members, landing, on_batch)
+        for member in members:
+            member.begin()
         # First what a killed run had planned: its files would else be found new, and be planned twice.
-        run.do(run.journal.pending())
+        run.do([member.pending(run.conditions) for member in members])
+        journals, now = [member.journal for member in members], datetime.now(UTC)
         if isinstance(landing, KafkaTopic):
-            admission = Admission()
-            shares = new_offsets(run.journal, landing, max_bytes_per_batch, run.remedy)
-            run.do(plan_batches(run.journal, landing.source, shares, run.oldest(any_age=any_age)))
+            admissions, source = [Admission()] * len(members), landing.source
+            parts = new_offsets(journals, landing, max_bytes_per_batch, [member.remedy for member in members])
         else:
             source = source_name(lakehouse, landing)
-            admission = select_files(
+            admissions = select_files(
                 landing,
-                run.known.of(source),
+                [member.known.of(source) for member in members],
                 settle=settle,
-                done_marker=stream.done_marker,
+                done_marker=streams[0].done_marker,
                 reread_changed=reread_changed,
             )
-            run.known.note(source, admission.touched)
-            parts = cut_files(admission.files, max_bytes_per_batch)
-            run.do(plan_batches(run.journal, source, parts, run.oldest(any_age=any_age)))
-        run.tidy_up(checksums_every)
+            now = datetime.now(UTC)
+            for member, admission in zip(members, admissions, strict=True):
+                member.known.note(source, admission.touched)
+            parts = cut_new_files([admission.files for admission in admissions], max_bytes_per_batch)
+        run.do(
+            [
+                plan_batches(
+                    member.journal,
+                    source,
+                    own,
+                    member.oldest(any_age=any_age),
+                    now=now,
+                    conditions=run.conditions,
+                )
+                for member, own in zip(members, parts, strict=True)
+            ]
+        )
+        for member in members:
+            member.tidy_up(checksums_every)
     except OSError as error:
         raise KeyfoldError(
-            f"ingest of {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+            f"ingest of {names} broke off: {error}; mend that and run it again: it goes on where it was"
         ) from error
-    return run.summary(admission, reread_changed, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return [
+        member.summary(admission, reread_changed, seconds)
+        for member, admission in zip(members, admissions, strict=True)
+    ]
 
 
 class _Run:
-    """What has come of a run so far."""
+    """What members do together: each input is read once for all that read it now."""
 
     def __init__(
         self,
         spark: SparkSession,
         lakehouse: Lakehouse,
-        stream: Stream,
-        birth: Birth,
+        streams: Sequence[Stream],
+        members: Sequence[Member],
         landing: Landing,
         on_batch: Callable[[Progress], None] | None,
     ) -> None:
-        self._spark, self._lakehouse, self._stream, self._on_batch = spark, lakehouse, stream, on_batch
-        self._birth, self._landing = birth, landing
-        self.journal = ingest_journal(lakehouse, stream.name)
-        self._counts = IngestCounts()
-        self._batches = self._deferred = 0
-        self._warnings: list[str] = []
-        self.known = KnownFiles(self._birth.folder, self.journal, self._birth.where, self._birth.remedy)
+        self._spark, self._lakehouse, self._streams, self._on_batch = spark, lakehouse, streams, on_batch
+        self._members, self._landing = members, landing
 
     @property
-    def remedy(self) -> str:
-        return self._birth.remedy
+    def conditions(self) -> str:
+        """Those by which rows go to streams, for plans; empty of one stream alone."""
+        if len(self._streams) == 1:
+            return ""
+        return "; ".join(f"{one.name}: {one.condition}" for one in self._streams)
 
-    def begin(self) -> None:
-        """See that journal, tables and stream are of one story, and finish what an earlier run had begun to commit."""
-        birth = self._birth
-        opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
-        fit_events(self._stream, birth, opened["events"])
-        self._finish_last(opened)
-
-    def oldest(self, *, any_age: bool) -> datetime | None:
-        """The least event time that batches accept which are planned now; None where they accept any."""
-        events, last = self._birth.tables["events"], self.journal.last_done()
-        return None if any_age else oldest_accepted(self._stream, events, last)
-
-    def do(self, plans: Sequence[IngestPlan]) -> None:
-        """Do what plans say, batch by batch."""
-        if not plans:
+    def do(self, queues: Sequence[Sequence[IngestPlan]]) -> None:
+        """Do what each member's plans say, batch by batch."""
+        steps = in_step(queues)
+        if not steps:
             return
         began, done_bytes = time.monotonic(), 0
-        sizes = [plan.size for plan in plans]
-        last = self.journal.last_done()
-        # Of all plans the same: they are of one run.
-        since = ids_since(self._stream, plans[0].oldest)
-        segments = self._live_segments(last, since)
-        # What a failed attempt left: no record names it, so it is no part of the index.
-        sweep_segments(self._birth.segments, {segment.name for segment in segments})
-        for at, plan in enumerate(plans):
-            # The order is the safety: rows are written, then named in a commit record, then the tables take them.
-            access = self._access(plan.topic) if plan.topic else None
-            try:
-                done = self._work(plan, last, segments, access)
-            except DamagedArrayError as error:
-                # Nothing of the batch counts yet: it is worked on again with an index that is whole.
-                anew = self._index_made_anew(_damaged(self._birth, str(error)), since)
-                done = self._work(plan, last, anew, access)
-            if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
-                raise gone_error(plan.topic.name, self._birth.remedy)
-            self.journal.write_done(done)
-            self._commit(done)
-            last, segments = done, done.segments
-            sweep_segments(self._birth.segments, {segment.name for segment in segments})
+        left = [list(plans) for plans in queues]
+        for member, plans in zip(self._members, queues, strict=True):
+            if plans:
+                member.prepare(plans[0])
+        for_steps = [[left[at].pop(0) for at in step] for step in steps]
+        sizes = [plans[0].size for plans in for_steps]
+        for at, (step, plans) in enumerate(zip(steps, for_steps, strict=True)):
+            self._do([self._members[one] for one in step], plans)
             done_bytes += sizes[at]
-            left = seconds_left(done_bytes, sum(sizes), time.monotonic() - began)
+            seconds = seconds_left(done_bytes, sum(sizes), time.monotonic() - began)
             if self._on_batch is not None:
-                self._on_batch(Progress(at + 1, len(plans), done_bytes, sum(sizes), "bytes", left))
+                self._on_batch(Progress(at + 1, len(steps), done_bytes, sum(sizes), "bytes", seconds))
+
+    def _do(self, members: Sequence[Member], plans: Sequence[IngestPlan]) -> None:
+        # The order is the safety: rows are written, then named in a commit record, then the tables take them.
+        topic = plans[0].topic
+        access = self._access(topic) if topic else None
+        try:
+            found = self._work(members, plans, access)
+        except DamagedArrayError as error:
+            # Nothing of the batch counts yet: it is worked on again with an index that is whole.
+            for member in members:
+                member.make_index_anew(str(error))
+            found = self._work(members, plans, access)
+        if topic and access and not access.is_gone and self._access(topic).is_gone:
+            raise gone_error(topic.name, self._members[0].remedy)
+        # All of them before the first commit: after that, whatever breaks off is finished from the records.
+        for member, done in zip(members, found, strict=True):
+            member.journal.write_done(done)
+        for member, done in zip(members, found, strict=True):
+            member.commit(done)
+
+    def _work(
+        self, members: Sequence[Member], plans: Sequence[IngestPlan], access: TopicAccess | None
+    ) -> list[IngestDone]:
+        shares = [member.share(plan) for member, plan in zip(members, plans, strict=True)]
+        return work(self._spark, self._lakehouse, self._streams, shares, access)
 
     def _access(self, share: TopicShare) -> TopicAccess:
         """How a plan's topic is read; sees that it is the one that was planned."""
@@ -267,7 +304,7 @@ class _Run:
         topic = own or KafkaTopic(share.name)
         is_gone = topic_id(topic) != share.id
         if is_gone and not topic.anew:
-            raise gone_error(share.name, self._birth.remedy)
+            raise gone_error(share.name, self._members[0].remedy)
         return TopicAccess(
             share.name,
             topic.settings.bootstrap,
@@ -276,76 +313,3 @@ class _Run:
             is_gone,
             share.arrived_after,
         )
-
-    def tidy_up(self, checksums_every: timedelta) -> None:
-        """Keep what is known of files in few records, and the journal short; record the files' checksums."""
-        # In this order: the journal lets go of records that the table must have by then.
-        self.known.keep()
-        self.journal.compact()
-        done = self.journal.last_done()
-        record_checksums(
-            self.journal.folder, self._birth.checksummed, done.batch if done else -1, every=checksums_every
-        )
-
-    def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
-        """What the run did."""
-        counts = self._counts
-        return IngestSummary(
-            stream=self._stream.name,
-            source=str(self._landing.source if isinstance(self._landing, KafkaTopic) else self._landing),
-            files=counts.files,
-            rows_read=counts.rows_read,
-            accepted=counts.accepted,
-            quarantined=counts.quarantined,
-            duplicates=counts.duplicates,
-            untimed=counts.untimed,
-            waiting=admission.waiting + self._deferred,
-            changed=dict(admission.changed),
-            reread=reread,
-            totals=ingest_totals(self._lakehouse, self._stream),
-            batches=self._batches,
-            seconds=seconds,
-            warnings=tuple(self._warnings),
-        )
-
-    def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
-        """Make the commits of a batch that broke off after its commit record."""
-        done = self.journal.last_done()
-        if done is not None and uncommitted(self._birth, done, opened):
-            self._commit(done)
-
-    def _commit(self, done: IngestDone) -> None:
-        """Let the tables take what a commit record names; what they took before they do not take again."""
-        birth = self._birth
-        reached("commit: before")
-        for number, (name, files) in enumerate(done.tables.items()):
-            if number:
-                reached("commit: one table")
-            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch)
-        reached("commit: after")
-        self._counts += done.counts
-        self._batches += 1
-        self._deferred += len(done.deferred)
-
-    def _live_segments(self, last: IngestDone | None, since: datetime | None) -> tuple[Segment, ...]:
-        """The index of ids, made anew from the event table where part of it is gone."""
-        if not self._stream.event_id or last is None:
-            return ()
-        if last.ids_since is not None and (since is None or since < last.ids_since):
-            what = f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
-            return self._index_made_anew(what, since)
-        missing = missing_segments(self._birth.segments, last.segments)
-        return self._index_made_anew(_damaged(self._birth, ", ".join(missing[:3])), since) if missing else last.segments
-
-    def _work(
-        self, plan: IngestPlan, last: IngestDone | None, segments: tuple[Segment, ...], access: TopicAccess | None
-    ) -> IngestDone:
-        return work(self._spark, self._lakehouse, self._stream, self._birth, plan, last, segments, access)
-
-    def _index_made_anew(self, why: str, since: datetime | None) -> tuple[Segment, ...]:
-        self._warnings.append(f"{why}; it was made anew from the event table")
-        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"], since)
-
-
-def _damaged(birth: Birth, what: str) -> str:
-    return f"part of the index of ids in {birth.segments} is gone or damaged ({what})"

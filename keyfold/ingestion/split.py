@@ -41,35 +41,53 @@ class TopicAccess:
 
 
 @dataclass(frozen=True)
-class Split:
-    """What a worker is given.
+class Output:
+    """Where rows of one stream go.
 
     Attributes:
-        stream: what the files hold.
-        batch: its number.
-        arrived: when the files were admitted (UTC).
+        stream: whose rows.
+        batch: its number in the stream's journal.
         oldest: the least event time that is accepted; None where any is.
-        landing: the landing folder, if it reads files.
-        topic: how the topic is reached, if it reads one.
         events, quarantine: the tables' folders.
         ids: the folder of the index of ids.
         segments: those of the index that are live.
-        files: with their place in the batch.
-        ranges: the same of a topic.
     """
 
     stream: Stream
     batch: int
-    arrived: datetime
     oldest: datetime | None
-    landing: Place
-    topic: TopicAccess | None
     events: Place
     quarantine: Place
     ids: Place
     segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a worker is given.
+
+    Attributes:
+        streams: all that share the landing, its own first; of one alone no condition is looked at.
+        outputs: those of them whose rows are wanted.
+        arrived: when the files were admitted (UTC).
+        landing: the landing folder, if it reads files.
+        topic: how the topic is reached, if it reads one.
+        files: with their place in the batch.
+        ranges: the same of a topic.
+    """
+
+    streams: tuple[Stream, ...]
+    outputs: tuple[Output, ...]
+    arrived: datetime
+    landing: Place
+    topic: TopicAccess | None
     files: tuple[tuple[int, AdmittedFile], ...]
     ranges: tuple[tuple[int, OffsetRange], ...]
+
+    @property
+    def wanted(self) -> dict[str, datetime | None]:
+        """The streams whose rows are wanted, each with the least event time that is accepted."""
+        return {one.stream.name: one.oldest for one in self.outputs}
 
 
 @dataclass(frozen=True)
@@ -88,15 +106,23 @@ class WrittenEvents:
 
 
 @dataclass
-class SplitResult:
-    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
-
-    `refused` is why it must not go on, for people; `damaged` is which part of the index of ids is damaged.
-    """
+class Written:
+    """What came of a split, of one stream."""
 
     counts: IngestCounts = field(default_factory=IngestCounts)
     events: list[WrittenEvents] = field(default_factory=list)
     rejects: list[WrittenFile] = field(default_factory=list)
+
+
+@dataclass
+class SplitResult:
+    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
+
+    `written` is by output. `refused` is why it must not go on, for people; `damaged` is which part of an index of ids is
+    damaged.
+    """
+
+    written: list[Written] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     fault: str = ""
     refused: str = ""

@@ -1,19 +1,27 @@
 """Reads a split's inputs and validates their rows, in a Spark worker, or in the driver where there is little to do."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import polars as pl
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError
-from keyfold.ingestion.parsing import UnreadableFileError, parse_file, parse_messages
-from keyfold.ingestion.records import AdmittedFile, IngestCounts
+from keyfold.ingestion.parsing import (
+    UnreadableFileError,
+    ValidatedRows,
+    parse_file,
+    parse_messages,
+    parse_shared_file,
+    parse_shared_messages,
+)
+from keyfold.ingestion.records import AdmittedFile
 from keyfold.ingestion.sources.files import is_as_admitted, refusal
 from keyfold.ingestion.sources.kafka.messages import Messages, TopicReader, message_columns
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess
-from keyfold.ingestion.split_writer import SplitWriter
+from keyfold.ingestion.split_writer import SplitWriters
 from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 from keyfold.times import to_times
@@ -21,13 +29,14 @@ from keyfold.times import to_times
 
 def read_split(split: Split) -> SplitResult:
     """Read a split's inputs; runs in a Spark worker, or in the driver where there is little to do."""
-    with errors_without_values(f"ingest of {split.stream.name}", split.stream.private):
+    private = [name for one in split.streams for name in one.private]
+    with errors_without_values(f"ingest of {', '.join(one.name for one in split.streams)}", private):
         return _read_split(split)
 
 
 def _read_split(split: Split) -> SplitResult:
     result = SplitResult()
-    kept = SplitWriter(split)
+    kept = SplitWriters(split)
     try:
         if split.topic is not None:
             _read_topic(split, split.topic, kept)
@@ -52,37 +61,58 @@ def _read_split(split: Split) -> SplitResult:
         kept.discard()
         result.refused = str(error)
         return result
-    result.counts, result.events, result.rejects = kept.counts, kept.events, kept.rejected
+    result.written = kept.results()
     return result
 
 
-def _read_topic(split: Split, access: TopicAccess, kept: SplitWriter) -> None:
+def _read_topic(split: Split, access: TopicAccess, kept: SplitWriters) -> None:
     """Take the rows of ranges of offsets."""
     if access.is_gone:
         for _, lost in split.ranges:
             kept.reject_gap(access, lost)
         return
     settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
-    columns = message_columns(split.stream.raw_schema.names)
+    raw = [name for one in split.streams for name in (*one.raw_schema.names, *one.condition_columns)]
+    columns = message_columns(raw)
     with TopicReader(settings, access.name, columns, record_gaps=access.record_gaps) as reader:
         for place, offsets in split.ranges:
             for found in reader.read(offsets):
                 if isinstance(found, OffsetRange):
                     kept.reject_gap(access, found)
                     continue
-                rows = parse_messages(
-                    split.stream,
-                    found.values,
-                    found.offsets,
-                    _arrivals(split, access, found),
-                    beside=found.columns,
-                    faults=found.faults,
-                    path=access.name,
-                    oldest=split.oldest,
-                )
-                kept.take(rows, place, access.where(found.partition), first_line=offsets.start)
+                for stream, rows in _parse(split, access, found):
+                    kept.take(stream, rows, place, access.where(found.partition), first_line=offsets.start)
                 if kept.is_large:
                     kept.write()
+
+
+def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple[str, ValidatedRows]]:
+    """The rows of messages, by stream."""
+    arrived = _arrivals(split, access, found)
+    if len(split.streams) > 1:
+        yield from parse_shared_messages(
+            split.streams,
+            split.wanted,
+            found.values,
+            found.offsets,
+            arrived,
+            beside=found.columns,
+            faults=found.faults,
+            path=access.name,
+        )
+        return
+    (output,) = split.outputs
+    rows = parse_messages(
+        output.stream,
+        found.values,
+        found.offsets,
+        arrived,
+        beside=found.columns,
+        faults=found.faults,
+        path=access.name,
+        oldest=output.oldest,
+    )
+    yield output.stream.name, rows
 
 
 def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
@@ -95,25 +125,25 @@ def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime
     return arrived.clip(upper_bound=split.arrived)
 
 
-def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
+def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
     """The rows of a file; None where it is not any more what was planned."""
-    path, taken = split.landing / file.path, SplitWriter(split)
+    path, taken = split.landing / file.path, SplitWriters(split)
     refused = file.refused or refusal(split.landing, file.path)
     if refused:
         taken.reject_file(str(path), refused)
-        taken.counts += IngestCounts(files=1)
+        taken.count_file()
         return taken
     if not _is_as_planned(path, file):
         return None
     try:
-        for rows in parse_file(split.stream, path, split.arrived, split.landing, split.oldest):
-            taken.take(rows, place, str(path))
+        for stream, rows in _rows_of(split, path):
+            taken.take(stream, rows, place, str(path))
             # Written apart from the rows of other files: it may be found broken in its last line, and then none of it counts.
             if taken.is_large:
                 taken.write()
     except UnreadableFileError as error:
         taken.discard()
-        taken = SplitWriter(split)
+        taken = SplitWriters(split)
         taken.reject_file(str(path), str(error))
     except BaseException:
         taken.discard()
@@ -122,8 +152,18 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     if not _is_as_planned(path, file):
         taken.discard()
         return None
-    taken.counts += IngestCounts(files=1)
+    taken.count_file()
     return taken
+
+
+def _rows_of(split: Split, path: Place) -> Iterator[tuple[str, ValidatedRows]]:
+    """The rows of a file, by stream."""
+    if len(split.streams) > 1:
+        yield from parse_shared_file(split.streams, split.wanted, path, split.arrived, split.landing)
+        return
+    (output,) = split.outputs
+    for rows in parse_file(output.stream, path, split.arrived, split.landing, output.oldest):
+        yield output.stream.name, rows
 
 
 def _is_as_planned(path: Place, file: AdmittedFile) -> bool:

@@ -14,7 +14,7 @@ from keyfold.ingestion.parsing import Reject, ValidatedRows
 from keyfold.ingestion.records import IngestCounts
 from keyfold.ingestion.segments import copies_of_history, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
-from keyfold.ingestion.split import Split, TopicAccess, WrittenEvents
+from keyfold.ingestion.split import Output, Split, TopicAccess, Written, WrittenEvents
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.stream import INGESTED_AT
 from keyfold.times import micros
@@ -28,21 +28,22 @@ _LINES = 1 << 40
 
 
 class SplitWriter:
-    """Rows on their way into data files."""
+    """Rows of one stream on their way into data files."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, output: Output) -> None:
         self.counts = IngestCounts()
         self.events: list[WrittenEvents] = []
         self.rejected: list[WrittenFile] = []
-        self._split = split
+        self._output = output
         self._frames: list[pl.DataFrame] = []
         self._places: list[Numbers] = []
         self._rejects: list[tuple[str, str | None, Reject | str]] = []
         self._rows = self._bytes = 0
 
     @property
-    def is_large(self) -> bool:
-        return self._rows >= ROWS_A_FILE or self._bytes >= BYTES_A_FILE
+    def held(self) -> tuple[int, float]:
+        """Rows and bytes in memory."""
+        return self._rows, self._bytes
 
     def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
         """Take a chunk of an input, whose lines count from `first_line` on."""
@@ -87,34 +88,88 @@ class SplitWriter:
     def write(self) -> None:
         """Write what is in memory."""
         if self._rejects:
-            self.rejected.append(_write_rejects(self._split, self._rejects))
+            self.rejected.append(_write_rejects(self._output, self._rejects))
         if self._frames:
             frame, places = pl.concat(self._frames), np.concatenate(self._places)
             self._frames, self._places = [], []
-            duplicates, written = _write_events(self._split, frame, places)
+            duplicates, written = _write_events(self._output, frame, places)
             self.counts += IngestCounts(accepted=-duplicates, duplicates=duplicates)
             self.events += written
         self._frames, self._places, self._rejects = [], [], []
         self._rows = self._bytes = 0
 
+    def result(self) -> Written:
+        """What was written."""
+        return Written(self.counts, self.events, self.rejected)
+
     def discard(self) -> None:
         """Remove what was written."""
         for one in self.events:
-            (self._split.events / one.file.path).unlink(missing_ok=True)
+            (self._output.events / one.file.path).unlink(missing_ok=True)
             if one.segment is not None:
-                (self._split.ids / one.segment.name).unlink(missing_ok=True)
-                (self._split.ids / one.places).unlink(missing_ok=True)
+                (self._output.ids / one.segment.name).unlink(missing_ok=True)
+                (self._output.ids / one.places).unlink(missing_ok=True)
         for file in self.rejected:
-            (self._split.quarantine / file.path).unlink(missing_ok=True)
+            (self._output.quarantine / file.path).unlink(missing_ok=True)
 
 
-def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
+class SplitWriters:
+    """Rows of a split on their way into data files, of each of its streams; what is no stream's is the first one's."""
+
+    def __init__(self, split: Split) -> None:
+        self._writers = {one.stream.name: SplitWriter(one) for one in split.outputs}
+        self._owner = self._writers.get(split.streams[0].name)
+
+    @property
+    def is_large(self) -> bool:
+        held = [one.held for one in self._writers.values()]
+        return sum(rows for rows, _ in held) >= ROWS_A_FILE or sum(size for _, size in held) >= BYTES_A_FILE
+
+    def take(self, stream: str, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
+        """Take a chunk of an input; see `SplitWriter.take`."""
+        self._writers[stream].take(rows, place, file, first_line)
+
+    def reject_file(self, file: str, reason: str) -> None:
+        """Reject a file as a whole."""
+        if self._owner is not None:
+            self._owner.reject_file(file, reason)
+
+    def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
+        """Record messages that are gone; once, also where the first stream has read them while they were there."""
+        (self._owner or next(iter(self._writers.values()))).reject_gap(access, lost)
+
+    def count_file(self) -> None:
+        """Count a file that was read."""
+        for one in self._writers.values():
+            one.counts += IngestCounts(files=1)
+
+    def add(self, other: "SplitWriters") -> None:
+        """Take all that others hold."""
+        for name, one in self._writers.items():
+            one.add(other._writers[name])
+
+    def write(self) -> None:
+        """Write what is in memory."""
+        for one in self._writers.values():
+            one.write()
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for one in self._writers.values():
+            one.discard()
+
+    def results(self) -> list[Written]:
+        """What was written, by output."""
+        return [one.result() for one in self._writers.values()]
+
+
+def _write_events(output: Output, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
     """Write accepted rows but for those that are copies already; gives back how many those are."""
-    stream = split.stream
+    stream = output.stream
     ids = event_ids(stream, frame) if stream.event_id else None
     copies = 0
     if ids is not None:
-        found = copies_of_history(split.ids, split.segments, ids, micros(stream.duplicate_window))
+        found = copies_of_history(output.ids, output.segments, ids, micros(stream.duplicate_window))
         # Of others it is not known yet what stands: an earlier split may hold a copy that rules out the nearer one.
         found |= same_time_copies(ids, places)
         if copies := int(found.sum()):
@@ -126,28 +181,28 @@ def _write_events(split: Split, frame: pl.DataFrame, places: Numbers) -> tuple[i
         parts = [
             (frame.filter(one), places[one], None if ids is None else ids.take(one)) for one in (~stands_in, stands_in)
         ]
-    return copies, [_write_part(split, *part) for part in parts if part[0].height]
+    return copies, [_write_part(output, *part) for part in parts if part[0].height]
 
 
-def _write_part(split: Split, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
+def _write_part(output: Output, frame: pl.DataFrame, places: Numbers, ids: Ids | None) -> WrittenEvents:
     """Write rows as one data file, in order of time."""
-    stream = split.stream
+    stream = output.stream
     times = frame[stream.event_time]
     if not times.is_sorted():
         order = times.arg_sort().to_numpy().astype(np.int64)
         frame, places = frame[order], places[order]
         ids = ids.take(order) if ids is not None else None
-    file = write_data_file(frame, split.events, stream.event_schema)
+    file = write_data_file(frame, output.events, stream.event_schema)
     if ids is None:
         return WrittenEvents(file)
     order = ids.sorted_order()
-    segment = write_segment(split.ids, ids.take(order))
+    segment = write_segment(output.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"
-    write_array(split.ids / name, np.stack([places[order], order]))
+    write_array(output.ids / name, np.stack([places[order], order]))
     return WrittenEvents(file, segment, name)
 
 
-def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
+def _write_rejects(output: Output, rejects: Sequence[tuple[str, str | None, Reject | str]]) -> WrittenFile:
     rows = [
         (None, file, None, reject, None)
         if isinstance(reject, str)
@@ -155,5 +210,5 @@ def _write_rejects(split: Split, rejects: Sequence[tuple[str, str | None, Reject
         for file, header, reject in rejects
     ]
     schema = {"raw": pl.String, "file": pl.String, "line": pl.Int64, "reason": pl.String, "header": pl.String}
-    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(split.batch, pl.Int64))
-    return write_data_file(frame, split.quarantine, QUARANTINE)
+    frame = pl.DataFrame(rows, schema, orient="row").with_columns(batch=pl.lit(output.batch, pl.Int64))
+    return write_data_file(frame, output.quarantine, QUARANTINE)

@@ -1,8 +1,10 @@
 """What a run of ingest did, for people and for programs."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from keyfold.ingestion.records import IngestCounts
+from keyfold.stream import Stream
 
 _TOLD = 10
 
@@ -22,6 +24,7 @@ class IngestSummary:
         batches: batches of this run, those that an earlier one had left among them.
         seconds: how long it took.
         warnings: what else somebody should know.
+        shared: the same of the other streams of its landing, which were read with it.
     """
 
     stream: str
@@ -39,6 +42,7 @@ class IngestSummary:
     batches: int
     seconds: float
     warnings: tuple[str, ...] = ()
+    shared: tuple["IngestSummary", ...] = ()
 
     def describe(self) -> list[str]:
         """What somebody should know, a line each."""
@@ -50,3 +54,9 @@ class IngestSummary:
         names = [f"{path} {what} after it was read; {remedy}" for path, what in list(self.changed.items())[:_TOLD]]
         more = len(self.changed) - len(names)
         return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
+
+
+def together(summaries: Sequence[IngestSummary], stream: Stream) -> IngestSummary:
+    """The summary of a stream, with those of the streams that were read with it."""
+    own = next(one for one in summaries if one.stream == stream.name)
+    return replace(own, shared=tuple(one for one in summaries if one is not own))

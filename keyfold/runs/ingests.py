@@ -1,7 +1,7 @@
 """Continuous ingest, and what goes with it: its tables are maintained, its health and metrics can be served."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ def ingest_continuously(
     stream: Stream,
     landing: Landing | None = None,
     *,
+    sharing: Sequence[Stream] = (),
     settle: timedelta = SETTLE,
     every: timedelta = LOOK_EVERY,
     stop: threading.Event | None = None,
@@ -32,10 +33,10 @@ def ingest_continuously(
 ) -> IngestSummary:
     """Ingest files as they land, or messages as they come, until `stop` is set; the batch under way is finished first.
 
-    Now and then the small files of the stream's tables are joined.
+    Now and then the small files of the streams' tables are joined.
 
     Args:
-        spark, lakehouse, stream, landing, on_batch: as of `ingest`.
+        spark, lakehouse, stream, landing, sharing, on_batch: as of `ingest`.
         settle: how long a file must have stayed as it is; 0 for producers that rename a whole file into the folder.
         every: from one look at the folder, or topic, to the next.
         stop: ends the ingest when it is set.
@@ -51,10 +52,16 @@ def ingest_continuously(
         >>> stop = threading.Event()
         >>> keyfold.ingest_continuously(spark, lakehouse, STREAMS["rides"], stop=stop)  # doctest: +SKIP
     """
+    streams = sharing or [stream]
+
+    def record() -> None:
+        for one in streams:
+            record_ingest(lakehouse, one.name)
+
     care = TableCare(
         lakehouse,
-        lambda: tables_of_ingest(lakehouse, stream),
-        lambda: record_ingest(lakehouse, stream.name),
+        lambda: [table for one in streams for table in tables_of_ingest(lakehouse, one)],
+        record,
         on_warning=on_warning,
     )
 
@@ -69,6 +76,7 @@ def ingest_continuously(
             lakehouse,
             stream,
             landing,
+            sharing=sharing,
             settle=settle,
             every=every,
             stop=stop,

@@ -2,7 +2,8 @@
 
 import errno
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import pyarrow as pa
@@ -12,10 +13,11 @@ from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json
 from keyfold.ingestion.parsing.mapping import path_value
-from keyfold.ingestion.parsing.parquet import read_parquet
-from keyfold.ingestion.parsing.rows import Rows, ValidatedRows, validate_rows
+from keyfold.ingestion.parsing.parquet import misfit, read_parquet
+from keyfold.ingestion.parsing.routing import Routes, all_rejected, route_lines, route_rows
+from keyfold.ingestion.parsing.rows import Rows, ValidatedRows, none_accepted, validate_rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, read_chunks
-from keyfold.raw_paths import TEXT_OF, name_of
+from keyfold.raw_paths import TEXT_OF, name_of, path_of
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -45,10 +47,50 @@ def parse_file(
         UnreadableFileError: the file is rejected as a whole; rows that came before do not count.
     """
     value = path_value(path, landing)
-    try:
+    with _faults_of_files():
         for rows in _read(stream, path):
             for part in exploded(stream, rows):
                 yield validate_rows(stream, part, arrived, value, oldest)
+
+
+def parse_shared_file(
+    streams: Sequence[Stream],
+    wanted: Mapping[str, datetime | None],
+    path: Place,
+    arrived: datetime,
+    landing: Place | None = None,
+) -> Iterator[tuple[str, ValidatedRows]]:
+    """Parse one file of a landing that streams share, chunk by chunk; gives rows with the name of their stream.
+
+    Args:
+        streams: those that share it, its own first: rows of no stream are its rejects.
+        wanted: the streams whose rows are given, each with the least event time that is accepted.
+        path, arrived, landing: as of `parse_file`.
+
+    Raises:
+        UnreadableFileError: as `parse_file`.
+    """
+    value = path_value(path, landing)
+    with _faults_of_files():
+        for stream, rows in _route(streams, wanted, path):
+            if stream.name not in wanted:
+                continue
+            if not rows.columns.num_rows:
+                yield stream.name, none_accepted(stream, rows)
+                continue
+            for part in exploded(stream, rows):
+                yield stream.name, validate_rows(stream, part, arrived, value, wanted[stream.name])
+
+
+@contextmanager
+def _faults_of_files() -> Iterator[None]:
+    """What the fault of the file is, as such an error.
+
+    Raises:
+        UnreadableFileError: it is.
+    """
+    try:
+        yield
     # Also an ArrowException: memory that ran out is not the file's fault, and must not reject it.
     except pa.ArrowMemoryError:
         raise
@@ -72,15 +114,51 @@ def _read(stream: Stream, path: Place) -> Iterator[Rows]:
     yield from read_csv(_flat(stream), text) if found == "csv" else read_json(schema, text, missing=stream.missing)
 
 
+def _route(
+    streams: Sequence[Stream], wanted: Mapping[str, datetime | None], path: Place
+) -> Iterator[tuple[Stream, Rows]]:
+    """The file's rows by stream, read once."""
+    routes, found, any_of = Routes(streams), file_type(path).format, streams[0]
+    if found is None:
+        raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")
+    if found == "parquet":
+        names = {path_of(name)[0]: None for name in routes.columns} | {
+            name: None for one in streams for name in one.raw_schema.names
+        }
+        schema = pa.schema([(str(name), pa.null()) for name in names])
+        for rows in read_parquet(schema, path, any_of.max_file_bytes, any_of.max_line_bytes):
+            for stream, own in route_rows(routes, rows, wanted):
+                why = misfit(stream.raw_schema, rows.columns.schema)
+                yield stream, all_rejected(own, why) if why and own.columns.num_rows else own
+        return
+    text = read_chunks(path, max_line=any_of.max_line_bytes, max_bytes=any_of.max_file_bytes)
+    if found == "json":
+        yield from route_lines(routes, text, wanted)
+        return
+    unfit = {one.name: why for one in streams if (why := _unfit_for_csv(one))}
+    flat = [name for one in streams if one.name not in unfit for name in _flat(one).names]
+    schema = pa.schema([(name, pa.string()) for name in dict.fromkeys((*flat, *routes.columns))])
+    for rows in read_csv(schema, text):
+        for stream, own in route_rows(routes, rows, wanted):
+            yield (
+                stream,
+                all_rejected(own, unfit[stream.name]) if stream.name in unfit and own.columns.num_rows else own,
+            )
+
+
 def _flat(stream: Stream) -> pa.Schema:
     """The columns that CSV may have: those of the names themselves.
 
     Raises:
         UnreadableFileError: the stream takes what no CSV has.
     """
-    if stream.list_path is not None or TEXT_OF in stream.raw_names:
-        what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
-        raise UnreadableFileError(
-            f"the file is CSV, which has no lists or objects, and stream {stream.name} takes {what}"
-        )
+    if why := _unfit_for_csv(stream):
+        raise UnreadableFileError(why)
     return pa.schema([(name.removesuffix(TEXT_OF), pa.string()) for name in stream.raw_names])
+
+
+def _unfit_for_csv(stream: Stream) -> str | None:
+    if stream.list_path is None and TEXT_OF not in stream.raw_names:
+        return None
+    what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
+    return f"the file is CSV, which has no lists or objects, and stream {stream.name} takes {what}"

@@ -97,7 +97,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
                 alone.append((index, table))
             else:
                 source = where[index]
-                rejects.append(Reject(_line_text(values[source]), int(lines[source]), reason))
+                rejects.append(Reject(line_text(values[source]), int(lines[source]), reason))
         tables.append(pa.Table.from_pylist(good, schema=text_schema))
         tables.extend(table for _, table in alone)
         kept.extend(index for index, _ in alone)
@@ -107,7 +107,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
     sources = where[kept]
     table = pa.concat_tables(tables) if tables else text_schema.empty_table()
     table = _with_texts(schema, table, lambda: b"\n".join(there[index] for index in kept))
-    return Rows(table, lines[sources], lambda position: _line_text(values[sources[position]]), rejects, broken=broken)
+    return Rows(table, lines[sources], lambda position: line_text(values[sources[position]]), rejects, broken=broken)
 
 
 class _RawLine:
@@ -120,10 +120,11 @@ class _RawLine:
     def __call__(self, position: int) -> str:
         if self._lines is None:
             self._lines = self._chunk.split(b"\n")
-        return _line_text(self._lines[position])
+        return line_text(self._lines[position])
 
 
-def _line_text(value: bytes) -> str:
+def line_text(value: bytes) -> str:
+    """A line as it is shown."""
     return value.removesuffix(b"\r").decode("utf-8", "replace")
 
 

@@ -4,9 +4,10 @@ What would have a file rejected as a whole (it is binary, not UTF-8, too long) r
 do with it. A message that is blank, or has no value, is rejected too: each one is a row, and all are accounted for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_objects, read_values
-from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
+from keyfold.ingestion.parsing.routing import Keys, Routes, mask, read_keys, rejected, text_of
+from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, none_accepted, validate_rows
 from keyfold.stream import Stream
 
 Numbers = npt.NDArray[np.int64]
@@ -61,6 +63,74 @@ def parse_messages(
         arrivals = arrived if isinstance(arrived, datetime) else arrived.gather(at)
         parts.append(validate_rows(stream, part, arrivals, path, oldest))
     return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def parse_shared_messages(
+    streams: Sequence[Stream],
+    wanted: Mapping[str, datetime | None],
+    values: Sequence[bytes | None],
+    numbers: Numbers,
+    arrived: datetime | pl.Series,
+    *,
+    beside: pa.Table,
+    faults: Mapping[int, str],
+    path: str | None = None,
+) -> Iterator[tuple[str, ValidatedRows]]:
+    """Parse messages of a topic that streams share; gives rows with the name of their stream.
+
+    A message whose value cannot be read belongs to the first stream, unless conditions look only at what is beside it.
+
+    Args:
+        streams: those that share it, its own first: messages of no stream are its rejects.
+        wanted: the streams whose rows are given, each with the least event time that is accepted.
+        values, numbers, arrived, beside, faults, path: as of `parse_messages`.
+    """
+    routes, owner = Routes(streams), streams[0]
+    keys = _keys(routes, owner.max_line_bytes, values, numbers, beside)
+    chosen, reason = routes.choose(keys.texts)
+    nobodys = [
+        Reject(_shown(values[keys.at[row]]), int(numbers[keys.at[row]]), reason(row))
+        for row in np.flatnonzero(chosen < 0).tolist()
+    ]
+    if owner.name in wanted:
+        yield owner.name, none_accepted(owner, rejected([*keys.rejects, *nobodys]))
+    for place, stream in enumerate(streams):
+        own = mask(len(values), keys.at[chosen == place])
+        if stream.name not in wanted or not own.any():
+            continue
+        positions = np.flatnonzero(own)
+        asked = [name for name in stream.raw_schema.names if name in beside.column_names]
+        yield (
+            stream.name,
+            parse_messages(
+                stream,
+                list(compress(values, own.tolist())),
+                numbers[own],
+                arrived if isinstance(arrived, datetime) else arrived.gather(positions),
+                beside=beside.select(asked).take(pa.array(positions)),
+                faults={int(np.searchsorted(positions, at)): why for at, why in faults.items() if own[at]},
+                path=path,
+                oldest=wanted[stream.name],
+            ),
+        )
+
+
+def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: Numbers, beside: pa.Table) -> Keys:
+    """What conditions look at, in messages and beside their values."""
+    inside = [name for name in routes.columns if name not in beside.column_names]
+    keys = Keys(pl.DataFrame(), np.arange(len(values)))
+    if inside:
+        reasons = [_reason(value, limit) for value in values]
+        rejects = [
+            Reject(_shown(value), int(number), reason)
+            for value, number, reason in zip(values, numbers, reasons, strict=True)
+            if reason
+        ]
+        good = np.array([at for at, reason in enumerate(reasons) if not reason], np.int64)
+        found = read_keys(inside, [value for at in good.tolist() if (value := values[at]) is not None], numbers[good])
+        keys = Keys(found.texts, good[found.at], [*rejects, *found.rejects])
+    outside = {name: text_of(beside, name).gather(keys.at) for name in routes.columns if name in beside.column_names}
+    return replace(keys, texts=pl.DataFrame({**keys.texts.to_dict(), **outside}))
 
 
 def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:

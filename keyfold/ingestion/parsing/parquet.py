@@ -58,10 +58,8 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         twice = sorted({name for name in schema.names if names.count(name) > 1})
         if twice:
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
-        for field in schema:
-            at = file.schema_arrow.get_field_index(field.name)
-            if at >= 0 and (misfit := _misfit(field.type, file.schema_arrow.field(at).type, field.name)):
-                raise UnreadableFileError(misfit)
+        if why := misfit(schema, file.schema_arrow):
+            raise UnreadableFileError(why)
         counts = [
             BATCH_BYTES * group.num_rows // size for group, size in zip(groups, sizes, strict=True) if group.num_rows
         ]
@@ -76,6 +74,13 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
                 columns = pa.table([_plainly(column) for column in part.columns], names=part.schema.names)
                 yield Rows(columns, lines, _Raw(part))
                 done += part.num_rows
+
+
+def misfit(wanted: pa.Schema, found: pa.Schema) -> str | None:
+    """Why a file's columns cannot be read as those that are wanted; None where they can."""
+    pairs = [(field, found.get_field_index(field.name)) for field in wanted]
+    faults = (_misfit(field.type, found.field(at).type, field.name) for field, at in pairs if at >= 0)
+    return next((why for why in faults if why), None)
 
 
 def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:

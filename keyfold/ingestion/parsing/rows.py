@@ -113,6 +113,12 @@ def validate_rows(
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
 
 
+def none_accepted(stream: Stream, rows: Rows) -> ValidatedRows:
+    """Rows of which the parser could read none."""
+    accepted = pl.DataFrame(stream.event_schema.empty_table())
+    return ValidatedRows(len(rows.rejects), accepted, rows.lines, rows.rejects, header=rows.header)
+
+
 def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: datetime | None) -> pl.Series:
     """Per row the first thing that is wrong with it, or NULL."""
     missing = [

@@ -42,9 +42,10 @@ def landing(tmp_path: Path) -> Path:
 
 
 def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
-    return select_files(
-        landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
+    (found,) = select_files(
+        landing, [known or {}], settle=settle, **({"done_marker": False, "reread_changed": False} | options)
     )
+    return found
 
 
 def paths(admission: Admission) -> list[str]:

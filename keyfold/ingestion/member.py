@@ -1,0 +1,164 @@
+"""One stream's part in a run of ingest: its journal, its index of ids, its tables, and what has come of it so far."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from deltalake import DeltaTable
+
+from keyfold.errors import IncompatibleState
+from keyfold.ingestion.admission import Admission
+from keyfold.ingestion.batch import Share
+from keyfold.ingestion.ingest_settings import Birth, fit_events
+from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
+from keyfold.ingestion.known import KnownFiles
+from keyfold.ingestion.records import IngestCounts, IngestDone, IngestPlan
+from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
+from keyfold.ingestion.sources.kafka.topic import KafkaTopic
+from keyfold.ingestion.summary import IngestSummary
+from keyfold.ingestion.window import ids_since, oldest_accepted
+from keyfold.journal.agreement import check_tables
+from keyfold.journal.checksums import record_checksums
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.fail_points import reached
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+from keyfold.times import to_iso
+
+
+class Member:
+    """A stream in a run."""
+
+    def __init__(self, lakehouse: Lakehouse, stream: Stream, birth: Birth, landing: Place | KafkaTopic) -> None:
+        self._lakehouse, self._stream, self._birth, self._landing = lakehouse, stream, birth, landing
+        self.journal = ingest_journal(lakehouse, stream.name)
+        self.known = KnownFiles(birth.folder, self.journal, birth.where, birth.remedy)
+        self._last: IngestDone | None = None
+        self._segments: tuple[Segment, ...] = ()
+        self._since: datetime | None = None
+        self._counts = IngestCounts()
+        self._batches = self._deferred = 0
+        self._warnings: list[str] = []
+
+    @property
+    def remedy(self) -> str:
+        """How a person starts the stream over."""
+        return self._birth.remedy
+
+    def begin(self) -> None:
+        """See that journal, tables and stream are of one story, and finish what an earlier run had begun to commit."""
+        birth = self._birth
+        opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
+        fit_events(self._stream, birth, opened["events"])
+        self._finish_last(opened)
+
+    def pending(self, conditions: str) -> list[IngestPlan]:
+        """The plans that a killed run has left.
+
+        Raises:
+            IncompatibleState: rows went to streams by other conditions then: another stream may have let rows go by them that
+                this one would let go by these.
+        """
+        plans = self.journal.pending()
+        if other := next((plan.conditions for plan in plans if plan.conditions != conditions), None):
+            raise IncompatibleState(
+                f"{self._birth.where} broke off, and the conditions (where) of the streams of its landing have changed since; set "
+                f"them back to what they were ({other}), run it once, then change them"
+            )
+        return plans
+
+    def oldest(self, *, any_age: bool) -> datetime | None:
+        """The least event time that batches accept which are planned now; None where they accept any."""
+        events, last = self._birth.tables["events"], self.journal.last_done()
+        return None if any_age else oldest_accepted(self._stream, events, last)
+
+    def prepare(self, plan: IngestPlan) -> None:
+        """Get ready for plans of one run, of which this is the first."""
+        self._last, self._since = self.journal.last_done(), ids_since(self._stream, plan.oldest)
+        self._segments = self._live_segments()
+        # What a failed attempt left: no record names it, so it is no part of the index.
+        self._sweep()
+
+    def share(self, plan: IngestPlan) -> Share:
+        """What a batch is to the stream."""
+        return Share(self._stream, self._birth, plan, self._last, self._segments)
+
+    def commit(self, done: IngestDone) -> None:
+        """Let the tables take what a commit record names; what they took before they do not take again."""
+        birth = self._birth
+        reached("commit: before")
+        for number, (name, files) in enumerate(done.tables.items()):
+            if number:
+                reached("commit: one table")
+            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch)
+        reached("commit: after")
+        self._counts += done.counts
+        self._batches += 1
+        self._deferred += len(done.deferred)
+        self._last, self._segments = done, done.segments
+        self._sweep()
+
+    def make_index_anew(self, what: str) -> None:
+        """Make the index of ids anew from the event table, part of it being damaged."""
+        if self._stream.event_id:
+            self._segments = self._index_made_anew(_damaged(self._birth, what))
+
+    def tidy_up(self, checksums_every: timedelta) -> None:
+        """Keep what is known of files in few records, and the journal short; record the files' checksums."""
+        # In this order: the journal lets go of records that the table must have by then.
+        self.known.keep()
+        self.journal.compact()
+        done = self.journal.last_done()
+        record_checksums(
+            self.journal.folder, self._birth.checksummed, done.batch if done else -1, every=checksums_every
+        )
+
+    def summary(self, admission: Admission, reread: bool, seconds: float) -> IngestSummary:
+        """What the run did."""
+        counts = self._counts
+        return IngestSummary(
+            stream=self._stream.name,
+            source=str(self._landing.source if isinstance(self._landing, KafkaTopic) else self._landing),
+            files=counts.files,
+            rows_read=counts.rows_read,
+            accepted=counts.accepted,
+            quarantined=counts.quarantined,
+            duplicates=counts.duplicates,
+            untimed=counts.untimed,
+            waiting=admission.waiting + self._deferred,
+            changed=dict(admission.changed),
+            reread=reread,
+            totals=ingest_totals(self._lakehouse, self._stream),
+            batches=self._batches,
+            seconds=seconds,
+            warnings=tuple(self._warnings),
+        )
+
+    def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
+        """Make the commits of a batch that broke off after its commit record."""
+        done = self.journal.last_done()
+        if done is not None and uncommitted(self._birth, done, opened):
+            self.commit(done)
+
+    def _live_segments(self) -> tuple[Segment, ...]:
+        """The index of ids, made anew from the event table where part of it is gone."""
+        last, since = self._last, self._since
+        if not self._stream.event_id or last is None:
+            return ()
+        if last.ids_since is not None and (since is None or since < last.ids_since):
+            return self._index_made_anew(
+                f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
+            )
+        missing = missing_segments(self._birth.segments, last.segments)
+        return self._index_made_anew(_damaged(self._birth, ", ".join(missing[:3]))) if missing else last.segments
+
+    def _index_made_anew(self, why: str) -> tuple[Segment, ...]:
+        self._warnings.append(f"{why}; it was made anew from the event table")
+        return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"], self._since)
+
+    def _sweep(self) -> None:
+        sweep_segments(self._birth.segments, {segment.name for segment in self._segments})
+
+
+def _damaged(birth: Birth, what: str) -> str:
+    return f"part of the index of ids in {birth.segments} is gone or damaged ({what})"

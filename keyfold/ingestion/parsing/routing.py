@@ -1,0 +1,189 @@
+"""Which stream a raw row belongs to, where several share a landing: each row to the one whose condition holds.
+
+Conditions are looked at first, on raw columns as text; a row is then read by the columns and types of its own stream
+alone. So it comes out as it would in a file of that stream's rows, and no stream's types trip over another's rows.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from keyfold.ingestion.parsing.casting import to_series
+from keyfold.ingestion.parsing.json_lines import line_text, read_objects, read_values
+from keyfold.ingestion.parsing.json_texts import JsonTexts
+from keyfold.ingestion.parsing.nested import as_json, raw_values
+from keyfold.ingestion.parsing.rows import Reject, Rows
+from keyfold.raw_paths import path_of, read_schema
+from keyfold.stream import Stream
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_NOBODY = -1
+_SEVERAL = -2
+_BLANK = b" \t\r\n"
+
+
+class Routes:
+    """The conditions of streams that share a landing, its own first."""
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self.streams = streams
+        self.columns = tuple(dict.fromkeys(name for one in streams for name in one.condition_columns))
+        self._names = [one.name for one in streams]
+
+    def choose(self, texts: pl.DataFrame) -> tuple[Numbers, Callable[[int], str]]:
+        """Of each row the place of its stream, below 0 where it is none's; and why it is none's, by its position.
+
+        Args:
+            texts: of each row the columns of the conditions, as text.
+        """
+        held = np.zeros((texts.height, len(self.streams)), np.bool_)
+        for at, stream in enumerate(self.streams):
+            assert stream.condition is not None  # noqa: S101 - `check_sharing` has seen to it
+            held[:, at] = texts.with_columns(stream.condition.alias("\0"))["\0"].to_numpy()
+        count = held.sum(axis=1)
+        chosen = np.where(count == 1, held.argmax(axis=1), np.where(count, _SEVERAL, _NOBODY))
+
+        def reason(position: int) -> str:
+            if chosen[position] == _NOBODY:
+                return f"it belongs to no stream: no condition holds of those of {', '.join(self._names)}"
+            return f"it belongs to several streams: the conditions of {' and '.join(compress(self._names, held[position]))} hold"
+
+        return chosen, reason
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What conditions look at.
+
+    Attributes:
+        texts: the columns of the conditions, a row each.
+        at: the position of each row among those that were given.
+        rejects: those that could not be read at all.
+    """
+
+    texts: pl.DataFrame
+    at: Numbers
+    rejects: Sequence[Reject] = ()
+
+
+def route_lines(routes: Routes, text: Iterator[bytes], wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
+    """The rows of JSON lines, by stream; those of no stream come as rejects of the first one."""
+    line = 1
+    for chunk in text:
+        ended = chunk.count(b"\n")
+        if chunk.strip(_BLANK):
+            values = chunk.split(b"\n")
+            numbers = np.arange(line, line + len(values), dtype=np.int64)
+            keys = read_keys(routes.columns, values, numbers)
+            chosen, reason = routes.choose(keys.texts)
+            nobodys = [
+                Reject(line_text(values[keys.at[row]]), int(numbers[keys.at[row]]), reason(row))
+                for row in np.flatnonzero(chosen < 0).tolist()
+            ]
+            yield routes.streams[0], rejected([*keys.rejects, *nobodys])
+            for place, stream in enumerate(routes.streams):
+                own = mask(len(values), keys.at[chosen == place])
+                if stream.name in wanted and own.any():
+                    yield stream, _read_lines(stream, list(compress(values, own.tolist())), numbers[own])
+        line += ended
+
+
+def route_rows(routes: Routes, rows: Rows, wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
+    """Rows of a format that has columns, by stream; as `route_lines`."""
+    texts = pl.DataFrame({name: text_of(rows.columns, name) for name in routes.columns})
+    chosen, reason = routes.choose(texts)
+    nobodys = [Reject(rows.raw(row), int(rows.lines[row]), reason(row)) for row in np.flatnonzero(chosen < 0).tolist()]
+    yield routes.streams[0], rejected([*rows.rejects, *nobodys], rows.header)
+    for place, stream in enumerate(routes.streams):
+        own = np.flatnonzero(chosen == place)
+        if stream.name in wanted and len(own):
+            yield stream, _some(rows, own)
+
+
+def rejected(rejects: Sequence[Reject], header: str = "") -> Rows:
+    """Rows of which none could be read."""
+    return Rows(pa.table({}), np.zeros(0, np.int64), lambda position: "", rejects, header)
+
+
+def all_rejected(rows: Rows, reason: str) -> Rows:
+    """Rows, each rejected for one reason."""
+    every = [Reject(rows.raw(at), line, reason) for at, line in enumerate(rows.lines.tolist())]
+    return rejected([*rows.rejects, *every], rows.header)
+
+
+def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers) -> Keys:
+    """What conditions look at in JSON objects."""
+    there = values[:-1] if values and not values[-1] else values
+    text = b"\n".join(there)
+    schema = read_schema((name, pa.string()) for name in columns)
+    # A message may have lines of its own.
+    table = read_objects(schema, text, len(there)) if text.count(b"\n") == len(there) - 1 else None
+    if table is not None:
+        return Keys(pl.DataFrame({name: text_of(table, name) for name in columns}), np.arange(len(there)))
+    # A line is no object, or a value no text: each is looked at, and whatever it is becomes its text.
+    rows = read_values(pa.schema([]), values, numbers)
+    at = np.searchsorted(numbers, rows.lines)
+    if not len(at):
+        return Keys(pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), at, rows.rejects)
+    found = JsonTexts(b"\n".join(values[one].strip(_BLANK) for one in at.tolist()))
+    ways = {name: [found.at((name,)), found.at(path_of(name))] for name in columns}
+    texts = {name: pl.select(pl.coalesce(*map(_unquoted, either))).to_series() for name, either in ways.items()}
+    return Keys(pl.DataFrame(texts), at, rows.rejects)
+
+
+def text_of(table: pa.Table, name: str) -> pl.Series:
+    """A raw column as text; NULL where there is none."""
+    texts = [_as_text(column) for column in raw_values(table, name)]
+    return pl.select(pl.coalesce(*texts, pl.repeat(None, table.num_rows, dtype=pl.String))).to_series().alias(name)
+
+
+def mask(count: int, positions: Numbers) -> Mask:
+    """Which of so many positions are among these."""
+    own = np.zeros(count, np.bool_)
+    own[positions] = True
+    return own
+
+
+def _read_lines(stream: Stream, values: list[bytes], numbers: Numbers) -> Rows:
+    table = read_objects(stream.raw_schema, b"\n".join(values), len(values))
+    if table is None:
+        return read_values(stream.raw_schema, values, numbers, stream.missing)
+    return Rows(table, numbers, lambda position: line_text(values[position]))
+
+
+def _some(rows: Rows, own: Numbers) -> Rows:
+    return replace(
+        rows,
+        columns=rows.columns.take(pa.array(own)),
+        lines=rows.lines[own],
+        raw=lambda position: rows.raw(int(own[position])),
+        rejects=(),
+    )
+
+
+def _as_text(column: pa.ChunkedArray) -> pl.Series:
+    values = to_series(column)
+    if values.dtype in (pl.String, pl.Null):
+        return values.cast(pl.String)
+    # Bytes are no text in any format.
+    return values.clear(len(values)).cast(pl.String) if values.dtype == pl.Binary else _unquoted(as_json(column))
+
+
+def _unquoted(texts: pa.Array | pa.ChunkedArray) -> pl.Series:
+    """JSON texts, of those that are texts in JSON the value."""
+    given = pl.Series(pl.from_arrow(texts))
+    is_text = given.str.starts_with('"').fill_null(value=False)
+    plain = given.zip_with(~is_text, given.str.strip_prefix('"').str.strip_suffix('"'))
+    escaped = (is_text & given.str.contains("\\", literal=True)).arg_true()
+    if not len(escaped):
+        return plain
+    decoded = [json.loads(one).encode("utf-8", "backslashreplace").decode() for one in given.gather(escaped)]
+    return plain.scatter(escaped, decoded)
