@@ -33,11 +33,11 @@ def why_no_certificates() -> str:
     return "" if shutil.which("openssl") else "there is no openssl to make certificates with"
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """Make them in a folder."""
+def make_certificates(folder: Path, names: str = _NAMES) -> Certificates:
+    """Make them in a folder, for servers of these names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "password").write_text(KEY_PASSWORD)
-    (folder / "names").write_text(_NAMES)
+    (folder / "names").write_text(names)
     _openssl(folder, "req", "-x509", *_KEY, "-nodes", "-days", "2", "-subj", "/CN=authority", "-keyout", "authority.key",
              "-out", "authority.pem")  # fmt: skip
     _signed(folder, "broker", "-nodes")

@@ -35,6 +35,16 @@ _CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_BAD_CERTIFICATES = {
+    "NotValidForName": "it is for another host name",
+    "UnknownIssuer": "nobody whom this machine trusts has signed it",
+    "BadSignature": "nobody whom this machine trusts has signed it",
+    "Expired": "it has expired",
+    "NotValidYet": "it is not valid yet by this machine's clock",
+}
+"""What the client says of a certificate that it refuses, by how that begins."""
+
 # Not the number alone: a port or a key's name has it as well.
 _REFUSALS = (
     "status code: 401",
@@ -135,6 +145,12 @@ def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -
         return KeyfoldError(
             f"{place}: {where} refuses requests of this machine, whose clock differs too much from its own: set the clock (by "
             "NTP), and run this again"
+        )
+    if found := _CERTIFICATE.search(str(error)):
+        why = next((text for sign, text in _BAD_CERTIFICATES.items() if found[1].startswith(sign)), found[1])
+        return Misconfigured(
+            f"{place}: {where} shows a certificate that is not accepted: {why}; give AWS_ENDPOINT_URL the name that is in the "
+            "certificate, or name the file of an authority that is trusted in SSL_CERT_FILE"
         )
     is_refused = any(sign in said for sign in _REFUSALS)
     # With no key set a machine's role is asked for, at this address; that one answers, and the store does not, is another matter.

@@ -1,13 +1,22 @@
 """What is wrong with a bucket is told at once, in words, and without a secret; a store without conditions is refused."""
 
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
 import pytest
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.storage import reachable
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.reachable import check_conditions, check_reachable
 from keyfold.storage.remote_path import NotAnsweringError
 from tests.faulty_store import Fault, faulty_store
+from tests.kafka_certificates import make_certificates, why_no_certificates
 from tests.object_store import ObjectStore
 
 
@@ -56,6 +65,61 @@ def test_without_credentials_it_says_so_and_refused_ones_too(bucket, object_stor
             KeyfoldError, match="no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
         ):
             check_reachable(f"s3a://{bucket}/home")
+
+
+class _Empty(BaseHTTPRequestHandler):
+    """An answer of a bucket that has nothing."""
+
+    def do_GET(self) -> None:
+        body = b"<ListBucketResult><Name>lake</Name><IsTruncated>false</IsTruncated></ListBucketResult>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def store_with(certificate: Path) -> Iterator[str]:
+    """A store behind TLS with a certificate; gives its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.skipif(bool(why_no_certificates()), reason=why_no_certificates())
+def test_a_store_whose_certificate_has_another_name_or_an_unknown_signer_is_refused_with_the_reason(
+    tmp_path, monkeypatch
+):
+    right = make_certificates(tmp_path / "right")
+    wrong = make_certificates(tmp_path / "wrong", "subjectAltName=DNS:other.example.org")
+    for name, value in {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "planted-secret", "REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    for served, trusted, why in (
+        (right, right, None),
+        (wrong, wrong, "it is for another host name"),
+        (right, wrong, "nobody whom this machine trusts has signed it"),
+    ):
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted.authority))
+        with store_with(served.broker) as address:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            if why is None:
+                check_reachable("s3a://lake/home")
+                continue
+            with pytest.raises(
+                Misconfigured, match=rf"{address} shows a certificate that is not accepted: {why}"
+            ) as told:
+                check_reachable("s3a://lake/home")
+            assert "planted-secret" not in str(told.value)
 
 
 def test_a_store_that_keeps_conditions_is_taken_and_left_as_it_was(bucket):
