@@ -5,6 +5,7 @@ A condition sees each raw column that it names as text: a text as it is, another
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -55,7 +56,7 @@ def both_hold(one: Where, other: Where) -> bool:
         return isinstance(one, pl.Expr) and isinstance(other, pl.Expr) and one.meta.eq(other)
     shared = one.keys() & other.keys()
     # Where each has a column of its own, no row need have both.
-    is_within = shared in (one.keys(), other.keys())
+    is_within = len(shared) in (len(one), len(other))
     return is_within and all(set(_texts(one[name])) & set(_texts(other[name])) for name in shared)
 
 
@@ -63,5 +64,7 @@ def _texts(values: str | Sequence[str]) -> list[str]:
     return [values] if isinstance(values, str) else list(values)
 
 
-def _are_texts(values: object) -> bool:
-    return bool(values) and isinstance(values, str | list | tuple) and all(isinstance(one, str) for one in values)
+def _are_texts(values: Any) -> bool:
+    if isinstance(values, str):
+        return values != ""
+    return isinstance(values, Sequence) and bool(values) and all(isinstance(one, str) for one in values)

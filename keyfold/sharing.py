@@ -66,3 +66,16 @@ def check_sharing(streams: Sequence[Stream]) -> tuple[Stream, ...]:
                 "give all of them the same"
             )
     return tuple(streams)
+
+
+def streams_with(stream: Stream, project: Mapping[str, Stream]) -> tuple[Stream, ...]:
+    """All streams that are read with one, its landing's own first; see `sharing`.
+
+    Args:
+        stream: which; it need not be of the project.
+        project: streams by name, among which the others are.
+
+    Raises:
+        Misconfigured: they cannot share a landing.
+    """
+    return sharing({**project, stream.name: stream}, stream.name)

@@ -19,6 +19,7 @@ from keyfold.keyed.generations import live_generation_name
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs import refresh_all
+from keyfold.sharing import sharing
 from keyfold.state.audit import Author
 from keyfold.state.editing import Edit, Edited, edit_state
 from keyfold.state.erasing import Erased, Erasure, erase
@@ -101,7 +102,15 @@ def erase_(
         lakehouse = Lakehouse(home)
         jobs = list(_live_jobs(lakehouse))
         with spark_of_environment(home) as spark:
-            erased = erase(spark, lakehouse, project_streams()[stream], jobs, erasure, dry_run=dry_run)
+            erased = erase(
+                spark,
+                lakehouse,
+                project_streams()[stream],
+                jobs,
+                erasure,
+                sharing=sharing(project_streams(), stream),
+                dry_run=dry_run,
+            )
             refreshed = (
                 refresh_all(spark, lakehouse, erased.summed_up_by, project_jobs()) if refresh and not dry_run else []
             )

@@ -20,6 +20,7 @@ from keyfold.ingestion.landing import landing_folder, newest_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
+from keyfold.sharing import streams_with
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import Stream
 
@@ -107,12 +108,13 @@ def _lines(accepted: Acceptance) -> str:
 
 
 def _drift(stream: Stream, source: str | None, home: str) -> list[Drift]:
-    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.name)
+    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.landing or stream.name)
+    streams = streams_with(stream, project_streams())
     if place.is_dir():
-        return find_drift(stream, newest_files(stream, place))
+        return find_drift(stream, newest_files(stream, place), sharing=streams)
     if source is None or not place.exists():
         raise KeyfoldError(f"{place} is not there: name a file, or a folder of files, with --from")
-    return find_drift(stream, [place])
+    return find_drift(stream, [place], sharing=streams)
 
 
 def _file_with(stream: Stream, column: str, found: list[Drift]) -> Path:

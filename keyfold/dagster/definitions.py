@@ -20,7 +20,8 @@ from keyfold.dagster.run_config import closed
 from keyfold.dagster.submitted.spark_steps import as_set
 from keyfold.dagster.suites import SUITES
 from keyfold.private_files import keep_files_private
-from keyfold.project import current_project
+from keyfold.project import current_project, project_streams
+from keyfold.sharing import streams_with
 
 
 def build_definitions() -> dg.Definitions:
@@ -41,7 +42,12 @@ def build_definitions() -> dg.Definitions:
         [
             *(check for group in GROUPS for check in group.checks),
             *(health.health_checks(template) for group in GROUPS for template in group.jobs),
-            *(health.drift_check(group.stream) for group in GROUPS if group.stream is not None),
+            *(
+                health.drift_check(stream)
+                for group in GROUPS
+                if group.stream is not None
+                for stream in streams_with(group.stream, project_streams())
+            ),
             *SUITES,
             *CONTINUOUS_CHECKS,
         ],

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -39,8 +39,15 @@ class Drift:
         return bool(self.unknown or self.lacking)
 
 
-def find_drift(stream: Stream, files: Iterable[Place]) -> list[Drift]:
-    """Compare files' columns with their stream's; of JSON, those of the first hundred lines. Unreadable files are left out."""
+def find_drift(stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stream] = ()) -> list[Drift]:
+    """Compare files' columns with their stream's; of JSON, those of the first hundred lines. Unreadable files are left out.
+
+    Args:
+        stream: which.
+        files: its newest landing files.
+        sharing: streams that share its landing: columns that one of them knows are no drift, and a file need not have any row
+            of this one.
+    """
     found = []
     for file in files:
         try:
@@ -48,21 +55,24 @@ def find_drift(stream: Stream, files: Iterable[Place]) -> list[Drift]:
         except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowException):
             continue
         if columns:
-            found.append(_drift(stream, file, columns))
+            found.append(_drift(stream, file, columns, sharing))
     return found
 
 
-def _drift(stream: Stream, file: Place, columns: frozenset[Path]) -> Drift:
+def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Sequence[Stream]) -> Drift:
+    streams = sharing or (stream,)
     lacking = [
         field.name
         for field in stream.schema
-        if not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
+        if len(streams) == 1
+        and not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
     ]
-    taken = {path for name in stream.raw_names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
+    names = {name for one in streams for name in (*one.raw_names, *one.condition_columns)}
+    taken = {path for name in names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
     # What lies in what is kept as a whole, or ignored, is known with it.
-    known = taken | {path for name in stream.ignored for path in _paths(name)}
+    known = taken | {path for one in streams for name in one.ignored for path in _paths(name)}
     opened = {path[:end] for path in taken for end in range(1, len(path))}
-    unknown = set() if TEXT_OF in stream.raw_names else {_stranger(path, known, opened) for path in columns}
+    unknown = set() if TEXT_OF in names else {_stranger(path, known, opened) for path in columns}
     return Drift(file, tuple(sorted(unknown - {""})), tuple(lacking))
 
 

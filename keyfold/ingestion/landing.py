@@ -84,6 +84,10 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
             raise Misconfigured(
                 f"{LANDING_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
             )
+        if owner := project_streams()[stream].landing:
+            raise Misconfigured(
+                f"{LANDING_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} there"
+            )
         if not folder or folder.startswith(PREFIX):
             raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
         to_place(folder)  # refuses what is neither a folder nor one of a bucket

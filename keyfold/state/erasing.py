@@ -26,6 +26,7 @@ from keyfold.keyed.records import KeyedDone
 from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
 from keyfold.lakehouse.erasing import count_rows_of, erase_rows, forget, forget_log
 from keyfold.privacy import MASK
+from keyfold.sharing import check_sharing
 from keyfold.state.audit import Author, digest, mask_keys, texts_that_hold, write_down
 from keyfold.state.erasing_ingest import (
     Unsearchable,
@@ -90,6 +91,7 @@ def erase(
     jobs: Sequence[KeyedJob],
     erasure: Erasure,
     *,
+    sharing: Sequence[Stream] = (),
     dry_run: bool = False,
 ) -> Erased:
     """Erase rows of a stream everywhere; see the module's text.
@@ -101,6 +103,8 @@ def erase(
         jobs: every job of the project that has run, as its live generation is; of those that are not made of the stream
             nothing is touched.
         erasure: what, by whom, and why.
+        sharing: all streams that share the stream's landing, where it shares one: its rows may be in the quarantine of the
+            first, and names of files with all.
         dry_run: count alone.
 
     Raises:
@@ -112,16 +116,17 @@ def erase(
     chain = direct | made_of(direct, jobs)
     jobs = in_order([job for job in jobs if job.name in chain])
     trace = Trace(of_stream, stream.schema, values.wanted, jobs)
+    names = sorted(one.name for one in check_sharing(sharing or [stream]))
     with ExitStack() as locks:
         if not dry_run:
             # All at once: a run in between would read what is being erased, or write it again.
-            locks.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
+            for name in names:
+                locks.enter_context(exclusive(lakehouse.ingest(name), f"ingest of {name}"))
             for job in jobs:
                 locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
-        if is_unfinished(lakehouse, stream.name) or (lakehouse.ingest(stream.name) / REBUILD).exists():
-            raise KeyfoldError(
-                f"the last ingest of {stream.name} was cut off; run it once first: `keyfold ingest {stream.name}`"
-            )
+        for name in names:
+            if is_unfinished(lakehouse, name) or (lakehouse.ingest(name) / REBUILD).exists():
+                raise KeyfoldError(f"the last ingest of {name} was cut off; run it once first: `keyfold ingest {name}`")
         live = [(job, one, last_batch(job, one)) for job in jobs if (one := live_generation(lakehouse, job.name))]
         rows, generations = erase_in_jobs(spark, lakehouse, live, trace, dry_run=dry_run)
         tables = {job.name: lakehouse.open_state(job.name) for job, _, _ in live}
@@ -135,7 +140,12 @@ def erase(
             lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
         )
         rows |= erase_in_ingest(
-            lakehouse, stream, values, remove_unsearchable=erasure.remove_unsearchable, dry_run=dry_run
+            lakehouse,
+            stream,
+            values,
+            sharing=names,
+            remove_unsearchable=erasure.remove_unsearchable,
+            dry_run=dry_run,
         )
         deleted = 0
         if not dry_run:
@@ -148,7 +158,7 @@ def erase(
             for table in tables.values():
                 deleted += forget(table)
                 forget_log(table)
-            deleted += forget_in_ingest(lakehouse, stream.name)
+            deleted += forget_in_ingest(lakehouse, stream, names)
     rows = {name: count for name, count in rows.items() if count}
     sums = list(_sums(live, trace))
     if not dry_run:

@@ -79,7 +79,7 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
 def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsearchable:
     """The quarantined lines of a stream that cannot be searched for values, those moved aside among them."""
     search, lines, where = _search(lakehouse, stream, values), 0, []
-    for table in _quarantines(lakehouse, stream.name).values():
+    for table in _quarantines(lakehouse, stream).values():
         rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
         found = rows.select(pl.len()).collect().item()
         first = rows.head(_LISTED - len(where)).collect() if found else pl.DataFrame()
@@ -88,21 +88,32 @@ def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsear
 
 
 def erase_in_ingest(
-    lakehouse: Lakehouse, stream: Stream, values: Values, *, remove_unsearchable: bool, dry_run: bool
+    lakehouse: Lakehouse,
+    stream: Stream,
+    values: Values,
+    *,
+    sharing: Sequence[str],
+    remove_unsearchable: bool,
+    dry_run: bool,
 ) -> dict[str, int]:
-    """Erase rows of a stream in what ingest keeps; call it under the lock of ingest. Gives how many were found, by place."""
+    """Erase rows of a stream in what ingest keeps; gives how many were found, by place.
+
+    Call it under the locks of ingest of all streams that share the landing, whose names are given: each knows its files.
+    """
     search = _search(lakehouse, stream, values)
     lines = search != 0 if remove_unsearchable else search == FOUND
     holds = holds_any(text for texts in values.texts.values() for text in texts)
     rows: dict[str, int] = {}
-    for name, table in _quarantines(lakehouse, stream.name).items():
+    for name, table in _quarantines(lakehouse, stream).items():
         if dry_run:
             rows[name] = count_rows_of(table, lines).rows
         else:
             file = pl.col("file").replace(_new_names(lakehouse, stream.name, table, holds))
             rows[name] = erase_rows(table, lines, masked={"file": file}).rows
     rows[NAMES] = sum(
-        _count_names(known, holds) if dry_run else known.rename(holds) for known in _known(lakehouse, stream.name)
+        _count_names(known, holds) if dry_run else known.rename(holds)
+        for name in sharing
+        for known in _known(lakehouse, name)
     )
     # The events last: what jobs have read is counted from them, also where a killed call is run again.
     for name, table in _event_tables(lakehouse, stream.name).items():
@@ -110,15 +121,16 @@ def erase_in_ingest(
     return rows
 
 
-def forget_in_ingest(lakehouse: Lakehouse, stream: str) -> int:
+def forget_in_ingest(lakehouse: Lakehouse, stream: Stream, sharing: Sequence[str]) -> int:
     """Delete what only the history of the tables holds, and record checksums anew; gives how many files were deleted."""
-    quarantines, events = _quarantines(lakehouse, stream), _event_tables(lakehouse, stream)
+    quarantines, events = _quarantines(lakehouse, stream), _event_tables(lakehouse, stream.name)
     deleted = sum(forget(table) for table in (*quarantines.values(), *events.values()))
-    for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream}")):
+    for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream.name}")):
         # Jobs read the live event table by the entries of its log; nobody reads these so.
         forget_log(table)
-    if (birth := existing_ingest(lakehouse, stream)) and (done := ingest_journal(lakehouse, stream).last_done()):
-        record_checksums(birth.journal, birth.checksummed, done.batch)
+    for name in sharing:
+        if (birth := existing_ingest(lakehouse, name)) and (done := ingest_journal(lakehouse, name).last_done()):
+            record_checksums(birth.journal, birth.checksummed, done.batch)
     return deleted
 
 
@@ -167,8 +179,11 @@ def _known(lakehouse: Lakehouse, stream: str) -> Iterator[KnownFiles]:
             yield KnownFiles(folder, Journal(folder / "journal", IngestPlan, IngestDone), f"ingest of {stream}")
 
 
-def _quarantines(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
-    return _tables(lakehouse, stream, "quarantine", lakehouse.quarantine(stream))
+def _quarantines(lakehouse: Lakehouse, stream: Stream) -> dict[str, Place]:
+    """Where rejected rows of a stream are: where it shares a landing, also in the quarantine of the stream that has it."""
+    names = dict.fromkeys((stream.name, stream.landing or stream.name))
+    every = [_tables(lakehouse, name, "quarantine", lakehouse.quarantine(name)) for name in names]
+    return {name: table for tables in every for name, table in tables.items()}
 
 
 def _event_tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:

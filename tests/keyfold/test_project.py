@@ -62,8 +62,11 @@ def test_code_is_keyfold_s_and_that_of_the_project_s_packages(alone, monkeypatch
 def test_a_project_is_imported_from_its_own_folder(alone):
     declare(alone, '"project_of_a_test:PROJECT"')
     (alone / "project_of_a_test.py").write_text(
+        "import pyarrow as pa\n"
         "from keyfold.project import Project\n"
-        "STREAMS, JOBS = {'clicks': None}, {}\n"
+        "from keyfold.stream import TIMESTAMP, Stream\n"
+        "CLICKS = Stream('clicks', pa.schema([('at', TIMESTAMP)]), event_time='at')\n"
+        "STREAMS, JOBS = {'clicks': CLICKS}, {}\n"
         "PROJECT = Project('project_of_a_test:STREAMS', 'project_of_a_test:JOBS', suites_in='no_suites')\n"
     )
     assert list(current_project().streams) == ["clicks"]

@@ -89,6 +89,11 @@ def join_groups(groups: Sequence[Group]) -> list[Group]:
 def _group(module: ModuleType) -> Group:
     if lacking := [name for name in ("JOBS", "ASSETS", "CHECKS") if not hasattr(module, name)]:
         raise Misconfigured(f"{module.__file__} has GROUP but no {', '.join(lacking)}; a group of assets has all four")
+    if (stream := getattr(module, "STREAM", None)) is not None and stream.landing:
+        raise Misconfigured(
+            f"{module.__file__}: STREAM is {stream.name}, which shares the landing of {stream.landing} and is ingested with it: leave "
+            "STREAM out"
+        )
     return Group(module.GROUP, module.JOBS, module.ASSETS, module.CHECKS, getattr(module, "STREAM", None))
 
 

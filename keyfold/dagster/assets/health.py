@@ -17,7 +17,8 @@ from keyfold.keyed.runner import watermark
 from keyfold.keyed.statistics import RUN_STATISTICS, collect_statistics
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
-from keyfold.project import project_jobs
+from keyfold.project import project_jobs, project_streams
+from keyfold.sharing import streams_with
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -91,7 +92,11 @@ def drift_check(stream: Stream) -> dg.AssetChecksDefinition:
         description="The newest files have every column that an event must have, and none that the stream does not know.",
     )
     def no_drift(lakehouse: dg.ResourceParam[Lakehouse]) -> dg.AssetCheckResult:
-        passed, description = drift(stream, landing_folder(lakehouse, stream.name))
+        passed, description = drift(
+            stream,
+            landing_folder(lakehouse, stream.landing or stream.name),
+            sharing=streams_with(stream, project_streams()),
+        )
         return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity.WARN, description=description)
 
     return no_drift
@@ -144,14 +149,14 @@ def growth(lakehouse: Lakehouse, job: str) -> Finding:
     return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{sizes[-1]:,} events open, usually {usual:,.0f}"
 
 
-def drift(stream: Stream, landing: Place) -> Finding:
-    """Whether the newest files' columns are the stream's."""
+def drift(stream: Stream, landing: Place, *, sharing: Sequence[Stream] = ()) -> Finding:
+    """Whether the newest files' columns are the stream's, or those of the streams that share its landing."""
     if not landing.is_dir():
         return True, "no landing folder"
     newest = newest_files(stream, landing)
     if not newest:
         return True, "no files to look at"
-    found = [one for one in find_drift(stream, newest) if one.is_any]
+    found = [one for one in find_drift(stream, newest, sharing=sharing) if one.is_any]
     told = [
         _plain(one.file.name)
         + (f" lacks {', '.join(one.lacking)}" if one.lacking else "")

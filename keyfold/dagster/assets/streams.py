@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, preview_quarantine
-from keyfold.errors import NotFound
-from keyfold.ingestion import QUARANTINE, IngestCounts, ingest, is_unfinished, settled_tables
+from keyfold.errors import Misconfigured, NotFound
+from keyfold.ingestion import QUARANTINE, IngestCounts, IngestSummary, ingest, is_unfinished, settled_tables
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.settings import kafka_topics
@@ -20,6 +20,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.erasing import erased_rows
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
+from keyfold.project import project_streams
+from keyfold.sharing import streams_with
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -66,11 +68,23 @@ def stream_assets(
 ) -> tuple[dg.AssetSpec, dg.AssetsDefinition]:
     """The landing folder or topic (external: whoever puts data there makes it) and the tables that ingest writes.
 
+    Streams of the project that share the landing are ingested by the same asset, once for all of them: their tables are
+    in its group.
+
     Args:
         stream: what the files hold.
         group: the asset group.
         owners: people or teams, in Dagster's notation.
+
+    Raises:
+        KeyfoldError: the stream shares the landing of another one, with whose assets its tables come.
     """
+    streams = streams_with(stream, project_streams())
+    if stream.landing:
+        raise Misconfigured(
+            f"stream {stream.name} shares the landing of {stream.landing}, and its tables come with stream_assets of that one: leave "
+            f"out stream_assets of {stream.name}, and keep its stream_check"
+        )
     topic = kafka_topics().get(stream.name)
     landing = dg.AssetSpec(
         landing_key(stream.name),
@@ -82,34 +96,10 @@ def stream_assets(
         kinds={"kafka" if topic else "file"},
         owners=list(owners),
     )
-    events = dg.AssetSpec(
-        table_key(f"events.{stream.name}"),
-        deps=[landing.key],
-        description=stream.description or f"Valid events of `{stream.name}`, typed and checked.",
-        group_name=group,
-        kinds={"pyspark", "deltalake"},
-        owners=list(owners),
-        metadata={
-            "dagster/table_name": f"events.{stream.name}",
-            "dagster/column_schema": column_schema(stream.event_schema),
-        },
-    )
-    quarantine = dg.AssetSpec(
-        table_key(f"quarantine.{stream.name}"),
-        deps=[landing.key],
-        description=f"Rows and whole files of `{stream.name}` that are not valid: the raw line, where it stood, and why.",
-        group_name=group,
-        kinds={"pyspark", "deltalake"},
-        owners=list(owners),
-        metadata={
-            "dagster/table_name": f"quarantine.{stream.name}",
-            "dagster/column_schema": column_schema(QUARANTINE),
-        },
-    )
 
     @dg.multi_asset(
         name=f"ingest_{stream.name}",
-        specs=[events, quarantine],
+        specs=[spec for one in streams for spec in _specs(one, landing.key, group, owners)],
         pool=f"stream_{stream.name}",
         description=f"Reads what is new in the landing folder, or the topic, of {stream.name}, exactly once.",
     )
@@ -126,41 +116,74 @@ def stream_assets(
             lakehouse,
             stream,
             landing,
+            sharing=streams,
             settle=settle,
             reread_changed=config.reread_changed,
             on_batch=lambda progress: context.log.info(progress.describe()),
         )
-        told = summary.describe()
-        for line in told:
-            context.log.warning(line)
-        accepted = lakehouse.events(stream.name)
-        yield dg.MaterializeResult(
-            asset_key=events.key,
-            metadata={
-                **table_metadata(accepted, preview(accepted, stream.private)),
-                "source": summary.source,
-                "files": summary.files,
-                "files_waiting": summary.waiting,
-                "files_changed": len(summary.changed),
-                "rows_read": summary.rows_read,
-                "accepted": summary.accepted,
-                "quarantined": summary.quarantined,
-                "duplicates": summary.duplicates,
-                **({"without_a_time": summary.untimed} if stream.missing_time == "arrival" else {}),
-                "seconds": round(summary.seconds, 2),
-                **warning_metadata(told),
-            },
-        )
-        rejected = lakehouse.quarantine(stream.name)
-        yield dg.MaterializeResult(
-            asset_key=quarantine.key,
-            metadata={
-                **table_metadata(rejected, preview_quarantine(rejected, stream)),
-                "quarantined": summary.quarantined,
-            },
-        )
+        for one, own in zip(streams, (summary, *summary.shared), strict=True):
+            told = own.describe()
+            for line in told:
+                context.log.warning(line)
+            yield from _results(lakehouse, one, own, told)
 
     return landing, ingest_stream
+
+
+def _specs(stream: Stream, landing: dg.AssetKey, group: str, owners: Sequence[str]) -> list[dg.AssetSpec]:
+    """The tables that ingest writes of a stream."""
+    tables = {
+        f"events.{stream.name}": (
+            stream.description or f"Valid events of `{stream.name}`, typed and checked.",
+            stream.event_schema,
+        ),
+        f"quarantine.{stream.name}": (
+            f"Rows and whole files of `{stream.name}` that are not valid: the raw line, where it stood, and why.",
+            QUARANTINE,
+        ),
+    }
+    return [
+        dg.AssetSpec(
+            table_key(name),
+            deps=[landing],
+            description=description,
+            group_name=group,
+            kinds={"pyspark", "deltalake"},
+            owners=list(owners),
+            metadata={"dagster/table_name": name, "dagster/column_schema": column_schema(schema)},
+        )
+        for name, (description, schema) in tables.items()
+    ]
+
+
+def _results(
+    lakehouse: Lakehouse, stream: Stream, summary: IngestSummary, told: Sequence[str]
+) -> Iterator[dg.MaterializeResult]:
+    accepted, rejected = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
+    yield dg.MaterializeResult(
+        asset_key=table_key(f"events.{stream.name}"),
+        metadata={
+            **table_metadata(accepted, preview(accepted, stream.private)),
+            "source": summary.source,
+            "files": summary.files,
+            "files_waiting": summary.waiting,
+            "files_changed": len(summary.changed),
+            "rows_read": summary.rows_read,
+            "accepted": summary.accepted,
+            "quarantined": summary.quarantined,
+            "duplicates": summary.duplicates,
+            **({"without_a_time": summary.untimed} if stream.missing_time == "arrival" else {}),
+            "seconds": round(summary.seconds, 2),
+            **warning_metadata(told),
+        },
+    )
+    yield dg.MaterializeResult(
+        asset_key=table_key(f"quarantine.{stream.name}"),
+        metadata={
+            **table_metadata(rejected, preview_quarantine(rejected, stream)),
+            "quarantined": summary.quarantined,
+        },
+    )
 
 
 def stream_check(stream: Stream) -> dg.AssetChecksDefinition:

@@ -23,6 +23,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.contract import JobTemplate
 from keyfold.keyed.parameters import build_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_streams
+from keyfold.sharing import streams_with
 from keyfold.stream import Stream
 
 VARIABLE = "KEYFOLD_CONTINUOUS"
@@ -127,10 +129,11 @@ def written_since(
 
 
 def _stream(stream: Stream) -> Continuous:
+    streams = streams_with(stream, project_streams())
     return Continuous(
         stream.name,
-        (f"events.{stream.name}", f"quarantine.{stream.name}"),
-        lambda lakehouse: standing_of_ingest(lakehouse, stream),
+        [f"{kind}.{one.name}" for one in streams for kind in ("events", "quarantine")],
+        lambda lakehouse: standing_of_ingest(lakehouse, streams),
         f"keyfold ingest {stream.name} --continuous",
     )
 

@@ -18,6 +18,8 @@ from keyfold.dagster.automation.schedules import schedule_of
 from keyfold.dagster.automation.sensors import source_sensor
 from keyfold.dagster.automation.state_tools import STATE_TOOLS
 from keyfold.keyed.contract import JobTemplate
+from keyfold.project import project_streams
+from keyfold.sharing import streams_with
 
 GROUPS = find_groups()
 """The groups of assets, as `keyfold.dagster.assets.groups` finds them."""
@@ -76,7 +78,9 @@ _MAINTENANCE = [
     maintenance(group.name, streams=streams, jobs=jobs)[1]
     for group in GROUPS
     # Whoever writes continuously sees to its tables itself.
-    for streams in [[group.stream] if group.stream and group.stream.name not in _GOES_ON else []]
+    for streams in [
+        streams_with(group.stream, project_streams()) if group.stream and group.stream.name not in _GOES_ON else []
+    ]
     for jobs in [[template for template in group.jobs if template.name not in _GOES_ON]]
     if streams or jobs
 ]

@@ -12,11 +12,14 @@ import dagster as dg
 from keyfold.dagster.assets.streams import landing_key
 from keyfold.dagster.automation.new_data import FileSource, Source
 from keyfold.dagster.automation.topic_lag import TopicSource
-from keyfold.ingestion import KafkaTopic, is_unfinished, known_files, read_topics
+from keyfold.ingestion import KafkaTopic, KnownFile, is_unfinished, known_files, read_topics
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.sources.kafka.offsets import read_by_all
 from keyfold.ingestion.sources.kafka.topic import topic_state
 from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_streams
+from keyfold.sharing import streams_with
 from keyfold.stream import Stream
 
 _UNFINISHED = [
@@ -29,16 +32,27 @@ _UNFINISHED = [
 
 
 def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
-    """A sensor that starts a job when files of a stream have landed, however many, in one run."""
+    """A sensor that starts a job when files of a stream have landed, however many, in one run; for all that share its landing."""
+    names = [one.name for one in streams_with(stream, project_streams())]
 
     def source(lakehouse: Lakehouse) -> Source:
         folder = landing_folder(lakehouse, stream.name)
+
+        def known() -> dict[str, KnownFile]:
+            """What all know: a stream that has joined has yet to read the files of the others."""
+            first, *others = (known_files(lakehouse, name, folder) for name in names)
+            return (
+                {path: file for path, file in first.items() if all(path in other for other in others)}
+                if others
+                else first
+            )
+
         return FileSource(
             folder,
             settle,
             stream.done_marker,
-            lambda: known_files(lakehouse, stream.name, folder),
-            lambda: is_unfinished(lakehouse, stream.name),
+            known,
+            lambda: any(is_unfinished(lakehouse, name) for name in names),
         )
 
     return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
@@ -46,12 +60,13 @@ def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.S
 
 def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
     """A sensor that starts a job when a stream's topic has messages that ingest has not read."""
+    names = [one.name for one in streams_with(stream, project_streams())]
 
     def source(lakehouse: Lakehouse) -> Source:
         return TopicSource(
             lambda: topic_state(topic),
-            lambda: read_topics(lakehouse, stream.name).get(topic.source),
-            lambda: is_unfinished(lakehouse, stream.name),
+            lambda: read_by_all(read_topics(lakehouse, name).get(topic.source) for name in names),
+            lambda: any(is_unfinished(lakehouse, name) for name in names),
         )
 
     return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)

@@ -1,13 +1,13 @@
 """How a continuous run stands, by its journal, and what is worth telling of that: pure decisions, of which sensors make events."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import KafkaTopic, ingest_journal, read_topics
+from keyfold.ingestion import KafkaTopic, ingest_journal, ingest_totals, read_topics
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.kafka.offsets import unread
 from keyfold.ingestion.sources.kafka.topic import topic_state
@@ -137,8 +137,9 @@ def standing_of_job(lakehouse: Lakehouse, template: JobTemplate) -> Standing:
     )
 
 
-def standing_of_ingest(lakehouse: Lakehouse, stream: Stream) -> Standing:
-    """How a stream's ingest stands, by its journal."""
+def standing_of_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Standing:
+    """How the ingest of streams that share a landing stands, by the first one's journal; its rows are of all."""
+    stream = streams[0]
     is_running, journal = is_held(lakehouse.ingest(stream.name)), ingest_journal(lakehouse, stream.name)
     done = journal.last_done()
     if done is None:
@@ -151,8 +152,13 @@ def standing_of_ingest(lakehouse: Lakehouse, stream: Stream) -> Standing:
         done.batch,
         done.finished_at,
         pending[0].planned_at if pending else None,
-        {f"events.{stream.name}": done.totals.accepted, f"quarantine.{stream.name}": done.totals.quarantined},
-        done.totals.rows_read,
+        {
+            f"{kind}.{one.name}": count
+            for one in streams
+            for totals in [ingest_totals(lakehouse, one)]
+            for kind, count in (("events", totals.accepted), ("quarantine", totals.quarantined))
+        },
+        sum(ingest_totals(lakehouse, one).rows_read for one in streams),
         unread=_unread_messages(lakehouse, stream),
     )
 

@@ -21,6 +21,7 @@ from keyfold.keyed.generations import live_generation_name
 from keyfold.keyed.parameters import is_path
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
+from keyfold.sharing import sharing
 from keyfold.state.audit import Author
 from keyfold.state.bootstrap import Bootstrap, ReadFrom, bootstrap
 from keyfold.state.comparing import TableDifference
@@ -302,7 +303,16 @@ def erase_rows_everywhere(
     jobs = [configured_job(lakehouse, project_jobs()[name]) for name in live]
     erasure = Erasure(config.values, Author(config.who, config.why), config.remove_unsearchable)
     check_token(context, config)
-    erased = erase(spark, lakehouse, project_streams()[config.stream], jobs, erasure, dry_run=config.dry_run)
+    streams = project_streams()
+    erased = erase(
+        spark,
+        lakehouse,
+        streams[config.stream],
+        jobs,
+        erasure,
+        sharing=sharing(streams, config.stream),
+        dry_run=config.dry_run,
+    )
     context.add_output_metadata(
         {
             **token_told(context, config),

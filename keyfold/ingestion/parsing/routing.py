@@ -134,7 +134,7 @@ def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers)
     if not len(at):
         return Keys(pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), at, rows.rejects)
     found = JsonTexts(b"\n".join(values[one].strip(_BLANK) for one in at.tolist()))
-    ways = {name: [found.at((name,)), found.at(path_of(name))] for name in columns}
+    ways = {name: [found.at(path) for path in dict.fromkeys(((name,), path_of(name)))] for name in columns}
     texts = {name: pl.select(pl.coalesce(*map(_unquoted, either))).to_series() for name, either in ways.items()}
     return Keys(pl.DataFrame(texts), at, rows.rejects)
 

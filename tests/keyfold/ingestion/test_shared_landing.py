@@ -19,6 +19,8 @@ from keyfold.errors import IncompatibleState, Misconfigured
 from keyfold.ingestion import batch, ingest, ingest_totals, is_unfinished, rebuild, split_reader, split_writer
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.sharing import check_sharing, sharing
+from keyfold.state.audit import Author
+from keyfold.state.erasing import Erasure, erase
 from keyfold.stream import Source, Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
@@ -320,3 +322,20 @@ def test_the_streams_of_a_landing_are_found_by_any_of_them():
     assert [one.name for one in sharing(streams, "alone")] == ["alone"]
     with pytest.raises(Misconfigured, match="landing names clicks, and no stream has this name"):
         sharing({"orders": ORDERS}, "orders")
+
+
+def test_erasing_a_person_reaches_the_rows_that_belong_to_no_stream_and_the_names_of_files_of_all(lakehouse: Lakehouse):
+    kinds = replace(CLICKS, where={"kind": "click"}), replace(ORDERS, where={"kind": "order"})
+    path = land(lakehouse, "of eva.json", [])
+    lines = [
+        {"kind": kind, "user": user, "seq": "1", "at": START.isoformat()}
+        for kind in ("order", "ordr")
+        for user in ("eva", "bob")
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    read(lakehouse, kinds)
+    erasure = Erasure({"user": ["eva"]}, Author("ann", "asked for"))
+    erased = erase(SPARK, lakehouse, kinds[1], [], erasure, sharing=kinds)
+    assert erased.rows == {"events.orders": 1, "quarantine.clicks": 1, "names of landing files": 2}
+    assert ([row[0] for row in rows(lakehouse.events("orders"))], len(reasons(lakehouse, "clicks"))) == (["bob"], 1)
+    assert ingest(SPARK, lakehouse, kinds[0], sharing=kinds).rows_read == 0

@@ -4,7 +4,7 @@ Offsets of a partition have holes: markers of transactions, aborted messages, wh
 offsets and not messages, and is read when its end is reached, by whichever message or marker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -74,6 +74,15 @@ class ReadTopic(BaseModel):
         """How far it is read with a share more."""
         before = self.next if self.id == share.id else {}
         return ReadTopic(id=share.id, next=before | {one.partition: one.end for one in share.ranges})
+
+
+def read_by_all(reads: Iterable[ReadTopic | None]) -> ReadTopic | None:
+    """How far all of those who read a topic have read it; None where one has not begun, or read another topic of its name."""
+    found = list(reads)
+    there = [one for one in found if one is not None]
+    if len(there) < len(found) or len({one.id for one in there}) > 1:
+        return None
+    return ReadTopic(id=there[0].id, next={at: min(one.next.get(at, 0) for one in there) for at in there[0].next})
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,10 @@ def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
             raise Misconfigured(
                 f"{TOPICS_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
             )
+        if owner := project_streams()[stream].landing:
+            raise Misconfigured(
+                f"{TOPICS_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} there"
+            )
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
     return topics
 
