@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from keyfold.dagster.automation import sensors
 from keyfold.dagster.automation.new_data import Decision, FileSource, decide
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.errors import KeyfoldError
@@ -18,6 +20,7 @@ from keyfold.ingestion import KnownFile, ingest
 from keyfold.ingestion.sources.files import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.streams import RIDE_POINTS
+from tests.keyfold.ingestion.test_batch import no_spark
 
 SECOND = 1_000_000_000
 NOW = 1_000 * SECOND
@@ -238,8 +241,14 @@ def rides_like():
     nothing()
 
 
-def tick(instance: dg.DagsterInstance, lakehouse: Lakehouse, cursor: str | None = None, settle: int = 0):
-    sensor = landing_sensor(RIDE_POINTS, "rides", timedelta(seconds=settle))
+def tick(
+    instance: dg.DagsterInstance,
+    lakehouse: Lakehouse,
+    cursor: str | None = None,
+    settle: int = 0,
+    stream=RIDE_POINTS,
+):
+    sensor = landing_sensor(stream, "rides", timedelta(seconds=settle))
     return sensor(dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lakehouse": lakehouse}))
 
 
@@ -265,6 +274,20 @@ def test_the_sensor_skips_with_a_reason_where_there_is_nothing(instance, lakehou
 def test_the_sensor_waits_for_files_to_settle(instance, lakehouse):
     land(lakehouse, "a.ndjson", "b.ndjson")
     assert "2 still being written" in str(tick(instance, lakehouse, settle=60))
+
+
+def test_a_stream_that_joins_a_landing_starts_a_run_for_files_that_the_others_have_read(
+    instance, lakehouse, monkeypatch
+):
+    land(lakehouse, "a.ndjson")
+    ingest(no_spark(1), lakehouse, RIDE_POINTS)
+    assert "no new files" in str(tick(instance, lakehouse))
+    rides = replace(RIDE_POINTS, where={"kind": "ride"})
+    taxis = replace(rides, name="taxis", landing="ride_points", where={"kind": "taxi"})
+    monkeypatch.setattr(sensors, "project_streams", lambda: {"taxis": taxis})
+    assert isinstance(tick(instance, lakehouse, stream=rides), dg.SensorResult)
+    ingest(no_spark(1), lakehouse, rides, sharing=(rides, taxis))
+    assert "no new files" in str(tick(instance, lakehouse, stream=rides))
 
 
 def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(spark, instance, lakehouse):
