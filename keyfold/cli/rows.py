@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Column, Table
 
-from keyfold.cli.plain_text import cell, guarded
+from keyfold.cli.plain_text import cell, guarded, visible
 from keyfold.lakehouse.reading import count_rows, read_batches, readable
 from keyfold.storage.place import Place
 
@@ -29,13 +29,18 @@ def print_rows(path: Place, style: Format, limit: int | None, to: TextIO) -> int
     for frame in read_batches(path, limit):
         shown = readable(frame)
         if style == "json":
-            to.write(shown.write_ndjson())
+            _write(to, shown.write_ndjson())
         else:
-            to.write(_flat(shown).write_csv(include_header=written == 0))
+            _write(to, _flat(shown).write_csv(include_header=written == 0))
         written += shown.height
     if style == "csv" and not written:
-        to.write(",".join(field.name for field in DeltaTable(str(path)).schema().fields) + "\n")
+        _write(to, ",".join(field.name for field in DeltaTable(str(path)).schema().fields) + "\n")
     return written
+
+
+def _write(to: TextIO, text: str) -> None:
+    # A file or a pipe gets every character as it is; a terminal would do what some of them say.
+    to.write(visible(text, keep="\n") if to.isatty() else text)
 
 
 def _print_table(path: Place, limit: int | None, to: TextIO) -> int:

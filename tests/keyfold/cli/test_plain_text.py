@@ -50,6 +50,19 @@ def test_hostile_values_neither_break_nor_hide_the_rows_of_a_table(tmp_path, sty
         assert all(visible(one) in to.getvalue() for one in HOSTILE)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("style", ["csv", "json"])
+def test_rows_for_programs_command_no_terminal_that_they_are_printed_to(tmp_path, style):
+    pl.DataFrame({"raw": HOSTILE}).write_delta(str(tmp_path / "table"))
+    to = Terminal()
+    print_rows(tmp_path / "table", style, None, to)
+    assert visible(to.getvalue(), keep="\n") == to.getvalue()
+
+
 def test_a_cell_of_csv_is_no_formula(tmp_path):
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "1", "", None]
     frame = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String), "number": pl.Series([-1.5] * len(texts))})
