@@ -188,10 +188,10 @@ def ingest_under_lock(
             member.begin()
         # First what a killed run had planned: its files would else be found new, and be planned twice.
         run.do([member.pending(run.conditions) for member in members])
-        journals, now = [member.journal for member in members], datetime.now(UTC)
         if isinstance(landing, KafkaTopic):
             admissions, source = [Admission()] * len(members), landing.source
-            parts = new_offsets(journals, landing, max_bytes_per_batch, [member.remedy for member in members])
+            journals, remedies = [member.journal for member in members], [member.remedy for member in members]
+            parts = new_offsets(journals, landing, max_bytes_per_batch, remedies)
         else:
             source = source_name(lakehouse, landing)
             admissions = select_files(
@@ -201,10 +201,11 @@ def ingest_under_lock(
                 done_marker=streams[0].done_marker,
                 reread_changed=reread_changed,
             )
-            now = datetime.now(UTC)
             for member, admission in zip(members, admissions, strict=True):
                 member.known.note(source, admission.touched)
             parts = cut_new_files([admission.files for admission in admissions], max_bytes_per_batch)
+        # One time for all: by it, plans of different streams are known to be of the same inputs.
+        now = datetime.now(UTC)
         run.do(
             [
                 plan_batches(
