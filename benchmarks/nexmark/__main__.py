@@ -26,6 +26,7 @@ from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_queries import SPARK_QUERIES
 from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold import Lakehouse
+from keyfold.keyed.runner import RunOptions
 from keyfold.times import micros
 
 _SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
@@ -46,7 +47,7 @@ def main() -> None:
         "--engines", nargs="*", default=["keyfold", "flink", "spark"], choices=["keyfold", "flink", "spark"]
     )
     parser.add_argument("--disorder", action="store_true", help="one event in ten comes up to two seconds late")
-    parser.add_argument("--batch-bytes", type=int, default=32 << 20, help="of Keyfold's batches")
+    parser.add_argument("--batch-bytes", type=int, default=RunOptions().max_bytes_per_batch, help="of Keyfold's batches")
     parser.add_argument("--checkpoint-seconds", type=int, default=5, help="from one checkpoint of Flink to the next")
     parser.add_argument("--most-seconds", type=float, default=120, help="a run that takes longer is ended")
     parser.add_argument("--flink", type=Path, default=Path(".venv-flink"), help="the environment of apache-flink")
@@ -59,8 +60,9 @@ def main() -> None:
             for number in numbers:
                 race.run(QUERIES[number])
         finally:
+            # What there is, where it is broken off too.
+            print(race.page(), flush=True)
             race.end()
-    print(race.page(), flush=True)
 
 
 class Race:
@@ -148,7 +150,9 @@ class Race:
         small, large = costs
         if small is None or large is None or small.error or large.error:
             return None
-        return getattr(large, of) - getattr(small, of)
+        found = getattr(large, of) - getattr(small, of)
+        # Sets too small to tell it from what starting costs.
+        return found if found > 0 else None
 
     def _prepare(self, count: int) -> Expected:
         events = Events(count, disorder=self._arguments.disorder)
