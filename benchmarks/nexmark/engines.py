@@ -30,12 +30,17 @@ class Cost:
 
 
 class Engine:
-    """A process that answers commands, and all that it starts."""
+    """A process that answers commands, and all that it starts.
+
+    Attributes:
+        is_warm: for whoever measures: whether this process has done the like before.
+    """
 
     def __init__(self, command: list[str], log: Path, most_seconds: float) -> None:
         self._command, self._log, self._most_seconds = command, log, most_seconds
         self._process: subprocess.Popen[str] | None = None
         self._replies: queue.Queue[str] = queue.Queue()
+        self.is_warm = False
 
     def ask(self, state: Callable[[], int] | None = None, **command: Any) -> Cost:
         """Send a command and wait for its reply.
@@ -65,7 +70,7 @@ class Engine:
 
     def end(self) -> None:
         """End the process; the next command starts another."""
-        process, self._process = self._process, None
+        process, self._process, self.is_warm = self._process, None, False
         if process is None:
             return
         assert process.stdin  # noqa: S101 - it is a pipe

@@ -15,9 +15,9 @@ from benchmarks.nexmark.stateless import SIDE_INPUT
 from keyfold.lakehouse import fail_points
 from keyfold.testing import local_spark
 
-IN_ORDER = Events(50_000, rate=1_000, chunk=12_500)
-OUT_OF_ORDER = Events(50_000, rate=1_000, chunk=12_500, seed=2, disorder=True)
-"""Fifty seconds, in four files of each kind."""
+IN_ORDER = Events(50_000, rate=1_000, chunk=16_700)
+OUT_OF_ORDER = Events(50_000, rate=1_000, chunk=16_700, seed=2, disorder=True)
+"""Fifty seconds, in three files of each kind."""
 
 numbered = pytest.mark.parametrize("query", [pytest.param(query, id=f"q{number}") for number, query in QUERIES.items()])
 
