@@ -90,8 +90,9 @@ class Race:
                     continue
                 measure = getattr(self, f"_{name}")
                 if not engine.is_warm:
-                    _say(f"query {query.number}, {name}, to warm up", measure(query, self._arguments.events[0]))
-                    engine.is_warm = True
+                    cost = measure(query, self._arguments.events[0])
+                    _say(f"query {query.number}, {name}, to warm up", cost)
+                    engine.is_warm = not cost.error
                 cost = self._costs[query.number, name, count] = measure(query, count)
                 _say(f"query {query.number}, {name}, {count:,} events", cost)
 

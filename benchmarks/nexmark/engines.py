@@ -147,4 +147,4 @@ def flink_engine(folder: Path, environment: Path, most_seconds: float) -> Engine
     if subprocess.run([python, "-c", "import pyflink"], check=False, stderr=subprocess.DEVNULL).returncode:
         subprocess.run([uv, "pip", "install", "-q", "--python", python, FLINK], check=True)
     worker = Path(__file__).with_name("flink_worker.py")
-    return Engine([str(python), str(worker)], folder / "flink.log", most_seconds)
+    return Engine([str(python), "-P", str(worker)], folder / "flink.log", most_seconds)

@@ -24,7 +24,7 @@ def _distinct(by: str, more: str = "") -> str:
 
 
 def _window(kind: str, table: str, *lengths: str) -> str:
-    return f"TABLE({kind}(TABLE {table}, DESCRIPTOR(dateTime), {', '.join(f'INTERVAL {one}' for one in lengths)}))"
+    return f"TABLE({kind}(TABLE {table}, DESCRIPTOR(rowtime), {', '.join(f'INTERVAL {one}' for one in lengths)}))"
 
 
 _TEN, _TWO = "'10' SECOND", "'2' SECOND"
@@ -43,7 +43,7 @@ QUERIES: dict[int, str] = {
     5: f"""SELECT counted.window_end, counted.auction, counted.bids FROM ({_HOPS}) counted JOIN (SELECT MAX(bids) AS most, window_start,
         window_end FROM ({_HOPS}) GROUP BY window_start, window_end) best ON counted.window_start = best.window_start
         AND counted.window_end = best.window_end AND counted.bids >= best.most""",
-    7: f"""SELECT counted.window_end, auction, bidder, price, CAST(dateTime AS TIMESTAMP_LTZ(6)) AS bidTime, extra
+    7: f"""SELECT counted.window_end, auction, bidder, price, dateTime AS bidTime, extra
         FROM (SELECT * FROM {_window("TUMBLE", "bid", _TEN)}) counted
         JOIN (SELECT MAX(price) AS most, window_start, window_end FROM {_window("TUMBLE", "bid", _TEN)}
         GROUP BY window_start, window_end) best ON counted.window_start = best.window_start AND counted.window_end = best.window_end
@@ -59,7 +59,7 @@ QUERIES: dict[int, str] = {
         price, channel, url, bidTime, bidExtra""",
     ),
     11: f"""SELECT bidder, COUNT(*) AS bids, window_start, window_end FROM TABLE(SESSION(TABLE bid PARTITION BY bidder,
-        DESCRIPTOR(dateTime), INTERVAL {_TEN})) GROUP BY bidder, window_start, window_end""",
+        DESCRIPTOR(rowtime), INTERVAL {_TEN})) GROUP BY bidder, window_start, window_end""",
     14: f"""SELECT {_BID}, CAST(0.908 * price AS DOUBLE) AS euro, CASE WHEN HOUR(dateTime) BETWEEN 8 AND 18 THEN 'dayTime'
         WHEN HOUR(dateTime) <= 6 OR HOUR(dateTime) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS part,
         CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS letters FROM bid
@@ -69,7 +69,7 @@ QUERIES: dict[int, str] = {
     17: f"""SELECT auction, `day`, MIN(price) AS least, MAX(price) AS greatest, {_RANKED}, SUM(price) AS total,
         COUNT(*) AS bids, AVG(CAST(price AS DOUBLE)) AS average FROM (SELECT *, DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS `day`
         FROM bid) GROUP BY auction, `day`""",
-    18: f"""SELECT {_BID} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY dateTime DESC) AS place
+    18: f"""SELECT {_BID} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY rowtime DESC) AS place
         FROM bid) WHERE place <= 1""",
     19: f"""SELECT {_BID}, place FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS place
         FROM bid) WHERE place <= 10""",
@@ -87,11 +87,12 @@ UPDATING = frozenset({4, 9, 15, 16, 17, 18, 19})
 _COLUMNS = {
     "person": "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, {time}, extra STRING",
     "auction": "id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, {time}, "
-    "expires TIMESTAMP_LTZ(3), seller BIGINT, category BIGINT, extra STRING",
+    "expires TIMESTAMP_LTZ(6), seller BIGINT, category BIGINT, extra STRING",
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, {time}, extra STRING",
 }
-_TIME = "dateTime TIMESTAMP_LTZ(3)"
-_WATERMARK = "WATERMARK FOR dateTime AS dateTime - INTERVAL '2' SECOND"
+# Flink's event time has milliseconds, and the events' own time microseconds, by which bids are compared.
+_TIME = "dateTime TIMESTAMP_LTZ(6), rowtime AS CAST(dateTime AS TIMESTAMP_LTZ(3))"
+_WATERMARK = "WATERMARK FOR rowtime AS rowtime - INTERVAL '2' SECOND"
 
 
 def tables(folder: str) -> list[str]:
