@@ -1,0 +1,42 @@
+"""Chains of jobs on Spark: refreshed together, erased together, and counted after each."""
+
+from datetime import timedelta
+
+import keyfold
+from keyfold.keyed.run_mode import Incremental
+from keyfold.lakehouse.files import remove_tree
+from keyfold.runs import refresh_with_consumers
+from keyfold.state.audit import Author
+from keyfold.state.erasing import Erasure, erase
+from keyfold.state.reader import read_state
+from tests.keyfold.keyed.test_changes import LEVELS, TOTALS, levels
+from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOURLY, NOON, Site
+from tests.keyfold.state.test_erasing import files_that_hold
+
+CHAINS = (HOURLY, DAILY, TOTALS, LEVELS)
+
+
+def counted(site):
+    return [keyfold.assert_nothing_lost(site.spark, site.lakehouse, job).by_producer for job in CHAINS]
+
+
+def test_chains_are_refreshed_and_erased_together_and_nothing_is_lost(spark, tmp_path):
+    site = Site(tmp_path, spark)
+    site.click(("ann", 0), ("eva", 30), ("bob", 70), ("eva", 200))
+    for job in CHAINS:
+        site.run(job)
+    site.click(("ann", 201), ("eva", 202), ("eva", 203))
+    for job in CHAINS:
+        site.run(job)
+    assert levels(site) == {"level 0": 2, "level 1": 1}
+    assert counted(site) == [{}, {"hours": (3, 3)}, {}, {"to": (5, 5), "away": (5, 5)}]
+    refresh_with_consumers(spark, site.lakehouse, HOURLY, [DAILY])
+    remove_tree(site.lakehouse.landing("clicks"))
+    person = Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17"))
+    assert erase(spark, site.lakehouse, CLICKS, CHAINS, person).rows["changes.totals"] == 2
+    assert files_that_hold(site.lakehouse, "eva") == []
+    assert counted(site) == [{}, {"hours": (2, 2)}, {}, {"to": (3, 3), "away": (3, 3)}]
+    assert "eva" not in read_state(spark, site.lakehouse, TOTALS).polars()["user"].to_list()
+    site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
+    site.run(DAILY)
+    assert site.table("daily") == [("ann", NOON.replace(hour=0), 2), ("bob", NOON.replace(hour=0), 1)]
