@@ -1,6 +1,6 @@
 """What holds for `event_index`, by check name, for the stream and key that it has by default."""
 
-from keyfold.suite import Suite
+from keyfold.suite import Suite, critical, info
 
 
 def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False, expires: bool = False) -> Suite:
@@ -14,32 +14,22 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
     columns = ", ".join(f"`{column}`" for column in key)
     return {
         **{
-            f"{column}_is_there": {
-                "type": "expect_column_values_to_not_be_null",
-                "kwargs": {"column": column},
-                "severity": "critical",
-                "description": "Every event names its key.",
-            }
+            f"{column}_is_there": critical(
+                "expect_column_values_to_not_be_null", "Every event names its key.", column=column
+            )
             for column in key
         },
-        "event_index_is_there": {
-            "type": "expect_column_values_to_not_be_null",
-            "kwargs": {"column": "event_index"},
-            "severity": "critical",
-            "description": "Every event has a number.",
-        },
-        "counts_from_nought": {
-            "type": "expect_column_values_to_be_between",
-            "kwargs": {"column": "event_index", "min_value": 0},
-            "severity": "critical",
-            "description": "No number is below nought.",
-        },
-        "one_event_a_number": {
-            "type": "expect_compound_columns_to_be_unique",
-            "kwargs": {"column_list": [*key, "event_index"]},
-            "severity": "critical",
-            "description": "No two events of a key have one number.",
-        },
+        "event_index_is_there": critical(
+            "expect_column_values_to_not_be_null", "Every event has a number.", column="event_index"
+        ),
+        "counts_from_nought": critical(
+            "expect_column_values_to_be_between", "No number is below nought.", column="event_index", min_value=0
+        ),
+        "one_event_a_number": critical(
+            "expect_compound_columns_to_be_unique",
+            "No two events of a key have one number.",
+            column_list=[*key, "event_index"],
+        ),
         "no_number_is_skipped": {
             "type": "unexpected_rows_expectation",
             "kwargs": {
@@ -62,12 +52,12 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
             "severity": "warning",
             "description": "Numbers follow event time; an event that does not came later than `watermark_delay` allows.",
         },
-        "mean_index_is_usual": {
-            "type": "expect_column_mean_to_be_between",
-            "kwargs": {"column": "event_index", "max_value": 1_000_000},
-            "severity": "info",
-            "description": "Keys have up to some two million events: one of very many is worked on by one task alone.",
-        },
+        "mean_index_is_usual": info(
+            "expect_column_mean_to_be_between",
+            "Keys have up to some two million events: one of very many is worked on by one task alone.",
+            column="event_index",
+            max_value=1_000_000,
+        ),
     }
 
 
@@ -103,17 +93,12 @@ def _of_windows(event_time: str) -> Suite:
             "severity": "critical",
             "description": "A window holds events from its start up to, not including, its end.",
         },
-        "windows_have_one_length": {
-            "type": "unexpected_rows_expectation",
-            "kwargs": {
-                "unexpected_rows_query": (
-                    "SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
-                    "<> (SELECT min(unix_micros(window_end) - unix_micros(window_start)) FROM {batch})"
-                )
-            },
-            "severity": "critical",
-            "description": "All windows are as long.",
-        },
+        "windows_have_one_length": critical(
+            "unexpected_rows_expectation",
+            "All windows are as long.",
+            unexpected_rows_query="SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
+            "<> (SELECT min(unix_micros(window_end) - unix_micros(window_start)) FROM {batch})",
+        ),
     }
 
 

@@ -1,18 +1,12 @@
-"""What holds for `latest_moving_averages` of the default columns, by check name.
-
-`critical` holds back whatever is built on the table; `warning` and `info` are shown and hold nothing back.
-"""
+"""What holds for `latest_moving_averages` of the default columns, by check name."""
 
 from expectations import moving_averages
-from keyfold.suite import Suite
+from keyfold.suite import Suite, critical, info
 
 EXPECTATIONS: Suite = {
-    "one_row_a_station": {
-        "type": "expect_column_values_to_be_unique",
-        "kwargs": {"column": "station_id"},
-        "severity": "critical",
-        "description": "A station has one latest row.",
-    },
+    "one_row_a_station": critical(
+        "expect_column_values_to_be_unique", "A station has one latest row.", column="station_id"
+    ),
     **{
         name: moving_averages.EXPECTATIONS[name]
         for name in (
@@ -23,12 +17,9 @@ EXPECTATIONS: Suite = {
             "temp_is_plausible",
         )
     },
-    "no_station_lags_behind": {
-        "type": "unexpected_rows_expectation",
-        "kwargs": {
-            "unexpected_rows_query": "SELECT * FROM {batch} WHERE end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY"
-        },
-        "severity": "info",
-        "description": "The latest window of every station ends within a day of the newest; else it has fallen silent.",
-    },
+    "no_station_lags_behind": info(
+        "unexpected_rows_expectation",
+        "The latest window of every station ends within a day of the newest; else it has fallen silent.",
+        unexpected_rows_query="SELECT * FROM {batch} WHERE end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY",
+    ),
 }

@@ -1,6 +1,7 @@
 """What a suite is made of: expectations as Great Expectations writes them down, in plain values.
 
-`type`, `kwargs` and the rest are those of GX's own JSON, so that what its documentation says holds here, and
+`critical`, `warning` and `info` make them. `type`, `kwargs` and the rest are those of GX's own JSON, so that what its
+documentation says holds here, and
 `great_expectations.ExpectationSuite(name, expectations=[*EXPECTATIONS.values()])` is the suite in GX. Nothing here
 imports it: that takes seconds, and whoever only wants to know which checks a table has need not wait.
 """
@@ -30,3 +31,28 @@ class Expectation(TypedDict):
 
 Suite = dict[str, Expectation]
 """Expectations by the names of their checks."""
+
+
+def critical(kind: str, description: str, /, **kwargs: Any) -> Expectation:
+    """An expectation that holds back whatever is built on the table.
+
+    Args:
+        kind: GX's name of it.
+        description: for people.
+        kwargs: of GX.
+
+    Example:
+        >>> critical("expect_column_values_to_not_be_null", "Every row names its ride.", column="ride_id")["severity"]
+        'critical'
+    """
+    return {"type": kind, "kwargs": kwargs, "severity": "critical", "description": description}
+
+
+def warning(kind: str, description: str, /, **kwargs: Any) -> Expectation:
+    """An expectation that is shown as a warning, and holds nothing back; as `critical` otherwise."""
+    return {"type": kind, "kwargs": kwargs, "severity": "warning", "description": description}
+
+
+def info(kind: str, description: str, /, **kwargs: Any) -> Expectation:
+    """An expectation that is shown, and holds nothing back; as `critical` otherwise."""
+    return {"type": kind, "kwargs": kwargs, "severity": "info", "description": description}

@@ -149,8 +149,3 @@ def test_models_that_retire_young_or_again_and_again_are_told(spark):
 
 def test_the_suite_knows_the_labels_of_the_job():
     assert list(LABELS) == anomaly_predictions.LABELS
-
-
-@pytest.mark.parametrize("table", SUITES)
-def test_severities_are_mixed(table):
-    assert {one["severity"] for one in SUITES[table][0].values()} == {"critical", "warning", "info"}

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from expectations import batched_enrichment, batched_enrichment_dead_letters
@@ -113,8 +112,3 @@ def test_tables_without_rows_pass_both_suites(spark):
 def test_the_suite_knows_the_most_events_of_a_call():
     query = batched_enrichment.EXPECTATIONS["no_batch_is_too_large"]["kwargs"]["unexpected_rows_query"]
     assert query.endswith(f"> {MAX_EVENTS}")
-
-
-@pytest.mark.parametrize("suite", [batched_enrichment, batched_enrichment_dead_letters])
-def test_severities_are_mixed(suite):
-    assert {one["severity"] for one in suite.EXPECTATIONS.values()} == {"critical", "warning", "info"}

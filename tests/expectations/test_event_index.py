@@ -102,7 +102,3 @@ def test_a_fault_in_windows_fails_the_check_that_is_about_it(spark, fault, check
     if "timestamp" not in fault:
         last["timestamp"] = NOON + HOUR / 2 + timedelta(minutes=20)
     assert failed_checks(spark, [*rows, last], IN_WINDOWS.output, suite) == checks
-
-
-def test_severities_are_mixed():
-    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

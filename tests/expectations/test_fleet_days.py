@@ -66,7 +66,3 @@ def test_distances_that_are_unusual_in_the_mean_are_told(spark):
         "speed_is_plausible",
         "mean_distance_is_usual",
     }
-
-
-def test_severities_are_mixed():
-    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

@@ -54,7 +54,3 @@ def test_totals_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
 def test_a_shop_that_names_no_models_is_told(spark):
     rows = [total("", purchases=81), *GOOD[1:]]
     assert failed_checks(spark, rows, MODEL_TOTAL, EXPECTATIONS) == {"most_purchases_name_a_model"}
-
-
-def test_severities_are_mixed():
-    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

@@ -139,8 +139,3 @@ def test_each_faulty_session_is_found_by_the_check_that_is_about_it(spark):
 def test_sessions_too_short_for_a_window_are_told(spark):
     rows = [session(number, n_readings=4) for number in range(30, 40)]
     assert found(spark, "station_sessions", rows) == {"most_sessions_fill_a_window": 11}
-
-
-@pytest.mark.parametrize("table", SUITES)
-def test_severities_are_mixed(table):
-    assert {one["severity"] for one in SUITES[table][0].values()} == {"critical", "warning", "info"}

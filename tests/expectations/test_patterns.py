@@ -71,8 +71,3 @@ def test_faults_of_jumps_fail_the_checks_that_are_about_them(spark):
 def test_faults_of_the_account_fail_the_checks_that_are_about_them(spark, fault, check):
     schema = CARDS.side_outputs[0].schema
     assert failed_checks(spark, [*HOURS, fault], schema, card_in_two_cities_checked.EXPECTATIONS) == {check}
-
-
-def test_severities_are_mixed():
-    for suite in (card_in_two_cities.EXPECTATIONS, ride_meter_jumps.EXPECTATIONS):
-        assert {one["severity"] for one in suite.values()} == {"critical", "warning", "info"}

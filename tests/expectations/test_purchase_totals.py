@@ -113,8 +113,3 @@ def test_each_fault_in_the_totals_is_found_by_the_check_that_is_about_it(spark):
 def test_totals_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
     rows = [*(total(number) for number in range(20)), *faults]
     assert failed_checks(spark, rows, LATEST_PURCHASE_TOTAL, latest_purchase_totals.EXPECTATIONS) == checks
-
-
-@pytest.mark.parametrize("suite", [purchase_totals, latest_purchase_totals])
-def test_severities_are_mixed(suite):
-    assert {one["severity"] for one in suite.EXPECTATIONS.values()} == {"critical", "warning", "info"}

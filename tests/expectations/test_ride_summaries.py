@@ -77,7 +77,3 @@ def test_a_table_whose_rides_start_without_pickups_is_told(spark):
 
 def test_the_suite_knows_the_statuses_of_the_stream():
     assert EXPECTATIONS["end_status_is_known"]["kwargs"]["value_set"] == list(RIDE_STATUSES)
-
-
-def test_severities_are_mixed():
-    assert {one["severity"] for one in EXPECTATIONS.values()} == {"critical", "warning", "info"}

@@ -12,7 +12,7 @@ import pytest
 import expectations
 from expectations import purchase_totals, ride_summaries, station_sessions
 from expectations.event_index import expectations_for
-from keyfold.dagster.quality.serialised import build_expectations, build_suite, serialise
+from keyfold.dagster.quality.serialised import build_expectations, serialise
 from keyfold.suite import Expectation, Suite
 
 MODULES = sorted(
@@ -38,15 +38,6 @@ def test_every_expectation_becomes_one_of_gx_and_the_same_value_again(name):
 
 
 @pytest.mark.parametrize("name", SUITES)
-def test_every_suite_is_exported_and_loaded_by_gx_the_same(name):
-    built = build_suite(name, SUITES[name])
-    exported = json.loads(json.dumps(built.to_json_dict()))
-    again = gx.ExpectationSuite(name=name, expectations=exported["expectations"])
-    assert again.expectations == built.expectations
-    assert len(again.expectations) == len(SUITES[name])
-
-
-@pytest.mark.parametrize("name", SUITES)
 def test_gx_takes_the_values_as_they_stand(name):
     values = json.loads(json.dumps(list(SUITES[name].values())))
     assert gx.ExpectationSuite(name=name, expectations=values).expectations == [
@@ -60,6 +51,11 @@ def test_every_expectation_says_what_it_is_for(name):
     for check, one in SUITES[name].items():
         assert one["description"], check
         assert known >= one.keys() >= Expectation.__required_keys__, check
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if len(SUITES[name]) > 3])
+def test_severities_are_mixed(name):
+    assert {one["severity"] for one in SUITES[name].values()} >= {"critical", "info"}
 
 
 def test_all_suites_load_without_libraries():

@@ -154,8 +154,3 @@ def test_latest_ranks_that_are_unusual_as_a_whole_are_told(spark, faults, checks
 def test_windows_that_are_unusual_as_a_whole_are_told(spark, faults, checks):
     good = [window(hour) for hour in range(20)]
     assert failed_checks(spark, [*good, *faults], SALES_WINDOW, sales_windows.EXPECTATIONS) == checks
-
-
-@pytest.mark.parametrize("suite", [top_products, latest_top_products, sales_windows])
-def test_severities_are_mixed(suite):
-    assert {one["severity"] for one in suite.EXPECTATIONS.values()} == {"critical", "warning", "info"}

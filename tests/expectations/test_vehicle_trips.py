@@ -138,7 +138,3 @@ def test_each_faulty_stop_is_found_by_the_check_that_is_about_it(spark):
         "longitude_is_on_earth": 1,
         "no_stop_takes_a_week": 1,
     }
-
-
-def test_severities_are_mixed():
-    assert {one["severity"] for one in SUITES["vehicle_trips"][0].values()} == {"critical", "warning", "info"}
