@@ -28,6 +28,9 @@ def is_path(field: FieldInfo) -> bool:
     return _PATH in field.metadata
 
 
+_SETTINGS = ("watermark_delay", "idle_after", "key_groups")
+
+
 class JobParameters(BaseModel):
     """Base of every job's parameters: unknown ones are refused, and they do not change.
 
@@ -51,9 +54,15 @@ class JobParameters(BaseModel):
         """The column of a stream's event table with the times that the job goes by."""
         return INGESTED_AT if self.time == "arrival" else stream.event_time
 
-    def recorded(self) -> dict[str, Any]:
-        """The parameters as a generation records them."""
-        return self.model_dump(mode="json")
+    def settings(self) -> dict[str, Any]:
+        """What a job takes of its parameters as they are: delays, key groups, and all as a generation records them.
+
+        Example:
+            >>> JobParameters(key_groups=8).settings()
+            {'key_groups': 8, 'parameters': {'time': 'event', 'key_groups': 8}}
+        """
+        plain = {name: getattr(self, name) for name in _SETTINGS if name in type(self).model_fields}
+        return {**plain, "parameters": self.model_dump(mode="json")}
 
 
 def _parse_duration(value: Any) -> Any:

@@ -41,10 +41,7 @@ def build(parameters: CardInTwoCitiesParameters) -> KeyedJob:
             )
         },
         keep=["city", "amount", "merchant", "payment_id"],
-        watermark_delay=parameters.watermark_delay,
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
         movable_parameters=frozenset({"within"}),
     )
 

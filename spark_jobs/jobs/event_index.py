@@ -93,17 +93,14 @@ def build(parameters: EventIndexParameters) -> KeyedJob:
         key=key,
         **_windows_of(time, window),
         event_time=time,
-        watermark_delay=parameters.watermark_delay,
         events=events,
         state=_state(events, key, parameters.expiry),
         output=_numbered(columns, key, time),
         step=step,
         step_decides_late=True,
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         state_events=pl.col(time).count(),
         one_per_key=pl.col(NEXT_INDEX).is_not_null(),
-        parameters=parameters.recorded(),
+        **parameters.settings(),
     )
 
 

@@ -82,12 +82,11 @@ def build(parameters: ModelTotalsParameters) -> KeyedJob:
         output_key=("model",),
         step=add_up,
         step_decides_late=True,
-        key_groups=parameters.key_groups,
         # The total in state is what became of the purchases; the table shows it as it stands.
         output_events=pl.lit(0),
         state_events=pl.col("purchases").sum(),
         one_per_key=pl.col("purchases").is_not_null(),
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
     )
 
 

@@ -129,7 +129,6 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         stream=SALES,
         key=_KEY,
         event_time="time",
-        watermark_delay=parameters.watermark_delay,
         events=PURCHASE,
         state=ITEM_TOTAL if parameters.expiry is None else parameters.expiry.add_column(ITEM_TOTAL),
         output=PURCHASE_TOTAL,
@@ -144,11 +143,9 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
                 description="The totals of each item as they stand.",
             ),
         ),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         state_events=pl.col("time").count(),
         one_per_key=pl.col("time").is_null(),
-        parameters=parameters.recorded(),
+        **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
     )
 

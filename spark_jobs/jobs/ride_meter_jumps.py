@@ -48,10 +48,7 @@ def build(parameters: RideMeterJumpsParameters) -> KeyedJob:
             )
         },
         keep=["point_idx", "meter_reading"],
-        watermark_delay=parameters.watermark_delay,
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
         movable_parameters=frozenset({"jump", "within"}),
     )
 

@@ -99,21 +99,10 @@ LATEST_TOP_PRODUCT = pa.schema(
 
 SALES_WINDOW = pa.schema(
     [
-        column("window_start", TIMESTAMP, "Start of the window (UTC)", made_of=("time",), nullable=False),
-        column(
-            "window_end", TIMESTAMP, "End of the window, which is not in it (UTC)", made_of=("time",), nullable=False
-        ),
+        *map(TOP_PRODUCT.field, ("window_start", "window_end")),
         column("n_sales", pa.int64(), "Sales and returns", made_of=("time",), nullable=False),
         column("n_products", pa.int64(), "Products among them", made_of=("item",), nullable=False),
-        column("quantity", pa.int64(), "Pieces sold less pieces returned", made_of=("quantity",), nullable=False),
-        column(
-            "revenue",
-            pa.float64(),
-            "Sum of quantity times price",
-            unit="in the shop's currency",
-            made_of=("quantity", "price"),
-            nullable=False,
-        ),
+        *map(TOP_PRODUCT.field, ("quantity", "revenue")),
     ]
 )
 
@@ -140,7 +129,6 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         stream=SALES,
         key=("window_start",),
         event_time="time",
-        watermark_delay=parameters.watermark_delay,
         events=PRODUCT_SALE,
         state=OPEN_PRODUCT,
         output=TOP_PRODUCT,
@@ -168,14 +156,12 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
                 description="One row a window that is over: all of its sales.",
             ),
         ),
-        idle_after=parameters.idle_after,
         late_description="Sales that came after their window had been ranked, added up by window and product.",
-        key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
         # None is movable: windows that are open were cut by `window`, and with a smaller `k` the ranks of
         # `latest_top_products` beyond it would stand there for ever.
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
     )
 
 

@@ -69,11 +69,11 @@ class Arrival:
         by_key: whether "already arrived" looks at events of the same key alone.
     """
 
-    delay: timedelta
-    held_back: tuple[timedelta, timedelta]
-    out_of_order: timedelta
-    late: timedelta
-    late_by: tuple[timedelta, timedelta]
+    delay: timedelta = timedelta(seconds=2)
+    held_back: tuple[timedelta, timedelta] = (timedelta(minutes=1), timedelta(minutes=5))
+    out_of_order: timedelta = timedelta(minutes=1)
+    late: timedelta = timedelta(minutes=40)
+    late_by: tuple[timedelta, timedelta] = (timedelta(minutes=45), timedelta(minutes=70))
     by_key: bool = False
 
 

@@ -166,9 +166,7 @@ SIMULATOR = Simulator(
     least_hours=3,
     files=12,
     arrival=Arrival(
-        delay=timedelta(seconds=2),
         held_back=(timedelta(minutes=6), timedelta(minutes=20)),
-        out_of_order=timedelta(minutes=1),
         late=timedelta(hours=1),
         late_by=(timedelta(minutes=70), timedelta(minutes=100)),
         # A file holds one series, so that only its own samples say in which order they came.

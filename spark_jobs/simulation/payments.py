@@ -181,7 +181,6 @@ SIMULATOR = Simulator(
     arrival=Arrival(
         delay=timedelta(seconds=5),
         held_back=(timedelta(minutes=2), timedelta(minutes=6)),
-        out_of_order=timedelta(minutes=1),
         late=timedelta(minutes=15),
         late_by=(timedelta(minutes=20), timedelta(minutes=60)),
     ),

@@ -5,7 +5,7 @@ hour, one in sixteen never drops off; the meter of one in forty jumps once.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -217,13 +217,7 @@ SIMULATOR = Simulator(
     hours=(3, 3),
     least_hours=2.5,
     files=24,
-    arrival=Arrival(
-        delay=timedelta(seconds=2),
-        held_back=(timedelta(minutes=1), timedelta(minutes=5)),
-        out_of_order=timedelta(minutes=1),
-        # By then even a ride without dropoff is over: 30 minutes of silence and 10 minutes of watermark delay.
-        late=timedelta(minutes=40),
-        late_by=(timedelta(minutes=45), timedelta(minutes=70)),
-    ),
+    # When what is late arrives, even a ride without dropoff is over: 30 minutes of silence and 10 of watermark delay.
+    arrival=Arrival(),
     make=_make,
 )

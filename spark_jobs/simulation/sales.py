@@ -207,7 +207,6 @@ SIMULATOR = Simulator(
     arrival=Arrival(
         delay=timedelta(seconds=20),
         held_back=(timedelta(minutes=2), timedelta(minutes=15)),
-        out_of_order=timedelta(minutes=1),
         late=timedelta(hours=3),
         late_by=(timedelta(hours=4), timedelta(hours=5)),
     ),

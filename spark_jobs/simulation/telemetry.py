@@ -10,7 +10,6 @@ drives until it has little fuel, the engine of one in six gets too hot for ten m
 driven through the places of `GEOFENCES` is for the vehicles' rounds to say.
 """
 
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -229,12 +228,6 @@ SIMULATOR = Simulator(
     hours=(3, 3),
     least_hours=2,
     files=24,
-    arrival=Arrival(
-        delay=timedelta(seconds=2),
-        held_back=(timedelta(minutes=1), timedelta(minutes=5)),
-        out_of_order=timedelta(minutes=1),
-        late=timedelta(minutes=40),
-        late_by=(timedelta(minutes=45), timedelta(minutes=70)),
-    ),
+    arrival=Arrival(),
     make=_make,
 )

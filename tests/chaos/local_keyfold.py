@@ -106,7 +106,7 @@ class _FewGroups(JobParameters):
 
 def _build(build: Any, parameters: _FewGroups) -> Any:
     changes = {"idle_after": timedelta(hours=2)} if build is windows else {}
-    return build(key_groups=parameters.key_groups, parameters=parameters.recorded(), **changes)
+    return build(key_groups=parameters.key_groups, parameters=parameters.model_dump(mode="json"), **changes)
 
 
 def note_points() -> None:

@@ -203,7 +203,6 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
         stream=METRICS,
         key=("key",),
         event_time="timestamp",
-        watermark_delay=parameters.watermark_delay,
         events=METRICS.schema,
         state=state_schema(model),
         output=ANOMALY_PREDICTION,
@@ -224,15 +223,13 @@ def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
                 description="One row a model that was forgotten, after `forget_after` without a value.",
             ),
         ),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         # The model's version too: what another version has learned is not to be read as this one's.
         schema_version=100 * STATE_VERSION + model.version,
         output_events=pl.lit(0),
         state_events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
         + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
         one_per_key=pl.col("role") == LEARNING,
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
     )
 

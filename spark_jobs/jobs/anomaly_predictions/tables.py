@@ -36,23 +36,10 @@ ANOMALY_PREDICTION = pa.schema(
 
 LATEST_PREDICTION = pa.schema(
     [
-        column("key", pa.string(), "Series that the value is of", made_of=("key",), nullable=False),
-        column("event_time", TIMESTAMP, "When the value was measured (UTC)", made_of=("timestamp",), nullable=False),
-        column("value", pa.float64(), "The value", unit="in the series' own unit", made_of=("value",), nullable=False),
-        column("expected", pa.float64(), "What the model expected; NULL until it knows enough", made_of=_BOTH),
+        *map(ANOMALY_PREDICTION.field, ("key", "event_time", "value", "expected")),
         column("low", pa.float64(), "Lower end of the usual values", made_of=_BOTH),
         column("high", pa.float64(), "Upper end of the usual values", made_of=_BOTH),
-        column(
-            "score", pa.float64(), "How unusual the value is, from 0 (as expected) to 1", made_of=_BOTH, nullable=False
-        ),
-        column("label", pa.string(), "anomalous above the threshold, else normal", made_of=_BOTH, nullable=False),
-        column(
-            "events_learned",
-            pa.int64(),
-            "Values of the series that the model which predicted it had learned (with `complete_window` its own window too)",
-            made_of=_BOTH,
-            nullable=False,
-        ),
+        *map(ANOMALY_PREDICTION.field, ("score", "label", "events_learned")),
     ]
 )
 

@@ -123,7 +123,6 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         key=(SHARD,),
         derived={SHARD: PartOf(id_columns, parameters.shards)},
         event_time=time,
-        watermark_delay=parameters.watermark_delay,
         events=events,
         state=pa.schema([*events, *_WAITING]),
         output=enriched_schema(stream, time),
@@ -138,8 +137,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
             ),
         ),
         late_description="Always empty: every event is asked about, however late it comes.",
-        key_groups=parameters.key_groups,
-        parameters=parameters.model_dump(mode="json"),
+        **parameters.settings(),
         free_parameters=_HOW_TO_CALL,
         movable_parameters=_FROM_HERE_ON,
     )

@@ -121,7 +121,6 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
         stream=TELEMETRY,
         key=("vehicle_id",),
         event_time="time",
-        watermark_delay=parameters.watermark_delay,
         events=POINT,
         state=FLEET_STATE,
         output=FLEET_DAY,
@@ -129,12 +128,10 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
         step_decides_late=True,
         output_mode="upsert",
         output_key=("vehicle_id", "day"),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         # Those of an open day are in state.
         output_events=pl.col("n_points").filter(~pl.col("is_open")).sum(),
         state_events=pl.col("n_points").sum(),
-        parameters=parameters.recorded(),
+        **parameters.settings(),
     )
 
 

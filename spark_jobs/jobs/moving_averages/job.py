@@ -103,7 +103,6 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         stream=WEATHER,
         key=KEY,
         event_time="time",
-        watermark_delay=parameters.watermark_delay,
         events=reading,
         state=parameters.silence.add_column(state_schema(reading)),
         output=rows,
@@ -124,15 +123,13 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
                 description="One row a stretch of readings without a silence longer than `timeout`, when it has ended.",
             ),
         ),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         output_events=pl.lit(0),
         state_events=pl.col("n_events").sum(),
         # The last reading of an open session, which has its count; a station has one such session.
         one_per_key=pl.col("session_start").is_not_null() & (pl.col("n_events") > 0),
         # None is movable: state has no reading beyond `n_readings - 1`; a shorter `timeout` would cut what it has as one
         # session; and by another `min_readings` a session would give its row of `TIMEOUT` besides others, or none at all.
-        parameters=parameters.recorded(),
+        **parameters.settings(),
     )
 
 

@@ -149,7 +149,6 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         stream=RIDE_POINTS,
         key=_KEY,
         event_time="timestamp",
-        watermark_delay=parameters.watermark_delay,
         events=RIDE_POINT,
         state=parameters.silence.add_column(OPEN_RIDE),
         output=RIDE_SUMMARY,
@@ -160,13 +159,11 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
                 "long_rides", RIDE_SUMMARY, description="Summaries of the rides longer than `long_ride_threshold`."
             ),
         ),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
         # What is known of the points that have passed, or that the ride is closed; points that wait may be any number.
         one_per_key=pl.col("start_time").is_not_null() | pl.col("closed_at").is_not_null(),
-        parameters=parameters.recorded(),
+        **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
     )
 

@@ -209,7 +209,6 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
         stream=TELEMETRY,
         key=_KEY,
         event_time="time",
-        watermark_delay=parameters.watermark_delay,
         events=TELEMETRY.schema,
         state=parameters.timeout.add_column(STRETCH),
         output=VEHICLE_TRIP,
@@ -223,13 +222,11 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
                 description="One row a stand between trips, when it has ended.",
             ),
         ),
-        idle_after=parameters.idle_after,
-        key_groups=parameters.key_groups,
         output_events=pl.col("n_points").sum(),
         state_events=pl.col("n_points").sum(),
         # An open trip; beside it there may be a stand, which may be its end.
         one_per_key=pl.col("end_time").is_not_null() & pl.col("is_moving"),
-        parameters=parameters.recorded(),
+        **parameters.settings(),
         movable_parameters=_FROM_HERE_ON,
     )
 
