@@ -39,7 +39,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "ingest": LazyCommand(
         "keyfold.cli.ingest:ingest",
-        "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM.",
+        "Read what is new in a folder, or a topic, into events.STREAM and quarantine.STREAM, and those of streams that share it.",
     ),
     "run": LazyCommand(
         "keyfold.cli.run:run",
