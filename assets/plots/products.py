@@ -1,4 +1,4 @@
-"""Top products of the last window, what every window brought, and the models that sell best."""
+"""Top products of the last window, what every window brought, the models that sell best, and what each category brings."""
 
 import dagster as dg
 import polars as pl
@@ -9,6 +9,7 @@ from keyfold.lakehouse.reading import scan_table
 
 _WINDOWS = 168
 _MODELS = 15
+_SALES = 50_000
 
 
 def plot_products(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
@@ -43,3 +44,17 @@ def plot_models(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     purchases.set_yticklabels([])
     purchases.set_title("purchases that name it")
     return {"best_models": picture(figure, "Pieces and purchases of the models that sell best")}
+
+
+def plot_categories(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
+    """Revenue of the last 50,000 sales by category."""
+    sales = scan_table(lakehouse.table("sales_with_products")).select("time", "category", "quantity", "price")
+    last = sales.top_k(_SALES, by="time").collect()
+    if not last.height:
+        return {}
+    revenue = (pl.col("quantity") * pl.col("price")).sum().alias("revenue")
+    by = last.group_by(pl.col("category").fill_null("(not in the table)")).agg(revenue).sort("revenue", "category")
+    figure, (panel,) = draw()
+    panel.barh(by["category"].to_list(), by["revenue"].to_list(), color=MAIN)
+    panel.set_title(f"revenue of the last {last.height:,} sales")
+    return {"categories": picture(figure, "Revenue of each category")}

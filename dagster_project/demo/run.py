@@ -35,15 +35,20 @@ from keyfold.lakehouse import Lakehouse, write_json
 from keyfold.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
+from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.enrichment_service.server import DemoService, ServiceSettings
 from spark_jobs.simulation.metrics import PlantedAnomaly
 from spark_jobs.simulation.payments import PlantedFraud
+from spark_jobs.simulation.sales import products_table
 from spark_jobs.simulation.telemetry import GEOFENCES
 from spark_jobs.streams import METRICS, PAYMENTS, RIDE_POINTS, STREAMS
 
 FIRST_RIDES = 1_000
 """Of the first demo; further ones land as many as the simulator makes by itself."""
+
+FIRST_HOURS = 12
+"""Of rides, in the first demo: more than lies between a ride and its weather."""
 
 SIZES = {"weather": 30}
 """Stations; of other streams as many series, vehicles, sales and cards as the simulator makes by itself."""
@@ -91,14 +96,19 @@ def _land(lakehouse: Lakehouse, folder: Path | None) -> str:
     for stream in STREAMS:
         landing = home / "landing" / stream
         earlier = sum(1 for path in landing.rglob("*") if path.is_file())
-        size = SIZES.get(stream) or (FIRST_RIDES if stream == RIDE_POINTS.name and not earlier else None)
+        is_first = stream == RIDE_POINTS.name and not earlier
+        size = SIZES.get(stream) or (FIRST_RIDES if is_first else None)
         # Another seed each time, so that events are never the same; the simulator goes on in time by itself.
-        made = simulate(stream, landing, size=size, seed=earlier)
+        made = simulate(stream, landing, size=size, seed=earlier, hours=FIRST_HOURS if is_first else None)
         rows, files = rows + made.rows, files + made.files + made.unreadable_files
         if stream == METRICS.name:
             _label(home / anomalies.LABELS, made.planted)
         if stream == PAYMENTS.name:
             _label_frauds(home / payments.LABELS, made.planted)
+    if not (products := home / PRODUCTS_AT).exists():
+        # Once: who has edited it keeps it.
+        products.parent.mkdir(parents=True, exist_ok=True)
+        products_table().write_csv(products)
     return f"simulated events of {len(STREAMS)} streams, {rows:,} rows in {files:,} files"
 
 

@@ -34,6 +34,8 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
 def fixed(job: KeyedJob) -> dict[str, Any]:
     """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
     return {
+        # None without any, as of generations that were born before there were some. First, since other settings follow it.
+        "contents": dict(job.contents) or None,
         # Of several inputs what each is, by name; None of a job with one stream, as before there were some.
         "stream": job.stream.name,
         "inputs": {name: _input(one) for name, one in job.inputs.items()} or None,
@@ -45,8 +47,6 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
         "watermark_delay": job.watermark_delay.total_seconds(),
         "derived": {name: str(how) for name, how in job.derived.items()},
         "keys_of": None if job.keys_of is None else str(job.keys_of),
-        # None without any, as of generations that were born before there were some.
-        "contents": dict(job.contents) or None,
         "combines": job.combine is not None,
         "step_decides_late": job.step_decides_late,
         "schema_version": job.schema_version,

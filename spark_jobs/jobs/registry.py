@@ -23,6 +23,8 @@ SHIPPED = (
     "ride_meter_jumps",
     "card_in_two_cities",
     "batched_enrichment",
+    "ride_weather",
+    "sales_with_products",
 )
 """Names of the jobs that come with Keyfold: the pages tell of these, and not of yours."""
 

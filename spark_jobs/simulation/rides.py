@@ -214,7 +214,8 @@ SIMULATOR = Simulator(
     prefix="rides",
     counted="rides",
     size=200,
-    hours=(3, 3),
+    # The second call begins with that of the weather.
+    hours=(3, 6),
     least_hours=2.5,
     files=24,
     # When what is late arrives, even a ride without dropoff is over: 30 minutes of silence and 10 of watermark delay.

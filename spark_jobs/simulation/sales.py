@@ -62,6 +62,17 @@ RETAIL = tuple(
 )
 """Descriptions of the other items; their names are stock codes."""
 
+_CATEGORIES = {
+    "Cake Cases, Pack Of 72": "Kitchen",
+    "Hot Water Bottle, Knitted": "Kitchen",
+    "Mugs, Set Of 4": "Kitchen",
+    "Jam Making Set, With Jars": "Kitchen",
+    "Storage Tins, Set Of 3": "Kitchen",
+    "Garden Sign": "Garden",
+    "Metal Lantern": "Garden",
+}
+"""By what an item is; those that are not named are for the home."""
+
 _HEADER = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country"
 _COUNTRIES = ("United Kingdom", "Germany", "France", "Norway")
 _WITHOUT_A_CLOCK = 0.05
@@ -108,6 +119,22 @@ def sales_table(rng: np.random.Generator, size: int, begin: int, end: int) -> pl
         )
         .select(SALES.schema.names)
     )
+
+
+def products_table() -> pl.DataFrame:
+    """The shop's table of products: item, product_name, category, list_price; two items that seldom sell are not in it yet."""
+    catalogue = _catalogue().sort("weight", descending=True).head(-2)
+    is_device = pl.col("item").is_in(list(DEVICES))
+    description = pl.col("all_models").list.first().str.to_titlecase()
+    thing = description.str.split(" ").list.slice(1).list.join(" ")
+    return catalogue.select(
+        "item",
+        product_name=pl.when(is_device).then("item").otherwise(description),
+        category=pl.when(is_device)
+        .then(pl.lit("Devices"))
+        .otherwise(thing.replace_strict(_CATEGORIES, default="Home")),
+        list_price=(pl.col("price") * 1.2).round(2),
+    ).sort("item")
 
 
 def _order_times(rng: np.random.Generator, orders: int, begin: int, end: int) -> np.ndarray:

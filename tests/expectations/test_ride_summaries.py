@@ -25,6 +25,8 @@ def ride(number: int, **changes: Any) -> dict[str, Any]:
         "n_points": 60,
         "distance_in_metres": 4_000.0,
         "fare": 12.5,
+        "start_latitude": 40.7,
+        "start_longitude": -74.0,
     }
     return {**good, **changes}
 

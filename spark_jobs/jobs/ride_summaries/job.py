@@ -1,6 +1,6 @@
 """Ride summaries: one row a ride, when it has dropped its passengers off or fallen silent.
 
-State holds, an open ride, one row with what is known of the points that the watermark has passed (when it began, how far
+State holds, an open ride, one row with what is known of the points that the watermark has passed (when and where it began, how far
 it went, where it was last), each point ahead of the watermark, and one marker row for a ride that has closed, so that its
 stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts. Where rides have many rows
 and few points come, points that only wait for the watermark are added to their ride's rows, and those that it has passed are summed
@@ -97,6 +97,16 @@ RIDE_SUMMARY = pa.schema(
             nullable=False,
         ),
         column("fare", pa.float64(), "Meter reading of its last point", made_of=("meter_reading", "timestamp")),
+        *(
+            column(
+                f"start_{name}",
+                pa.float64(),
+                f"{name.title()} of its first point; NULL of a ride that was open when the job got the column",
+                unit=f"degrees {towards}",
+                made_of=(name, "timestamp"),
+            )
+            for name, towards in (("latitude", "north"), ("longitude", "east"))
+        ),
     ]
 )
 
@@ -254,4 +264,6 @@ def _summaries(closed: pl.DataFrame) -> pl.DataFrame:
         "n_points",
         pl.Series("distance_in_metres", closed["distance"].to_numpy() / 1e6),
         "fare",
+        "start_latitude",
+        "start_longitude",
     )

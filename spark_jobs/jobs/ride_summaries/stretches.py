@@ -32,11 +32,13 @@ STRETCH = pa.schema(
         pa.field("timestamp", TIMESTAMP),
         pa.field("meter_reading", pa.float64()),
         pa.field("ride_status", pa.string()),
+        pa.field("start_latitude", pa.float64()),
+        pa.field("start_longitude", pa.float64()),
     ]
 )
-"""Points of one ride in a row: when and how the first was, and all that the last one says.
+"""Points of one ride in a row: when, where and how the first was, and all that the last one says.
 
-Without `start_time` it is one point.
+Without `start_time` it is one point. One that was summed up before state had its place does not say where it began.
 """
 
 TIES = ("point_idx", "latitude", "longitude", "meter_reading", "ride_status")
@@ -146,6 +148,7 @@ class _Rides:
                 "start_time": _start_time(begins),
                 "end_time": ends["timestamp"],
                 "start_status": _start_status(begins),
+                **_start_place(begins),
                 "end_status": ends["ride_status"],
                 "n_points": self._n_points_of(first, last),
                 "distance": self._distance_of(first, last),
@@ -164,7 +167,9 @@ class _Rides:
         heads = np.flatnonzero(np.diff(ride, prepend=-1))
         folded, begins = heads[head > first], self._rows[first[head > first]]
         first, head = first[head > first], head[head > first]
+        places = _start_place(begins)
         return kept.with_columns(
+            *(kept[name].scatter(folded, place) for name, place in places.items()),
             kept["start_time"].scatter(folded, _start_time(begins)),
             kept["start_status"].scatter(folded, _start_status(begins)),
             kept["n_points"].scatter(folded, self._n_points_of(first, head)),
@@ -205,6 +210,15 @@ def _start_time(stretches: pl.DataFrame) -> pl.Series:
 
 def _start_status(stretches: pl.DataFrame) -> pl.Series:
     return stretches.select(pl.coalesce("start_status", "ride_status").alias("start_status")).to_series()
+
+
+def _start_place(stretches: pl.DataFrame) -> dict[str, pl.Series]:
+    """Latitude and longitude of each one's first point, by their names."""
+    is_point = pl.col("start_time").is_null()
+    return stretches.select(
+        pl.when(is_point).then(name).otherwise(f"start_{name}").alias(f"start_{name}")
+        for name in ("latitude", "longitude")
+    ).to_dict()
 
 
 _LEG = (

@@ -191,6 +191,8 @@ def _close(answer: Answer, ride: str, run: list[Point], reason: str) -> None:
         "n_points": len(run),
         "distance_in_metres": sum(metres(a, b) for a, b in pairwise(run)),
         "fare": last["meter_reading"],
+        "start_latitude": first["latitude"],
+        "start_longitude": first["longitude"],
     }
 
 

@@ -1,0 +1,117 @@
+"""Ride weather: each ride with the weather that its nearest station had read when it began.
+
+An as-of join (`as_of_join`) of two inputs: the table of `ride_summaries`, and the stream `weather`. The key is the station:
+of a ride the one nearest to its start. A ride gets the newest reading of that station at or before its start, no older than
+`within`; NULL without one.
+
+A ride is written once event time has passed its start on both sides. `ride_summaries` writes a ride when it is over, so its start
+lies behind that job's watermark, by `longest_ride` at most: a ride that began earlier is late, and goes to
+`late.ride_weather`. So does a reading at or behind the watermark; it changes no ride that was written.
+
+The stations are read when the job is configured. What they say belongs to the generation: a changed file asks for a refresh.
+"""
+
+import os
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from keyfold.columns import column, passed_on
+from keyfold.keyed.contract import JobTemplate, KeyedJob
+from keyfold.keyed.job_tables import JobTable
+from keyfold.keyed.parameters import Delay, Duration, FilePath, JobParameters, build_job
+from keyfold.keyed.several_inputs import Input
+from keyfold.operators.joins import as_of_join
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES, RIDE_SUMMARY
+from spark_jobs.jobs.ride_weather.stations import AIRPORTS, fingerprint, load_stations, nearest_station
+from spark_jobs.streams import WEATHER
+
+_OF_A_RIDE = (
+    "ride_id",
+    "start_time",
+    "start_latitude",
+    "start_longitude",
+    "ride_duration_in_secs",
+    "distance_in_metres",
+    "fare",
+)
+_OF_A_READING = ("time", "temp", "dewp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib")
+
+RIDE = pa.schema(
+    [
+        column(
+            "station_id",
+            pa.string(),
+            "Weather station nearest to its start; empty where none is near, or the place is unknown",
+            made_of=("start_latitude", "start_longitude"),
+            nullable=False,
+        ),
+        *passed_on(pa.schema([RIDE_SUMMARY.field(name) for name in _OF_A_RIDE])),
+    ]
+)
+READING = pa.schema(passed_on(pa.schema([WEATHER.schema.field(name) for name in ("station_id", *_OF_A_READING)])))
+
+
+class RideWeatherParameters(JobParameters):
+    """Parameters of `ride_weather`."""
+
+    stations: FilePath = Field(
+        default_factory=lambda: os.environ.get("KEYFOLD_WEATHER_STATIONS", ""),
+        description="Path of a CSV file with station_id, latitude, longitude [default: KEYFOLD_WEATHER_STATIONS]; without one, "
+        "six airports of the east coast",
+    )
+    farthest: float = Field(50_000.0, gt=0, description="Metres from its station beyond which a start has no weather")
+    within: Duration = Field(timedelta(hours=2), description="Age of a reading at which it still counts")
+    longest_ride: Delay = Field(
+        timedelta(hours=3),
+        description="How far a start may lie behind the watermark of ride_summaries: a ride's duration and the silence that "
+        "closes it",
+    )
+    watermark_delay: Delay = Field(
+        timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
+    )
+    idle_timeout: Duration = Field(
+        timedelta(days=1), description="Processing time without new readings after which rides do not wait for them"
+    )
+
+
+def build(parameters: RideWeatherParameters) -> KeyedJob:
+    """Make the job of its parameters.
+
+    Raises:
+        KeyfoldError: the stations cannot be read, or are none.
+    """
+    stations = load_stations(parameters.stations) if parameters.stations else AIRPORTS
+    station = nearest_station(stations, pl.col("start_latitude"), pl.col("start_longitude"), parameters.farthest)
+    rides = Input(
+        JobTable.of(build_job(RIDE_SUMMARIES)),
+        RIDE,
+        "start_time",
+        parameters.longest_ride,
+        derived={"station_id": station},
+    )
+    readings = Input(WEATHER, READING, "time", parameters.watermark_delay, idle_timeout=parameters.idle_timeout)
+    return as_of_join(
+        "ride_weather",
+        ("rides", rides),
+        ("weather", readings),
+        ("station_id",),
+        within=parameters.within,
+        key_groups=parameters.key_groups,
+        parameters=parameters.recorded(),
+        # What the file says counts, and not where it lies; how long to wait for readings changes no row of state.
+        free_parameters=frozenset({"stations", "idle_timeout"}),
+        contents={"stations": fingerprint(stations)},
+        late_description="Rides that began further behind than `longest_ride`, and readings that came after rides of their "
+        "time were written.",
+    )
+
+
+RIDE_WEATHER = JobTemplate(
+    name="ride_weather",
+    description="Each ride with the weather of the station nearest to its start, as it was when the ride began.",
+    parameters=RideWeatherParameters,
+    build=build,
+)

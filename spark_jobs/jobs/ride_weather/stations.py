@@ -1,0 +1,84 @@
+"""Weather stations: where each stands, and which is nearest to a place."""
+
+import hashlib
+from pathlib import Path
+
+import polars as pl
+
+from keyfold.errors import KeyfoldError
+from spark_jobs.jobs.great_circle import great_circle_metres
+
+NO_STATION = ""
+"""The station of a place that is unknown, or near none; no reading is of it."""
+
+AIRPORTS = pl.DataFrame(
+    {
+        "station_id": ["BOS", "DCA", "EWR", "JFK", "LGA", "PHL"],
+        "latitude": [42.364347, 38.852083, 40.692500, 40.639751, 40.777245, 39.871944],
+        "longitude": [-71.005181, -77.037722, -74.168667, -73.778925, -73.872608, -75.241139],
+    }
+)
+"""The airports whose weather the sample data have; latitude and longitude in degrees, WGS 84."""
+
+
+def load_stations(path: str) -> pl.DataFrame:
+    """Read and check a CSV file with the columns `station_id`, `latitude` and `longitude`.
+
+    Raises:
+        KeyfoldError: there is no such file, a column is missing, a value is no position, or a station is there twice.
+    """
+    file = Path(path).expanduser()
+    where = f"stations: {file}"
+    try:
+        found = pl.read_csv(file, schema_overrides={"station_id": pl.String}).select(
+            "station_id", pl.col("latitude", "longitude").cast(pl.Float64)
+        )
+    except FileNotFoundError:
+        raise KeyfoldError(
+            f"stations: there is no file {file.absolute()}; give the path of a CSV file with stations=PATH"
+        ) from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise KeyfoldError(
+            f"{where} must be a CSV file with the columns station_id, latitude and longitude: {str(error).splitlines()[0]}"
+        ) from None
+    wrong = found.filter(
+        ~(
+            (pl.col("station_id").fill_null("") != NO_STATION)
+            & pl.col("latitude").is_between(-90, 90).fill_null(value=False)
+            & pl.col("longitude").is_between(-180, 180).fill_null(value=False)
+        )
+    )
+    if wrong.height or not found.height:
+        told = f"has a row {wrong.row(0)}" if wrong.height else "has no rows"
+        raise KeyfoldError(
+            f"{where} {told}; each row has a station_id, a latitude (-90 to 90) and a longitude (-180 to 180)"
+        )
+    if (twice := found.filter(pl.col("station_id").is_duplicated())).height:
+        raise KeyfoldError(
+            f"{where} has station {twice['station_id'][0]!r} more than once; remove all of its rows but one"
+        )
+    return found.sort("station_id")
+
+
+def fingerprint(stations: pl.DataFrame) -> str:
+    """The same for the same stations and places, however the file writes them."""
+    return "sha256:" + hashlib.sha256(repr(stations.rows()).encode()).hexdigest()
+
+
+def nearest_station(stations: pl.DataFrame, latitude: pl.Expr, longitude: pl.Expr, farthest: float) -> pl.Expr:
+    """The station nearest to a place by great circle, of two equally near the first by name.
+
+    Args:
+        stations: one at least, by name; few, since each is compared with each place.
+        latitude, longitude: of the place, in degrees; NULL where nobody knows it.
+        farthest: in metres; where no station is nearer, the answer is `NO_STATION`.
+    """
+    metres = pl.concat_list(
+        great_circle_metres(latitude, longitude, pl.lit(north), pl.lit(east))
+        for north, east in stations.select("latitude", "longitude").iter_rows()
+    )
+    place = metres.list.arg_min().cast(pl.UInt32)
+    station = place.replace_strict(
+        list(range(stations.height)), stations["station_id"].to_list(), default=None, return_dtype=pl.String
+    )
+    return pl.when(metres.list.min() <= farthest).then(station).otherwise(pl.lit(NO_STATION))
