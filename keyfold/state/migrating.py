@@ -150,7 +150,9 @@ def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
 
 
 def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
-    if changed := [name for name in before if name in after and before[name] != after[name]]:
+    in_both = [name for name in before if name in after and before[name] != after[name]]
+    delayed = [name for name in in_both if _but_for_delay(before[name]) == _but_for_delay(after[name])]
+    if changed := [name for name in in_both if name not in delayed]:
         return "refresh", f"what is read of {', '.join(changed)} is another thing"
     gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
     begins = (
@@ -158,7 +160,12 @@ def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdic
     )
     told = [f"{', '.join(new)} {begins}"] if new else []
     told += [f"{', '.join(gone)} is read no more"] if gone else []
+    told += [f"of {', '.join(delayed)} {_MOVES_FREELY['watermark_delay']}"] if delayed else []
     return "move", "; ".join(told)
+
+
+def _but_for_delay(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != "watermark_delay"}
 
 
 def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:

@@ -206,7 +206,8 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
     for stream, make in EVENTS.items():
         put(lakehouse, stream, make(1).head(1))
     follow(terminal, SEEDS, "Seeds of the shipped jobs")
-    assert set(jobs_with_state(lakehouse)) == set(SHIPPED)
+    # Of the others one reads what another job has written, and one keeps no state.
+    assert set(jobs_with_state(lakehouse)) == set(SHIPPED) - {"ride_weather", "sales_with_products"}
     for stream, later in LATER.items():
         put(lakehouse, stream, pl.DataFrame(later, schema=polars_schema(STREAMS[stream].schema), orient="row"))
     for name, expected in GOES_ON.items():

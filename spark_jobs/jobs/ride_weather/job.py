@@ -103,6 +103,7 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
         parameters=parameters.recorded(),
         # What the file says counts, and not where it lies; how long to wait for readings changes no row of state.
         free_parameters=frozenset({"stations", "idle_timeout"}),
+        movable_parameters=frozenset({"longest_ride"}),
         contents={"stations": fingerprint(stations)},
         late_description="Rides that began further behind than `longest_ride`, and readings that came after rides of their "
         "time were written.",

@@ -58,7 +58,12 @@ def home(tmp_path, state_without_spark):
         ({**BOTH.inputs, **FURTHER}, "move", "further begins where the job stands in its table, or at"),
         ({"orders": BOTH.inputs["orders"]}, "refresh", "amount is gone"),
         (
-            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], watermark_delay=timedelta(0))},
+            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], watermark_delay=timedelta(hours=9))},
+            "move",
+            "of orders what is late is told by it from here on",
+        ),
+        (
+            {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], conserved=not BOTH.inputs["orders"].conserved)},
             "refresh",
             "what is read of orders is another thing",
         ),

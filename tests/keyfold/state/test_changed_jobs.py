@@ -3,6 +3,7 @@
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
@@ -133,8 +134,9 @@ MOVES = [(job, name) for job, name in CHANGES if MEANING[job][name][1] == "move"
 
 
 def test_each_parameter_of_each_job_that_is_shipped_has_a_meaning():
+    # Jobs of several inputs say theirs in tests of their own.
     assert {job: set(meant) for job, meant in MEANING.items()} == {
-        name: set(JOBS[name].parameters.model_fields) for name in SHIPPED
+        name: set(JOBS[name].parameters.model_fields) for name in SHIPPED if not build_job(JOBS[name]).inputs
     }
 
 

@@ -5,11 +5,11 @@ import sys
 import pytest
 
 import assets
-from assets import enrichment, fleet, metrics, payments, ride_meters, rides, sales, weather
+from assets import enrichment, fleet, joined, metrics, payments, ride_meters, rides, sales, weather
 from keyfold.dagster.assets.groups import find_groups
 from keyfold.errors import KeyfoldError
 
-SHIPPED = (rides, weather, metrics, fleet, sales, payments, enrichment)
+SHIPPED = (rides, weather, metrics, fleet, sales, payments, enrichment, joined)
 JOINED = {rides: (ride_meters,)}
 """Modules that are of the group of another."""
 

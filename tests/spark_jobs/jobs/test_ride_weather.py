@@ -1,0 +1,258 @@
+"""Rides with weather: each ride has what DuckDB's as-of join finds, whatever came first, was split, was silent, or broke off."""
+
+import gzip
+import math
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import keyfold
+from keyfold import KeyfoldError, Lakehouse, TestHarness
+from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.parameters import build_job
+from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.state.moving import plan_change
+from spark_jobs.jobs.registry import JOBS
+from spark_jobs.jobs.ride_summaries.job import OPEN_RIDE
+from spark_jobs.jobs.ride_weather.job import READING, RIDE
+from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
+from spark_jobs.streams import RIDE_POINTS, WEATHER
+from tests.examples import examples
+from tests.keyfold.keyed.without_spark import cut_power, without_spark
+from tests.spark_jobs.jobs.ride_oracle import metres
+
+__all__ = ["cut_power", "without_spark"]
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+AT = dict(zip(AIRPORTS["station_id"], AIRPORTS.select("latitude", "longitude").rows(), strict=True))
+AS_OF = """
+    SELECT r.ride_id, r.station_id, CASE WHEN near THEN w.time END AS time, CASE WHEN near THEN w.temp END AS temp
+    FROM (
+        SELECT r.*, w.time, w.temp, r.start_time - w.time <= $within AS near
+        FROM rides r ASOF LEFT JOIN weather w ON r.station_id = w.station_id AND r.start_time >= w.time
+    ) r LEFT JOIN weather w ON r.station_id = w.station_id AND r.time = w.time
+"""
+
+
+def ride_weather(**parameters):
+    return build_job(JOBS["ride_weather"], {"key_groups": 4, **parameters})
+
+
+def frame(schema, rows):
+    """Rows of some columns; the others are 1 where they may not be empty."""
+    kinds = polars_schema(schema)
+    filled = {field.name: 1.0 for field in schema if not field.nullable}
+    return pl.DataFrame([{**filled, **row} for row in rows], schema=kinds)
+
+
+def ride(name, at, station="JFK"):
+    return {"ride_id": name, "start_time": NOON + at * MINUTE, "station_id": station}
+
+
+def reading(at, temp, station="JFK"):
+    return {"time": NOON + at * MINUTE, "temp": temp, "station_id": station}
+
+
+def nearest_in_python(place):
+    """The station by the oracle of the rides' own distances."""
+    if place[0] is None:
+        return ""
+
+    def far(station):
+        return metres(*({"latitude": north, "longitude": east} for north, east in (place, AT[station])))
+
+    nearest = min(sorted(AT), key=far)
+    return nearest if far(nearest) <= 50_000 else ""
+
+
+def as_of(rides, readings, within=2 * HOUR):
+    connection = duckdb.connect()
+    connection.register("rides", rides)
+    connection.register("weather", readings.unique(["station_id", "time"]))
+    return sorted(connection.sql(AS_OF, params={"within": within}).fetchall())
+
+
+def rows_of(table):
+    return sorted(table.select("ride_id", "station_id", "time", "temp").rows())
+
+
+STATIONS = st.sampled_from(["EWR", "JFK", ""])
+TIMES = st.integers(0, 600)
+RIDES = st.lists(st.tuples(TIMES, STATIONS), max_size=12)
+READINGS = st.lists(st.tuples(TIMES, st.sampled_from(["EWR", "JFK"])), max_size=12, unique=True)
+
+
+@examples(150)
+@given(
+    RIDES,
+    READINGS,
+    st.lists(st.integers(0, 601), max_size=4, unique=True),
+    st.sets(st.sampled_from(["rides", "weather"]), max_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_each_ride_has_the_newest_reading_of_its_station_at_its_start(rides, readings, cuts, idle, random):
+    rides = [ride(str(number), at, station) for number, (at, station) in enumerate(rides)]
+    readings = [reading(at, float(number), station) for number, (at, station) in enumerate(readings)]
+    job, before = ride_weather(longest_ride="0s", watermark_delay="0s"), -1
+    harness = TestHarness(job)
+    for cut in [*sorted(cuts), 601]:
+        came = [
+            [row for row in side if before * MINUTE < row[time] - NOON <= cut * MINUTE]
+            for side, time in ((rides, "start_time"), (readings, "time"))
+        ]
+        for side in came:
+            random.shuffle(side)
+        batch = {"rides": frame(RIDE, came[0]), "weather": frame(READING, came[1])}
+        harness.batch(batch, advance_to=NOON + cut * MINUTE, idle=idle)
+        harness.assert_nothing_lost()
+        before = cut
+    harness.batch(advance_to=NOON + 7 * DAY)
+    harness.assert_nothing_lost()
+    assert harness.state.is_empty(), "the watermark frees all state"
+    expected = as_of(frame(RIDE, rides), frame(READING, readings))
+    assert rows_of(harness.written["ride_weather"]) == expected
+
+
+def test_a_ride_waits_until_no_earlier_reading_can_come_and_a_reading_that_comes_later_is_late():
+    harness = TestHarness(ride_weather())
+    harness.batch({"rides": frame(RIDE, [ride("a", 30)]), "weather": frame(READING, [reading(0, 40.0)])})
+    assert harness.written["ride_weather"].is_empty()
+    harness.batch({"weather": frame(READING, [reading(25, 41.0), reading(95, 50.0)])}, idle={"rides"})
+    assert rows_of(harness.written["ride_weather"]) == [("a", "JFK", NOON + 25 * MINUTE, 41.0)]
+    harness.batch({"weather": frame(READING, [reading(28, 42.0)])}, idle={"rides"})
+    assert harness.written["late.ride_weather"].select("input", "temp").rows() == [("weather", 42.0)]
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.floats(-90, 90), st.floats(-180, 180)), min_size=1, max_size=20))
+def test_the_nearest_station_is_the_one_that_plain_python_finds(places):
+    # Half of them near New York, where stations are close to one another.
+    places += [(40.7 + north / 90, -73.9 + east / 180) for north, east in places] + [(None, None)]
+    frame = pl.DataFrame(places, schema={"a": pl.Float64, "b": pl.Float64}, orient="row")
+    found = frame.select(nearest_station(AIRPORTS, pl.col("a"), pl.col("b"), 50_000)).to_series().to_list()
+    for place, station in zip(places, found, strict=True):
+        expected = nearest_in_python(place)
+        # As far away as each other, to a millimetre, either will do.
+        assert station == expected or math.isclose(
+            *(metres(*({"latitude": n, "longitude": e} for n, e in (place, AT[one]))) for one in (station, expected)),
+            abs_tol=1e-3,
+        )
+
+
+def test_a_file_of_stations_takes_the_place_of_the_airports_and_belongs_to_the_generation(tmp_path):
+    file = tmp_path / "stations.csv"
+    file.write_text("station_id,latitude,longitude,name\n007,40.70,-74.00,Battery\nEWR,40.69,-74.17,Newark\n")
+    job = ride_weather(stations=str(file))
+    place = pl.DataFrame({"start_latitude": [40.71], "start_longitude": [-74.0]})
+    assert place.select(job.inputs["rides"].derived["station_id"]).item() == "007"
+    assert job.contents != ride_weather().contents
+    file.write_text("station_id,latitude,longitude\nEWR,40.690,-74.170\n007,40.70,-74.00\n")
+    assert ride_weather(stations=str(file)).contents == job.contents
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("station_id,latitude\nA,1\n", "must be a CSV file with the columns station_id, latitude and longitude"),
+        ("station_id,latitude,longitude\nA,here,2\n", "must be a CSV file"),
+        ("station_id,latitude,longitude\nA,91,2\n", r"has a row \('A', 91.0, 2.0\)"),
+        ("station_id,latitude,longitude\n,1,2\n", "each row has a station_id"),
+        ("station_id,latitude,longitude\nA,1,2\nA,3,4\n", "station 'A' more than once"),
+        ("station_id,latitude,longitude\n", "has no rows"),
+        (None, "there is no file .*; give the path of a CSV file with stations=PATH"),
+    ],
+)
+def test_a_file_that_says_no_stations_is_refused(tmp_path, text, reason):
+    file = tmp_path / "stations.csv"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(KeyfoldError, match=reason):
+        load_stations(str(file))
+
+
+def test_a_ride_that_was_open_when_the_summaries_got_its_place_is_summarised_without_one():
+    job = build_job(JOBS["ride_summaries"])
+    harness = TestHarness(job)
+    known = {"ride_id": "old", "start_time": NOON, "start_status": "pickup", "n_points": 3, "distance": 5}
+    last = {"latitude": 40.7, "longitude": -74.0, "timestamp": NOON + MINUTE, "point_idx": 2, "ride_status": "enroute"}
+    harness.state = pl.DataFrame([{**known, **last, "deadline": NOON + HOUR}], schema=polars_schema(OPEN_RIDE))
+    harness.batch(advance_to=NOON + DAY)
+    (row,) = harness.written["ride_summaries"].to_dicts()
+    assert (row["n_points"], row["start_latitude"], row["start_longitude"]) == (3, None, None)
+    derived = harness.written["ride_summaries"].select(ride_weather().inputs["rides"].derived["station_id"])
+    assert derived.item() == ""
+
+
+class Town:
+    """A lakehouse with real rides and real weather. The rides are of 2016: they are taken as of the same day of 2013."""
+
+    def __init__(self, folder, spark, real_data):
+        self.lakehouse, self._spark, self._data = Lakehouse(folder), spark, real_data
+
+    def land(self, some, stream=RIDE_POINTS):
+        """Land some of the files and ingest them."""
+        folder, landing = ("rides" if stream is RIDE_POINTS else "weather"), self.lakehouse.landing(stream.name)
+        landing.mkdir(parents=True, exist_ok=True)
+        for path in sorted((self._data / folder).glob("*.gz"))[some]:
+            text = gzip.decompress(path.read_bytes()).replace(b'"2016-', b'"2013-')
+            (landing / path.name.removesuffix(".gz")).write_bytes(text)
+        keyfold.ingest(self._spark, self.lakehouse, stream)
+
+    def run(self, job, mode=None, **parameters):
+        built = build_job(JOBS[job], {"key_groups": 4, **parameters})
+        keyfold.run(self._spark, self.lakehouse, built, mode or Incremental())
+        return built
+
+    def table(self, name):
+        return pl.read_delta(str(self.lakehouse.table(name)))
+
+
+@pytest.mark.parametrize("point", ["commit: before", "work: after", "done: after"])
+def test_real_rides_get_the_real_weather_in_three_runs_that_break_off(
+    tmp_path, without_spark, real_data, cut_power, point
+):
+    town, end = Town(tmp_path, without_spark, real_data), datetime(2013, 6, 23, tzinfo=UTC)
+    town.land(slice(None), WEATHER)
+    for some in (slice(0, 8), slice(8, 16), slice(16, None)):
+        town.land(some)
+        town.run("ride_summaries")
+        assert cut_power(point, lambda: town.run("ride_weather"))
+    town.run("ride_summaries", Incremental(end))
+    job = town.run("ride_weather", Incremental(end))
+    rides = town.table("ride_summaries")
+    places = rides.select("start_latitude", "start_longitude").rows()
+    rides = rides.with_columns(station_id=pl.Series(list(map(nearest_in_python, places))))
+    found = town.table("ride_weather")
+    assert rows_of(found) == as_of(rides, town.table("events.weather"))
+    assert found.height == 498
+    assert set(found["station_id"]) == {"EWR", "JFK", "LGA"}
+    assert found["temp"].null_count() == 0
+    balance = check_conservation(without_spark, town.lakehouse, job)
+    assert balance.balanced
+    assert balance.by_input["rides"] == (498, 498)
+
+
+def test_what_a_change_means_is_said_and_a_refreshed_producer_is_noticed(tmp_path, without_spark, real_data):
+    town = Town(tmp_path, without_spark, real_data)
+    town.land(slice(0, 4))
+    town.land(slice(0, 1), WEATHER)
+    town.run("ride_summaries")
+    town.run("ride_weather")
+    for changed, verdict in (
+        ({"key_groups": 5}, "move"),
+        ({"longest_ride": "5h", "watermark_delay": "2h"}, "move"),
+        ({"idle_timeout": "9h"}, "free"),
+        ({"within": "3h"}, "refresh"),
+        ({"farthest": 5.0}, "refresh"),
+    ):
+        assert plan_change(town.lakehouse, ride_weather(**changed)).verdict == verdict, changed
+    town.run("ride_summaries", FullRefresh())
+    with pytest.raises(KeyfoldError, match=r"ride_summaries is not the table that it has read.*--full-refresh"):
+        town.run("ride_weather")
+    town.run("ride_weather", FullRefresh())
