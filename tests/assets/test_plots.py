@@ -12,9 +12,9 @@ from matplotlib.image import imread
 
 from assets.plots.fleet import plot_days, plot_trips, plot_warnings
 from assets.plots.payments import LABELS, plot_two_cities
-from assets.plots.products import plot_models, plot_products
+from assets.plots.products import plot_categories, plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
-from assets.plots.weather import plot_averages
+from assets.plots.weather import plot_averages, plot_ride_weather
 from keyfold.dagster.plots.runs import plot_runs
 from keyfold.keyed.codec import empty
 from keyfold.keyed.harness import TestHarness
@@ -52,7 +52,7 @@ def ride_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     rides = pl.DataFrame({"ride_id": ["a", "b"], "reason": ["DROPOFF_SEEN", "GARBAGE_COLLECTION"]}).with_columns(
         start_time=pl.lit(START), end_time=pl.lit(HOURS[1]), ride_duration_in_secs=pl.Series([3600.0, 1800.0]),
         start_status=pl.lit("pickup"), end_status=pl.lit("enroute"), n_points=pl.lit(48, pl.Int64),
-        distance_in_metres=pl.lit(10.0), fare=pl.lit(5.0),
+        distance_in_metres=pl.lit(10.0), fare=pl.lit(5.0), start_latitude=pl.lit(40.7), start_longitude=pl.lit(-73.9),
     )  # fmt: skip
     points = pl.concat(
         pl.DataFrame(
@@ -133,6 +133,18 @@ def test_models_are_drawn_with_those_that_sell_best(lakehouse):
     assert is_drawn(plot_models(lakehouse)["best_models"])
 
 
+def test_rides_in_the_weather_and_categories_are_drawn(lakehouse):
+    tables = {name: empty(build_job(JOBS[name]).output) for name in ("ride_weather", "sales_with_products")}
+    rides = pl.DataFrame({"temp": [40.0, 60.0], "precip": [0.0, 0.2], "start_time": HOURS[:2]}).with_columns(
+        distance_in_metres=pl.lit(5000.0), ride_duration_in_secs=pl.Series([600.0, 900.0])
+    )
+    sales = pl.DataFrame({"time": HOURS[:2], "category": ["Home", None], "price": [2.0, 3.0], "quantity": [4, 1]})
+    for (name, table), rows in zip(tables.items(), (rides, sales), strict=True):
+        put(lakehouse, name, **{name: pl.concat([table, rows], how="diagonal")})
+    assert is_drawn(plot_ride_weather(lakehouse)["rides_in_weather"])
+    assert is_drawn(plot_categories(lakehouse)["categories"])
+
+
 def test_meters_that_jump_are_drawn(lakehouse):
     jumps = pl.DataFrame({"ride_id": ["a", "b"], "last_time": HOURS[:2], "last_meter_reading": [14.0, 9.0]}).with_columns(
         pattern=pl.lit("jump"), first_time=pl.col("last_time"), first_point_idx=pl.lit(3, pl.Int32),
@@ -173,6 +185,8 @@ def has_red(value: Any) -> bool:
         ("fleet_days", plot_days),
         ("fleet_warnings", plot_warnings),
         ("moving_averages", plot_averages),
+        ("ride_weather", plot_ride_weather),
+        ("sales_with_products", plot_categories),
         ("top_products", plot_products),
         ("model_totals", plot_models),
     ],

@@ -40,7 +40,7 @@ def test_rides_with_weather(spark):
         "only_rides_near_a_station_have_a_reading": 1,
         "temp_is_plausible": 1,
     }
-    silent = [ride(number, time=None, temp=None) for number in range(5)]
+    silent = [ride(number, time=None, temp=None) for number in range(400, 405)]
     assert rows_found(spark, [*good[:5], *silent], schema, ride_weather.EXPECTATIONS) == {"most_rides_have_weather": 5}
 
 

@@ -67,9 +67,10 @@ def lookup_join(
             f"job {name}: both {input_name} and {lookup_name} have {', '.join(both)}; leave it out of one of them"
         )
     output = pa.schema([*one.events, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
-    kinds = polars_schema(output)
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        # Not where the job is made: it loads pandas, which definitions do without.
+        kinds = polars_schema(output)
         rows = events[input_name].join(events[lookup_name], on=list(table.key), how=how, maintain_order="left")
         return Step(state=state, output=rows.select(pl.col(column).cast(kind) for column, kind in kinds.items()))
 

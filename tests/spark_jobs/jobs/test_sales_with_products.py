@@ -9,7 +9,6 @@ import pytest
 
 import keyfold
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import FullRefresh
 from keyfold.times import micros
@@ -53,7 +52,6 @@ class Shop:
     def run(self, mode=None, **parameters):
         job = build_job(JOBS["sales_with_products"], {"key_groups": 4, **parameters})
         keyfold.run(self._spark, self.lakehouse, job, *([mode] if mode else []))
-        assert check_conservation(self._spark, self.lakehouse, job).balanced
 
     @property
     def rows(self):
