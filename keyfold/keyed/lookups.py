@@ -137,7 +137,7 @@ def _place_of(where: str, lookup: Lookup, home: Place) -> Place:
     is_whole = "://" in lookup.path or Path(lookup.path).is_absolute()
     place = to_place(lookup.path if is_whole else home / lookup.path)
     if not place.exists() and not _is_delta(place):
-        raise NotFound(f"{where} ({place}) is not there; restore it, or give another path")
+        raise NotFound(f"{where} ({place}) is not there; put the table there, or give another path")
     return place
 
 
