@@ -59,6 +59,13 @@ def reading(at, temp, station="JFK"):
     return {"time": NOON + at * MINUTE, "temp": temp, "station_id": station}
 
 
+def station_of(job, starts):
+    """The station that a job gives to a start."""
+    how = job.inputs["rides"].derived["station_id"]
+    assert isinstance(how, pl.Expr)
+    return starts.select(how).item()
+
+
 def nearest_in_python(place):
     """The station by the oracle of the rides' own distances."""
     if place[0] is None:
@@ -150,7 +157,7 @@ def test_a_file_of_stations_takes_the_place_of_the_airports_and_belongs_to_the_g
     file.write_text("station_id,latitude,longitude,name\n007,40.70,-74.00,Battery\nEWR,40.69,-74.17,Newark\n")
     job = ride_weather(stations=str(file))
     place = pl.DataFrame({"start_latitude": [40.71], "start_longitude": [-74.0]})
-    assert place.select(job.inputs["rides"].derived["station_id"]).item() == "007"
+    assert station_of(job, place) == "007"
     assert job.contents != ride_weather().contents
     file.write_text("station_id,latitude,longitude\nEWR,40.690,-74.170\n007,40.70,-74.00\n")
     assert ride_weather(stations=str(file)).contents == job.contents
@@ -185,8 +192,7 @@ def test_a_ride_that_was_open_when_the_summaries_got_its_place_is_summarised_wit
     harness.batch(advance_to=NOON + DAY)
     (row,) = harness.written["ride_summaries"].to_dicts()
     assert (row["n_points"], row["start_latitude"], row["start_longitude"]) == (3, None, None)
-    derived = harness.written["ride_summaries"].select(ride_weather().inputs["rides"].derived["station_id"])
-    assert derived.item() == ""
+    assert station_of(ride_weather(), harness.written["ride_summaries"]) == ""
 
 
 class Town:
