@@ -17,10 +17,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
+from keyfold.keyed.codec import polars_schema
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place, to_place
 
-_READERS = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson, ".jsonl": pl.read_ndjson}
+_LINES = (".ndjson", ".jsonl")
+_FORMS = (".parquet", ".csv", *_LINES)
 _FOLDER = "lookups"
 _MOST_BYTES = 256 << 20
 """A larger table is none to look up in: every worker holds it whole. It is a stream of versions, for an as-of join."""
@@ -116,11 +118,21 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
     """
     if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
         raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {', '.join(rows.columns)}")
-    wanted = dict(pl.DataFrame(lookup.columns.empty_table()).schema)
+    wanted = polars_schema(lookup.columns)
+    given = rows.select(list(wanted))
     try:
-        rows = rows.select(pl.col(name).cast(kind) for name, kind in wanted.items())
+        rows = given.select(pl.col(name).cast(kind) for name, kind in wanted.items())
+        back = rows.select(
+            pl.col(name).cast(kind) for name, kind in given.schema.items() if kind not in (pl.String, pl.Null)
+        )
     except pl.exceptions.PolarsError as error:
         raise InvalidData(f"{where} has values that do not fit its columns: {str(error).splitlines()[0]}") from None
+    # A cast cuts what does not fit: 1.5 to 1, and a nanosecond to none.
+    if cut := [name for name in back.columns if not back[name].eq_missing(given[name]).all()]:
+        raise InvalidData(
+            f"{where} has values in {', '.join(cut)} that {', '.join(str(wanted[name]) for name in cut)} does not hold; "
+            "mend them, or give the column a type that does"
+        )
     if without := [name for name in lookup.key if rows[name].null_count()]:
         raise InvalidData(f"{where} has rows without a value in {', '.join(without)}, its key; fill or remove them")
     repeated = rows.filter(pl.struct(lookup.key).is_duplicated())
@@ -162,13 +174,23 @@ def _read(where: str, lookup: Lookup, place: Place) -> pl.DataFrame:
             table = DeltaTable(str(place))
             _check_size(where, sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist()))
             return conform_lookup(where, lookup, pl.DataFrame(table.to_pyarrow_table()))
-        reader = _READERS.get(Path(str(place)).suffix)
-        if reader is None:
-            raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_READERS)}")
+        form = Path(str(place)).suffix
+        if form not in _FORMS:
+            raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_FORMS)}")
         _check_size(where, place.stat().st_size)
-        return conform_lookup(where, lookup, reader(place.read_bytes()))
+        return conform_lookup(where, lookup, _rows_of(form, place.read_bytes(), polars_schema(lookup.columns)))
     except (DeltaError, pl.exceptions.PolarsError) as error:
         raise InvalidData(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _rows_of(form: str, content: bytes, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    if form == ".parquet":
+        return pl.read_parquet(content)
+    if form in _LINES:
+        return pl.read_ndjson(content, infer_schema_length=None)
+    # As declared, where a guess would change it: 007 is no 7, and a whole number goes through no float.
+    declared = {name: kind for name, kind in wanted.items() if kind == pl.String or kind.is_integer()}
+    return pl.read_csv(content, schema_overrides=declared, infer_schema_length=None)
 
 
 def _check_size(where: str, size: int) -> None:

@@ -114,12 +114,45 @@ def test_a_delta_table_and_files_of_other_kinds_are_read_alike(shop):
         assert shop.named() == [("t1", "Green tea", 3)]
 
 
+def test_codes_stay_as_they_are_written_and_whole_numbers_exact(shop):
+    rows = "".join(f"{number:03},,{2**53 + number}\n" for number in range(1, 200))
+    shop.products(f"item,title,price\n{rows}84A,Jam,1\n")
+    shop.sell("007", "84A", "7")
+    shop.run()
+    assert shop.named() == [("007", None, 2**53 + 7), ("7", None, None), ("84A", "Jam", 1)]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "kind"),
+    [
+        ("price", [1.0, 1.5], pl.Float64),
+        ("at", [1_500], pl.Datetime("ns", "UTC")),
+        ("share", [2**53 + 1], pl.Int64),
+    ],
+)
+def test_a_value_that_its_column_cannot_hold_is_refused_and_not_cut(column, values, kind):
+    declared = pa.schema([ITEM, ("price", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("share", pa.float64())])
+    rows = pl.DataFrame({"item": [str(at) for at in range(len(values))], column: pl.Series(values).cast(kind)})
+    others = [pl.lit(None).alias(name) for name in declared.names if name not in rows.columns]
+    with pytest.raises(InvalidData, match=f"has values in {column} that .* does not hold"):
+        lookups.conform_lookup("lookup products", Lookup("p.csv", declared, ("item",)), rows.with_columns(others))
+
+
 FAULTS = {
     "gone": (None, NotFound, "products.csv.* is not there"),
     "a key twice": ("item,title,price\nt1,a,1\nt1,b,2\n", InvalidData, "has the key item='t1' more than once"),
     "a key without a value": ("item,title,price\n,a,1\n", InvalidData, "rows without a value in item"),
     "no such column": ("item,title\nt1,a\n", InvalidData, "has no column price; it has item, title"),
-    "another type": ("item,title,price\nt1,a,cheap\n", InvalidData, "values that do not fit"),
+    "another type": (
+        "item,title,price\nt1,a,cheap\n",
+        InvalidData,
+        "could not parse `cheap` as dtype `i64` at column 'price'",
+    ),
+    "half a piece": (
+        "item,title,price\nt1,a,1.5\n",
+        InvalidData,
+        "could not parse `1.5` as dtype `i64` at column 'price'",
+    ),
 }
 
 
