@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
-from keyfold.keyed.codec import polars_schema
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place, to_place
 
@@ -118,7 +117,7 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
     """
     if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
         raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {', '.join(rows.columns)}")
-    wanted = polars_schema(lookup.columns)
+    wanted = _kinds(lookup.columns)
     given = rows.select(list(wanted))
     try:
         rows = given.select(pl.col(name).cast(kind) for name, kind in wanted.items())
@@ -178,9 +177,13 @@ def _read(where: str, lookup: Lookup, place: Place) -> pl.DataFrame:
         if form not in _FORMS:
             raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_FORMS)}")
         _check_size(where, place.stat().st_size)
-        return conform_lookup(where, lookup, _rows_of(form, place.read_bytes(), polars_schema(lookup.columns)))
+        return conform_lookup(where, lookup, _rows_of(form, place.read_bytes(), _kinds(lookup.columns)))
     except (DeltaError, pl.exceptions.PolarsError) as error:
         raise InvalidData(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _kinds(columns: pa.Schema) -> dict[str, pl.DataType]:
+    return dict(pl.DataFrame(columns.empty_table()).schema)
 
 
 def _rows_of(form: str, content: bytes, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
