@@ -60,7 +60,7 @@ def build(parameters: SalesWithProductsParameters) -> KeyedJob:
         ("sales", Input(SALES, SALE, "time")),
         ("products", Lookup(parameters.products_at, PRODUCT, ("item",))),
         key_groups=parameters.key_groups,
-        parameters=parameters.recorded(),
+        parameters=parameters.model_dump(mode="json"),
         # A run has the products as they are, wherever they are.
         free_parameters=frozenset({"products"}),
         late_description="No sale is late for `sales_with_products`: the table is empty.",

@@ -100,7 +100,7 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
         ("station_id",),
         within=parameters.within,
         key_groups=parameters.key_groups,
-        parameters=parameters.recorded(),
+        parameters=parameters.model_dump(mode="json"),
         # What the file says counts, and not where it lies; how long to wait for readings changes no row of state.
         free_parameters=frozenset({"stations", "idle_timeout"}),
         movable_parameters=frozenset({"longest_ride"}),
