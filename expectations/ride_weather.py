@@ -1,6 +1,6 @@
 """What holds for `ride_weather`, by check name."""
 
-from keyfold.suite import Suite, critical, warning
+from keyfold.suite import Suite, critical, info, warning
 
 EXPECTATIONS: Suite = {
     "ride_id_is_there": critical("expect_column_values_to_not_be_null", "Every row names its ride.", column="ride_id"),
@@ -26,7 +26,7 @@ EXPECTATIONS: Suite = {
         min_value=-150,
         max_value=160,
     ),
-    "most_rides_have_weather": warning(
+    "most_rides_have_weather": info(
         "expect_column_values_to_not_be_null",
         "Nine rides of ten have a reading; fewer means that a station is silent, or that rides begin far from all.",
         column="time",
