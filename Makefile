@@ -27,7 +27,7 @@ export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo faults ui test browser-for-tests java-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
+.PHONY: help setup demo faults ui test browser-for-tests kafka-for-tests chaos examples browser-tests slow-tests cluster-tests lint docs bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -52,33 +52,30 @@ lint: setup
 
 # Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
 test: setup
-	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests java-for-tests kafka-for-tests
+	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests
 	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 browser-for-tests:
 	@scripts/browser
 
-java-for-tests: setup
-	@.venv/bin/python -m tests.java_for_tests
-
 kafka-for-tests: setup
 	@.venv/bin/python -m tests.kafka_broker
 
 chaos: export TRIES ?= 10
-chaos: setup java-for-tests kafka-for-tests
+chaos: setup kafka-for-tests
 	.venv/bin/python -m pytest -n $(WORKERS) -o faulthandler_timeout=4000 -m "chaos or faults"
 
 examples: export EXAMPLES = all
 examples: setup
 	.venv/bin/python -m pytest -n $(WORKERS) -m examples
 
-browser-tests: setup browser-for-tests java-for-tests
+browser-tests: setup browser-for-tests
 	.venv/bin/python -m pytest -m browser
 
-slow-tests: setup java-for-tests
+slow-tests: setup
 	.venv/bin/python -m pytest -n $(WORKERS) -m slow
 
-cluster-tests: setup java-for-tests kafka-for-tests
+cluster-tests: setup kafka-for-tests
 	$(if $(ONLY),,.venv/bin/python -m pytest -m cluster)
 	.venv/bin/python -m pytest --cluster $(if $(filter bucket,$(HOMES)),--bucket) $(ONLY)
 
