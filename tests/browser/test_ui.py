@@ -24,7 +24,7 @@ A_RUN = 600_000
 TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
 
 SHOWN = {
-    "jobs": "state_move",
+    "jobs": "check_rides",
     "assets/ride_summaries": "long_rides",
     "assets/ride_summaries?view=checks": "no_event_is_lost",
     "locations/keyfold/jobs/tick_ride_summaries": "tick_ride_summaries",
