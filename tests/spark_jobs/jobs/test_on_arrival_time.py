@@ -20,7 +20,7 @@ from keyfold.keyed.parameters import build_job
 from keyfold.keyed.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.changes import snapshot
-from keyfold.stream import INGESTED_AT
+from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
@@ -254,9 +254,10 @@ def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no
 @pytest.mark.parametrize("name", JOBS)
 def test_every_job_can_go_by_arrival_and_is_what_it_was_where_it_does_not(name):
     usual, arrived = build_job(JOBS[name]), build_job(JOBS[name], {"time": "arrival"})
-    assert arrived.stored_time == INGESTED_AT
+    streams = [one for one in arrived.all_inputs.values() if isinstance(one.stream, Stream)]
+    assert {one.stored_time for one in streams} == {INGESTED_AT}
     assert arrived.parameters["time"] == "arrival"
-    assert usual.stored_time == usual.event_time
+    assert all(one.stored_time == one.event_time for one in usual.all_inputs.values())
     assert usual.parameters["time"] == "event"
     kept = {table.name for table in arrived.tables}
     assert kept == {table.name for table in usual.tables}

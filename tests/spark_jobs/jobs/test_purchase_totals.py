@@ -238,8 +238,7 @@ def test_a_total_expires_in_a_silence_of_event_time_whether_or_not_a_run_lay_in_
     assert harness.state.is_empty()
 
 
-def test_without_an_expiry_a_job_is_what_it_was_before_there_was_one():
-    assert not {"expire_after", "timeout_in"} & totals_job().parameters.keys()
+def test_a_job_without_an_expiry_keeps_no_column_for_it():
     assert totals_job().state.names == ["item", "quantity", "models", "time", "deadline"]
     with pytest.raises(KeyfoldError, match="timeout_in=processing_time is of expire_after, which is not given"):
         totals_job(timeout_in="processing_time")
