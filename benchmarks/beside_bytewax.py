@@ -19,11 +19,9 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from keyfold.ingestion import ingest
-from keyfold.keyed.parameters import build_job
+from keyfold import Lakehouse, build_job, build_session, ingest
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
-from keyfold.keyed.parameters import build_job
-from keyfold.lakehouse import Lakehouse, create_table
-from keyfold.session import SparkSettings, build_session
-from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold import Lakehouse, build_job, build_session
+from keyfold.lakehouse import create_table
+from keyfold.session import SparkSettings
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES
 

@@ -24,9 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from keyfold.keyed.parameters import build_job
+from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.registry import JOBS
 
 BATCH_BYTES = f"{RunOptions().max_bytes_per_batch}b"

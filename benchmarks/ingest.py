@@ -23,12 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import PeakMemory, processor_seconds
-from keyfold.ingestion import ingest
+from keyfold import Lakehouse, build_session, ingest
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.inspection import ingest_journal
 from keyfold.ingestion.segments import write_segment
-from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS
 

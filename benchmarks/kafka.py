@@ -19,10 +19,10 @@ from rich.table import Table
 
 from benchmarks.ingest import _timed, _write_points
 from benchmarks.memory import processor_seconds
-from keyfold.ingestion import KafkaTopic, ingest
+from keyfold import Lakehouse, build_session, ingest
+from keyfold.ingestion import KafkaTopic
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings
-from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.streams import RIDE_POINTS
 from tests.kafka_broker import Broker, running_broker, why_not
 

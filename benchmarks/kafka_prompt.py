@@ -30,8 +30,8 @@ import polars as pl
 
 from benchmarks.kafka_events import MakeEvent, SteadyProducer
 from benchmarks.memory import memory, processor_seconds
+from keyfold import Lakehouse
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from keyfold.lakehouse import Lakehouse
 from keyfold.times import to_micros
 from tests.kafka_broker import running_broker, why_not
 

@@ -26,9 +26,7 @@ from rich.table import Table
 
 from benchmarks.nab_corpus import LabelledSeries, read_corpus
 from benchmarks.nab_scoring import PROFILES, STANDARD, Profile, Result, ScoredSeries, best_result, normalise, result_at
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import KeyfoldError, TestHarness, build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 

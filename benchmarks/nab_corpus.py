@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from spark_jobs.streams import METRICS
 
 WINDOWS = "windows.json"

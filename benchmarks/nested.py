@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from keyfold import Source, Stream
 from keyfold.ingestion.parsing import parse_file
-from keyfold.stream import TIMESTAMP, Source, Stream
+from keyfold.stream import TIMESTAMP
 
 ARRIVED = datetime(2026, 1, 1, tzinfo=UTC)
 LIST = 10

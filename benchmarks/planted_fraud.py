@@ -12,9 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
+from keyfold import TestHarness, build_job
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.simulation import simulate
 from spark_jobs.simulation.fraud_score import FraudScore, score_fraud

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.memory import memory, processor_seconds
-from keyfold.lakehouse import Lakehouse
+from keyfold import Lakehouse
 from keyfold.storage.place import Place
 from keyfold.times import to_iso, to_micros
 

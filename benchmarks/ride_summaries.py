@@ -17,8 +17,8 @@ from rich.table import Table
 
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.memory import PeakMemory
-from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold import Lakehouse, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.simulation import ride_points_table
 
 POINTS_A_RIDE = 50

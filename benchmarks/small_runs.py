@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from keyfold.keyed.parameters import build_job
+from keyfold import Lakehouse, build_job, build_session
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.session import SparkSettings, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS

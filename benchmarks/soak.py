@@ -25,11 +25,10 @@ from deltalake import DeltaTable
 from benchmarks.kafka_events import SteadyProducer
 from benchmarks.kafka_prompt import Processes
 from benchmarks.memory import family, set_size
+from keyfold import Lakehouse, build_job
 from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_continuously
-from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
 from keyfold.runs.table_care import TableCare, tables_of_job
 from keyfold.storage.place import Place

@@ -18,14 +18,14 @@ from typing import Any
 
 from benchmarks.bootstrap import totals
 from benchmarks.memory import PeakMemory, processor_seconds
-from keyfold.keyed.parameters import build_job
-from keyfold.lakehouse import Lakehouse, create_table
-from keyfold.session import SparkSettings, build_session
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.diff import diff_states
-from keyfold.state.export import write_state
-from keyfold.state.reader import StateRows, read_state
-from keyfold.state.statistics import state_statistics
+from keyfold import Lakehouse, build_job, build_session, read_state
+from keyfold.lakehouse import create_table
+from keyfold.session import SparkSettings
+from keyfold.state.differences.diff import diff_states
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.reading.export import write_state
+from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.state_statistics import state_statistics
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import SALES
 

@@ -1,6 +1,7 @@
 """The project, as Keyfold finds it by `[tool.keyfold]` in `pyproject.toml`."""
 
-from keyfold.project import Command, Project
+from keyfold import Project
+from keyfold.project import Command
 
 PROJECT = Project(
     streams_at="spark_jobs.streams:STREAMS",

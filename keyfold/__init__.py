@@ -3,8 +3,7 @@
 The names below are the public interface. They are imported when they are first used, so that `import keyfold` is cheap.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keyfold.errors import (
     Damaged,
@@ -17,26 +16,31 @@ from keyfold.errors import (
     StepFailed,
     Unreachable,
 )
+from keyfold.lazy_names import lazy_names
 from keyfold.shipped import check_worker
 
 if TYPE_CHECKING:
     from keyfold.columns import column
     from keyfold.ingestion import ingest
-    from keyfold.keyed.configured import configured_job
-    from keyfold.keyed.conservation import assert_nothing_lost
-    from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-    from keyfold.keyed.harness import TestHarness
-    from keyfold.keyed.job_tables import JobTable
-    from keyfold.keyed.lookups import Lookup
-    from keyfold.keyed.parameters import JobParameters, build_job
-    from keyfold.keyed.per_key import KeyAnswer, per_key
-    from keyfold.keyed.several_inputs import Input
+    from keyfold.keyed.calling.harness import TestHarness
+    from keyfold.keyed.generation.configured import configured_job
+    from keyfold.keyed.job.clock import Clock
+    from keyfold.keyed.job.contract import KeyedJob
+    from keyfold.keyed.job.job_tables import JobTable
+    from keyfold.keyed.job.lookups import Lookup
+    from keyfold.keyed.job.output_table import OutputTable
+    from keyfold.keyed.job.parameters import JobParameters, build_job
+    from keyfold.keyed.job.per_key import KeyAnswer, per_key
+    from keyfold.keyed.job.several_inputs import Input
+    from keyfold.keyed.job.step import Step
+    from keyfold.keyed.job.template import JobTemplate
+    from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
     from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
     from keyfold.project import Project
     from keyfold.runs import ingest_continuously, run, run_continuously
     from keyfold.session import build_session
-    from keyfold.state.reader import read_state
+    from keyfold.state.reading.reader import read_state
     from keyfold.stream import Rule, Source, Stream
 
 __all__ = [
@@ -85,34 +89,31 @@ __all__ = [
 _MODULES = {
     "keyfold.columns": ("column",),
     "keyfold.ingestion": ("ingest",),
-    "keyfold.keyed.configured": ("configured_job",),
-    "keyfold.keyed.conservation": ("assert_nothing_lost",),
-    "keyfold.keyed.contract": ("Clock", "JobTemplate", "KeyedJob", "OutputTable", "Step"),
-    "keyfold.keyed.harness": ("TestHarness",),
-    "keyfold.keyed.job_tables": ("JobTable",),
-    "keyfold.keyed.lookups": ("Lookup",),
-    "keyfold.keyed.parameters": ("JobParameters", "build_job"),
-    "keyfold.keyed.per_key": ("KeyAnswer", "per_key"),
-    "keyfold.keyed.several_inputs": ("Input",),
+    "keyfold.keyed.generation.configured": ("configured_job",),
+    "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
+    "keyfold.keyed.job.clock": ("Clock",),
+    "keyfold.keyed.job.contract": ("KeyedJob",),
+    "keyfold.keyed.calling.harness": ("TestHarness",),
+    "keyfold.keyed.job.job_tables": ("JobTable",),
+    "keyfold.keyed.job.lookups": ("Lookup",),
+    "keyfold.keyed.job.parameters": ("JobParameters", "build_job"),
+    "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
+    "keyfold.keyed.job.output_table": ("OutputTable",),
+    "keyfold.keyed.job.several_inputs": ("Input",),
+    "keyfold.keyed.job.step": ("Step",),
+    "keyfold.keyed.job.template": ("JobTemplate",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.operators.patterns": ("FollowedBy", "Times", "Without", "pattern_job"),
     "keyfold.project": ("Project",),
     "keyfold.runs": ("ingest_continuously", "run", "run_continuously"),
     "keyfold.session": ("build_session",),
-    "keyfold.state.reader": ("read_state",),
+    "keyfold.state.reading.reader": ("read_state",),
     "keyfold.stream": ("Rule", "Source", "Stream"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__getattr__ = lazy_names(globals(), _MODULES)
 
 # Here, and not in a first task alone: executors come and go while an application runs.
 check_worker(__loader__)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
-    return value
 
 
 def __dir__() -> list[str]:

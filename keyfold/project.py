@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from keyfold.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
-    from keyfold.keyed.contract import JobTemplate
+    from keyfold.keyed.job.template import JobTemplate
     from keyfold.stream import Stream
     from keyfold.suite import Suite
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import batch, ingest
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from keyfold.journal.clock import Reading
-from keyfold.keyed.generations import FORMAT, Generation
-from keyfold.keyed.records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
+from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
+from keyfold.keyed.generation.generations import FORMAT, Generation
 from keyfold.lakehouse import Lakehouse, read_json, write_json
 from keyfold.lakehouse.positions import Position
 from keyfold.storage.place import Place

@@ -22,11 +22,11 @@ RUNS = """
 import json, sys
 from datetime import datetime
 from keyfold.ingestion import ingest
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
-from keyfold.keyed.conservation import check_conservation
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import polars as pl
 
+from keyfold import KeyfoldError, Lakehouse
 from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.lakehouse import Lakehouse
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse.reading import scan_table
 from keyfold.storage.place import Place
 from spark_jobs.jobs.anomaly_predictions.models import find_model

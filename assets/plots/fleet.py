@@ -6,8 +6,8 @@ import dagster as dg
 import numpy as np
 import polars as pl
 
+from keyfold import Lakehouse
 from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, SECOND, draw, picture
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import dagster as dg
 import polars as pl
 
+from keyfold import Lakehouse
 from keyfold.dagster.plots.figure import MAIN, SECOND, draw, picture
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 
 _WINDOWS = 168

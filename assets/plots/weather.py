@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from keyfold import Lakehouse
 from keyfold.dagster.plots.figure import ALARM, MAIN, QUIET, draw, picture
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 
 _STATIONS = 2

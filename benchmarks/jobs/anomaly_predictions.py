@@ -13,8 +13,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import TestHarness, build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.models.ewma import Ewma

@@ -7,8 +7,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.jobs.measure import batches_of, compare, require_same
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import TestHarness, build_job
 from keyfold.times import micros
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.simulation.contract import HOUR

@@ -12,8 +12,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
 from benchmarks.jobs.vehicle_trips import MOVING_SPEED, SILENCE, START, STOP_AFTER, simulate
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import TestHarness, build_job
 from spark_jobs.jobs.fleet_days.job import FLEET_DAYS
 from spark_jobs.jobs.great_circle import great_circle_metres
 

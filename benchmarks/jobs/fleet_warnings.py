@@ -18,9 +18,7 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
 from benchmarks.jobs.vehicle_trips import START, simulate
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import KeyedJob, TestHarness, build_job
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 
 FENCES = 40

@@ -17,10 +17,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.jobs.measure import seconds_of
-from keyfold.keyed.parameters import build_job
+from keyfold import Lakehouse, build_job, build_session
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse
-from keyfold.session import SparkSettings, build_session
+from keyfold.session import SparkSettings
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import ride_points_table
 from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.codec import encode, polars_schema
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.operator import PartitionOperator
-from keyfold.keyed.parameters import build_job
+from keyfold import KeyedJob, build_job
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.read import CLOCK, BatchClock
+from keyfold.keyed.rows.codec import encode, polars_schema
+from keyfold.keyed.running.operator import PartitionOperator
+from keyfold.keyed.running.read import CLOCK, BatchClock
 from keyfold.times import micros
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT, RIDE_SUMMARIES
 

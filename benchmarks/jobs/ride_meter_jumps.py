@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from benchmarks.jobs.measure import batches_of, compare, require_same
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import TestHarness, build_job
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.simulation.rides import ride_points_table
 

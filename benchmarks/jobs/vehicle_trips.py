@@ -12,8 +12,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from benchmarks.jobs.measure import compare
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold import TestHarness, build_job
 from spark_jobs.jobs.great_circle import great_circle_metres
 from spark_jobs.jobs.vehicle_trips.job import VEHICLE_TRIPS
 from spark_jobs.streams import TELEMETRY

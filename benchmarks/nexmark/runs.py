@@ -11,7 +11,7 @@ from benchmarks.nexmark.events import KINDS
 from benchmarks.nexmark.queries import Query
 from benchmarks.nexmark.streams import STREAMS
 from keyfold import KeyedJob, Lakehouse
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions
 from keyfold.runs.jobs import JobRun
 from keyfold.stream import INGESTED_AT

@@ -13,7 +13,7 @@ from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.runs import run_query, take_in
 from benchmarks.nexmark.spark_queries import run_on_spark
 from keyfold import Lakehouse, build_session
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions
 from keyfold.times import from_micros
 

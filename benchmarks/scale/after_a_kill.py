@@ -18,14 +18,14 @@ from pathlib import Path
 from benchmarks.memory import family, processor_seconds
 from benchmarks.scale.balances import BOOKING, STREAM, balances
 from benchmarks.scale.cell import Cell, book, seed
+from keyfold import Lakehouse, build_session, read_state
 from keyfold.journal.progress import Progress
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.records import Counts
+from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, create_table
-from keyfold.session import SparkSettings, build_session
-from keyfold.state.diff import diff_states
-from keyfold.state.reader import read_state
+from keyfold.lakehouse import create_table
+from keyfold.session import SparkSettings
+from keyfold.state.differences.diff import diff_states
 
 _KILLED_AFTER = 3
 

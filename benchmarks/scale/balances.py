@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.contract import Clock, KeyedJob, Step
-from keyfold.keyed.hashing import key_hash
-from keyfold.stream import Stream
+from keyfold import Clock, KeyedJob, Step, Stream
+from keyfold.keyed.rows.hashing import key_hash
 
 TIME = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,7 +20,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from benchmarks.memory import processor_seconds
 from benchmarks.scale.balances import bookings, first_state
-from keyfold.session import SparkSettings, build_session
+from keyfold import build_session
+from keyfold.session import SparkSettings
 
 _COLD, _KEYS_A_FILE = 2, 1_000_000
 _ROW = "account string, slot int, at timestamp, amount bigint"

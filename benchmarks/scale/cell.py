@@ -17,15 +17,16 @@ from pyspark.sql import SparkSession
 
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances, bookings, first_state
 from benchmarks.usage import PeakByRole, bytes_written, processor_seconds_of
+from keyfold import Lakehouse, build_session
 from keyfold.journal.progress import Progress
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.records import Counts
+from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.session import SparkSettings, build_session
-from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.session import SparkSettings
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.standalone_cluster import standalone_cluster
 
 _KEYS_A_FILE = 1_000_000

@@ -18,14 +18,15 @@ from typing import Any
 from pyspark.sql import Row
 
 from benchmarks.scale.balances import BOOKING, START, STREAM, balances
+from keyfold import Lakehouse
 from keyfold.journal import Journal
 from keyfold.journal.clock import read_clock
-from keyfold.keyed.batches import make_done
-from keyfold.keyed.operator import NOTHING, REPORT
-from keyfold.keyed.planning import RunBounds, plan_run
-from keyfold.keyed.records import KeyedDone, KeyedPlan
-from keyfold.keyed.write import put_together
-from keyfold.lakehouse import Lakehouse, create_table
+from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
+from keyfold.keyed.plans.planning import RunBounds, plan_run
+from keyfold.keyed.running.batches import make_done
+from keyfold.keyed.running.operator import NOTHING, REPORT
+from keyfold.keyed.running.write import put_together
+from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile
 

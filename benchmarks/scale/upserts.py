@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import keyfold
-from keyfold.keyed.hashing import key_hash
+from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.merging import merge_files

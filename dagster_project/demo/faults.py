@@ -26,11 +26,11 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.text import Text
 
+from keyfold import Lakehouse
 from keyfold.cli.plain_text import message
 from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.dagster.alerts.watch import Watch
 from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
-from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place
 from spark_jobs.simulation import simulate
 

@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from assets.plots.payments import known_frauds
+from keyfold import Lakehouse, build_job
 from keyfold.cli.plain_text import message, visible
 from keyfold.dagster.assets.metadata import table_key
-from keyfold.keyed.parameters import build_job
-from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, scan_table
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation.fraud_score import score_fraud

@@ -24,14 +24,14 @@ from rich.console import Console
 from assets import rides
 from assets.plots import anomalies, payments
 from dagster_project.demo.report import print_report
+from keyfold import KeyfoldError, Lakehouse
 from keyfold.cli.plain_text import message
 from keyfold.cli.terminal import print_error
-from keyfold.dagster.automation.run_liveness import lock_run
+from keyfold.dagster.automation.upkeep.run_liveness import lock_run
 from keyfold.dagster.resources import lakehouse_home
 from keyfold.dagster.serving.home import prepare_dagster_home
-from keyfold.errors import KeyfoldError
 from keyfold.ingestion.landing import LANDING_VARIABLE
-from keyfold.lakehouse import Lakehouse, write_json
+from keyfold.lakehouse import write_json
 from keyfold.private_files import keep_files_private
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE

@@ -17,10 +17,10 @@ from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, promote_with_consumers
-from keyfold.state.comparing import TableDifference
-from keyfold.state.lines import json_lines
-from keyfold.state.promoting import promote
-from keyfold.state.trying import redrive, try_job
+from keyfold.state.changing.promoting import promote
+from keyfold.state.changing.trying import redrive, try_job
+from keyfold.state.differences.comparing import TableDifference
+from keyfold.state.rows.lines import json_lines
 from keyfold.times import parse_time
 
 _Job = Annotated[str, typer.Argument(help="The job.")]

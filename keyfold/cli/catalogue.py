@@ -11,7 +11,7 @@ from keyfold.cli.known_names import require_job
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.plain_text import cell
 from keyfold.cli.terminal import failures, report
-from keyfold.keyed.parameters import build_job, describe_parameters
+from keyfold.keyed.job.parameters import build_job, describe_parameters
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams

@@ -8,7 +8,7 @@ from typing import Any
 from keyfold.cli.known_names import require_known
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import PastBatch
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.times import BEGINNING, from_iso

@@ -22,10 +22,10 @@ from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.terminal import failures, progress_of, report, stop_on_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.journal.progress import Progress
-from keyfold.keyed.configured import live_parameters
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.records import Counts
-from keyfold.keyed.run_mode import FullRefresh, Incremental, OptionNames, parse_run_mode
+from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.configured import live_parameters
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, OptionNames, parse_run_mode
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs

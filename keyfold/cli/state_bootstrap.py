@@ -11,8 +11,8 @@ from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.bootstrap import Bootstrap, Bootstrapped, ReadFrom, bootstrap
-from keyfold.state.lines import json_lines
+from keyfold.state.making.bootstrap import Bootstrap, Bootstrapped, ReadFrom, bootstrap
+from keyfold.state.rows.lines import json_lines
 from keyfold.times import BEGINNING, parse_time
 
 _NAMES: dict[str, ReadFrom] = {"live": "live", "latest": "latest", "start": "start"}

@@ -14,10 +14,10 @@ from keyfold.cli.state_jobs import job_or_name, require_job_or_state
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.diff import DiffSummary, StateDiff, diff_states, diff_with_table
-from keyfold.state.export import Format
-from keyfold.state.lines import json_lines
-from keyfold.state.reader import StateRows, read_state
+from keyfold.state.differences.diff import DiffSummary, StateDiff, diff_states, diff_with_table
+from keyfold.state.reading.export import Format
+from keyfold.state.reading.reader import StateRows, read_state
+from keyfold.state.rows.lines import json_lines
 
 LIVE = "live"
 _TABLE = "table:"

@@ -14,16 +14,16 @@ from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.generations import live_generation_name
+from keyfold.keyed.generation.generations import live_generation_name
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs import refresh_all
 from keyfold.sharing import sharing
-from keyfold.state.audit import Author
-from keyfold.state.editing import Edit, Edited, edit_state
-from keyfold.state.erasing import Erased, Erasure, erase
-from keyfold.state.lines import json_lines
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, Edited, edit_state
+from keyfold.state.erasure.erasing import Erased, Erasure, erase
+from keyfold.state.rows.lines import json_lines
 
 _Why = Annotated[str, typer.Option("--why", help="Why it is done; it is written down.")]
 _Who = Annotated[str | None, typer.Option("--who", help="Who does it [default: the user of this machine].")]

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from keyfold.cli.known_names import require_job, require_known
 from keyfold.cli.terminal import usage_faults
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.configured import live_parameters
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.generation.configured import live_parameters
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
-from keyfold.state.places import find_generation, jobs_with_state
+from keyfold.state.reading.retained_batches import find_generation, jobs_with_state
 
 
 def job_or_name(lakehouse: Lakehouse, name: str, generation: str | None = None) -> KeyedJob | str:

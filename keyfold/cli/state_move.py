@@ -10,8 +10,8 @@ from keyfold.cli.spark import spark_of_environment
 from keyfold.cli.state_jobs import build_live_job
 from keyfold.cli.terminal import failures, report
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.moving import ChangePlan, move, plan_change
-from keyfold.state.pruning import prune
+from keyfold.state.changing.moving import ChangePlan, move, plan_change
+from keyfold.state.changing.pruning import prune
 
 _Partitions = Annotated[int | None, typer.Option(min=1, max=32_768, help="Partitions of Spark's state store.")]
 

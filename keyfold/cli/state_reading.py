@@ -17,15 +17,15 @@ from keyfold.cli.state_jobs import job_or_name
 from keyfold.cli.terminal import failures, report
 from keyfold.errors import KeyfoldError
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.export import Export, Format, lines_of, write_frame, write_state
-from keyfold.state.failures import explained
-from keyfold.state.lines import LineFormat, json_lines
-from keyfold.state.places import jobs_with_state
-from keyfold.state.reader import StateRows, read_state
-from keyfold.state.selection import select_columns
-from keyfold.state.spark_checkpoint import parts_of, read_checkpoint
-from keyfold.state.statistics import ListedGeneration, StateStatistics, list_state, state_statistics
-from keyfold.state.variables import VariableRows, read_variables
+from keyfold.state.reading.export import Export, Format, lines_of, write_frame, write_state
+from keyfold.state.reading.failures import explained
+from keyfold.state.reading.reader import StateRows, read_state
+from keyfold.state.reading.retained_batches import jobs_with_state
+from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
+from keyfold.state.reading.state_statistics import ListedGeneration, StateStatistics, list_state, state_statistics
+from keyfold.state.reading.variables import VariableRows, read_variables
+from keyfold.state.rows.lines import LineFormat, json_lines
+from keyfold.state.rows.selection import select_columns
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")

@@ -13,8 +13,8 @@ from keyfold.dagster.automation.definitions import (
     SENSORS,
     automated,
 )
-from keyfold.dagster.automation.open_state import open_state_assets
-from keyfold.dagster.automation.run_liveness import watched_in_process_executor
+from keyfold.dagster.automation.state.open_state import open_state_assets
+from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 from keyfold.dagster.resources import check_home, lakehouse_home, resources_from, spark_settings
 from keyfold.dagster.run_config import closed
 from keyfold.dagster.submitted.spark_steps import as_set

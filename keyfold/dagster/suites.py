@@ -14,10 +14,10 @@ from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.metadata import last_materialization, table_key, written_batches
 from keyfold.dagster.quality.checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages, base_url_from
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.contract import OutputTable
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.written_rows import files_written
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.written_rows import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.frames import table_frame
 from keyfold.project import current_project, project_jobs

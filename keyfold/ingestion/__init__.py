@@ -6,6 +6,7 @@ tables take them by it: see `keyfold.journal`.
 
 from keyfold.ingestion.admission import is_known
 from keyfold.ingestion.continuous import ingest_continuously
+from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.inspection import (
     ingest_journal,
@@ -17,7 +18,6 @@ from keyfold.ingestion.inspection import (
 )
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.rebuild import rebuild
-from keyfold.ingestion.records import IngestCounts
 from keyfold.ingestion.run import Landing, ingest
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.ingestion.summary import IngestSummary

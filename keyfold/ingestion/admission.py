@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from keyfold.errors import Misconfigured
+from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.known import KnownFile
-from keyfold.ingestion.records import AdmittedFile
 from keyfold.ingestion.sources.files import LandedFile, Listing, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros

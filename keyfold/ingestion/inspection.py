@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth, existing_ingest, rebuild_remedy
 from keyfold.ingestion.known import IngestJournal, KnownFile, KnownFiles
-from keyfold.ingestion.records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.sources.kafka.offsets import ReadTopic
-from keyfold.ingestion.sources.places import source_name
+from keyfold.ingestion.sources.landing_names import source_name
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.locks import is_held

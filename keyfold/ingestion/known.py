@@ -14,7 +14,7 @@ import polars as pl
 
 from keyfold.errors import Damaged, first_line
 from keyfold.ingestion.erased_names import erased_name, is_erased
-from keyfold.ingestion.records import AdmittedFile, IngestDone, IngestPlan
+from keyfold.ingestion.ingest_records import AdmittedFile, IngestDone, IngestPlan
 from keyfold.journal import Journal
 from keyfold.journal.file_sums import NUMBER
 from keyfold.lakehouse.files import sweep, write_durably

@@ -8,10 +8,10 @@ from deltalake import DeltaTable
 from keyfold.errors import IncompatibleState
 from keyfold.ingestion.admission import Admission
 from keyfold.ingestion.batch import Share
+from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth, fit_events
 from keyfold.ingestion.inspection import ingest_journal, ingest_totals, uncommitted
 from keyfold.ingestion.known import KnownFiles
-from keyfold.ingestion.records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic
 from keyfold.ingestion.summary import IngestSummary

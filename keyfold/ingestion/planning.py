@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from keyfold.ingestion.ingest_records import AdmittedFile, IngestPlan
 from keyfold.ingestion.known import IngestJournal
-from keyfold.ingestion.records import AdmittedFile, IngestPlan
 from keyfold.ingestion.sources.kafka.offsets import MESSAGE_BYTES, TopicShare, TopicState, cut_batches, plan_ranges
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 

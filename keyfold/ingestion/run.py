@@ -11,13 +11,13 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import work
+from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD, open_ingest
 from keyfold.ingestion.member import Member
 from keyfold.ingestion.planning import MAX_BYTES_PER_BATCH, cut_new_files, in_step, new_offsets, plan_batches
-from keyfold.ingestion.records import IngestDone, IngestPlan
 from keyfold.ingestion.sources.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_id
-from keyfold.ingestion.sources.places import source_name
+from keyfold.ingestion.sources.landing_names import source_name
 from keyfold.ingestion.split import TopicAccess
 from keyfold.ingestion.summary import IngestSummary, together
 from keyfold.journal.progress import Progress, seconds_left

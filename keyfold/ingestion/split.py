@@ -6,7 +6,7 @@ What it gives back are names and counts. Nothing that it wrote counts before the
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from keyfold.ingestion.records import AdmittedFile, IngestCounts
+from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts
 from keyfold.ingestion.segments import Segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
 from keyfold.ingestion.sources.kafka.settings import PREFIX

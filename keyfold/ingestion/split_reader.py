@@ -7,6 +7,7 @@ import polars as pl
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.arrays import DamagedArrayError
+from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.parsing import (
     UnreadableFileError,
     ValidatedRows,
@@ -15,7 +16,6 @@ from keyfold.ingestion.parsing import (
     parse_shared_file,
     parse_shared_messages,
 )
-from keyfold.ingestion.records import AdmittedFile
 from keyfold.ingestion.sources.files import is_as_admitted, refusal
 from keyfold.ingestion.sources.kafka.messages import Messages, TopicReader, message_columns
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange

@@ -9,9 +9,9 @@ import polars as pl
 from keyfold.ingestion.arrays import write_array
 from keyfold.ingestion.duplicates import Ids, Numbers, same_time_copies
 from keyfold.ingestion.event_ids import event_ids
+from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.parsing import Reject, ValidatedRows
-from keyfold.ingestion.records import IngestCounts
 from keyfold.ingestion.segments import copies_of_history, write_segment
 from keyfold.ingestion.sources.kafka.offsets import OffsetRange
 from keyfold.ingestion.split import Output, Split, TopicAccess, Written, WrittenEvents

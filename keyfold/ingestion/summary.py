@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from keyfold.ingestion.records import IngestCounts
+from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.stream import Stream
 
 _TOLD = 10

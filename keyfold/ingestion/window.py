@@ -8,9 +8,9 @@ a rebuild, takes events of any age.
 from collections.abc import Sequence
 from datetime import datetime
 
-from keyfold.ingestion.records import IngestDone
-from keyfold.lakehouse.changes import newest_time, snapshot
+from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.lakehouse.log_changes import newest_time, snapshot
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.times import from_iso, shifted

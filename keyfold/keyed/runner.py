@@ -12,21 +12,21 @@ from pyspark.sql import SparkSession
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.clock import LOOK_EVERY, read_clock
-from keyfold.keyed.batches import OnBatch, batches_on
-from keyfold.keyed.checkpoint import check_checkpoint, finished_batch
-from keyfold.keyed.commit import commit
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.damage import damage_told
-from keyfold.keyed.fingerprint import check_generation
-from keyfold.keyed.generations import Generation, go_live, live_generation
-from keyfold.keyed.inputs import REMEDY, check_inputs, input_tables, produced_until
-from keyfold.keyed.lookout import LastPlanned, wait_for_news
-from keyfold.keyed.lookups import KeptLookups
-from keyfold.keyed.new_generation import new_branch, new_generation
-from keyfold.keyed.planning import PlannedRun, RunBounds, plan_run
-from keyfold.keyed.records import ClockRecord, Counts, KeyedPlan
-from keyfold.keyed.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
-from keyfold.keyed.together import settle_pointer
+from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
+from keyfold.keyed.generation.checkpoint import check_checkpoint, finished_batch
+from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.generations import Generation, go_live, live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, ModeName, Replay, RunMode
+from keyfold.keyed.generation.together import settle_pointer
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.lookups import KeptLookups
+from keyfold.keyed.plans.inputs import REMEDY, check_inputs, input_tables, produced_until
+from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
+from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
+from keyfold.keyed.running.batches import OnBatch, batches_on
+from keyfold.keyed.running.commit import commit
+from keyfold.keyed.running.damage import damage_told
+from keyfold.keyed.running.new_generation import new_branch, new_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.session.gateway import check_java
 from keyfold.times import in_utc

@@ -14,10 +14,10 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from keyfold.errors import Damaged, Locked
-from keyfold.lakehouse.changes import DataFile
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.files import sync_file, sync_folder
+from keyfold.lakehouse.log_changes import DataFile
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 

@@ -12,6 +12,6 @@ versions have replaced those. So
 Readers outside of Keyfold are not known here: give them a retention that is long enough.
 """
 
-from keyfold.maintenance.care import RETENTION, Maintained, maintain
+from keyfold.maintenance.one_table import RETENTION, Maintained, maintain
 
 __all__ = ["RETENTION", "Maintained", "maintain"]

@@ -19,9 +19,9 @@ from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
 from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
-from keyfold.keyed.checkpoint import finished_batch
-from keyfold.keyed.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generations import Generation, live_generation
+from keyfold.keyed.generation.checkpoint import finished_batch
+from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
+from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_of
 from keyfold.lakehouse.files import DamagedError, open_for_reading

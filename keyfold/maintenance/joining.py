@@ -12,11 +12,11 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.slices import Slice, cut, cuts_through
-from keyfold.lakehouse.changes import DataFile, check_plain, snapshot
+from keyfold.keyed.plans.slices import Slice, cut, cuts_through
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import WrittenFile, leaf_of, write_data_file, write_rows
+from keyfold.lakehouse.log_changes import DataFile, check_plain, snapshot
 from keyfold.lakehouse.parquet import parquet_file, scan_parquet
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.place import Place

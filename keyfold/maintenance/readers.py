@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from keyfold.keyed.checkpoint import finished_batch
-from keyfold.keyed.generations import FORMAT, Generation, live_generation_name
-from keyfold.keyed.inputs import positions_explained
+from keyfold.keyed.generation.checkpoint import finished_batch
+from keyfold.keyed.generation.generations import FORMAT, Generation, live_generation_name
+from keyfold.keyed.plans.inputs import positions_explained
 from keyfold.lakehouse import Lakehouse, read_json
-from keyfold.lakehouse.changes import next_change
 from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.log_changes import next_change
 from keyfold.lakehouse.tables import table_id
 from keyfold.storage.place import Place
 

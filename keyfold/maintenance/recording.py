@@ -9,7 +9,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.journal.checksums import record_checksums
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse, exclusive
 
 

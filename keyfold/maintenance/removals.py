@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from deltalake import DeltaTable
 
-from keyfold.maintenance.care import RETENTION
+from keyfold.maintenance.one_table import RETENTION
 from keyfold.storage.place import Place
 
 _PROPERTY = "delta.deletedFileRetentionDuration"

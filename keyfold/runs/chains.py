@@ -5,17 +5,18 @@ from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
-from keyfold.keyed.chains import in_order, made_of
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.contract import JobTemplate, KeyedJob
-from keyfold.keyed.generations import Generation, live_generation_name
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.generations import Generation, live_generation_name
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.generation.together import go_live_together
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.job_chains import in_order, made_of
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
-from keyfold.keyed.together import go_live_together
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runs.jobs import JobRun, published
 from keyfold.sinks.kafka import Publisher
-from keyfold.state.promoting import to_promote
+from keyfold.state.changing.promoting import to_promote
 
 
 def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, JobTemplate]) -> list[KeyedJob]:

@@ -14,7 +14,7 @@ from typing import Any
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.ingestion import ingest_journal
 from keyfold.journal.records import Done, Plan
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.loopback import LoopbackHandler, LoopbackServer
 

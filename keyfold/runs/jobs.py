@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.progress import Progress
 from keyfold.keyed import runner
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.records import Counts
-from keyfold.keyed.run_mode import Incremental, Replay, RunMode
+from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.run_mode import Incremental, Replay, RunMode
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job

@@ -14,8 +14,8 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.maintenance import maintain

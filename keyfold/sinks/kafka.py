@@ -22,9 +22,10 @@ from deltalake import DeltaTable
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, Unreachable
 from keyfold.extras import from_extra
 from keyfold.ingestion.sources.kafka.settings import KafkaSettings, check_topic
-from keyfold.keyed.contract import KeyedJob, OutputTable
-from keyfold.keyed.generations import Generation, live_generation
-from keyfold.keyed.records import KeyedDone
+from keyfold.keyed.generation.batch_records import KeyedDone
+from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.parquet import read_parquet

@@ -6,7 +6,7 @@
   checkpoint and Delta tables, in this process. One contract test holds it and Spark to the same tables and counts.
 """
 
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.calling.harness import TestHarness
 from keyfold.testing.local_batches import LocalBatches
 from keyfold.testing.local_spark import LocalSpark, local_spark
 from keyfold.testing.playing import accounted_for, assert_same, combined, merged, play, restart

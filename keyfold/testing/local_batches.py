@@ -15,12 +15,12 @@ from uuid import uuid4
 import pyarrow as pa
 
 from keyfold.errors import Damaged
-from keyfold.keyed.batches import Batches, NoneLeft, readable
-from keyfold.keyed.checkpoint import finished_batch, state_identities
-from keyfold.keyed.inputs import input_tables
-from keyfold.keyed.processor import EMITTED, PartitionProcessor
-from keyfold.keyed.read import read_slices
-from keyfold.keyed.write import write_tables
+from keyfold.keyed.generation.checkpoint import finished_batch, state_identities
+from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.running.batches import Batches, NoneLeft, readable
+from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
+from keyfold.keyed.running.read import read_slices
+from keyfold.keyed.running.write import write_tables
 from keyfold.lakehouse.files import write_once
 from keyfold.storage.place import Place
 

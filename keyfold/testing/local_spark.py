@@ -44,7 +44,7 @@ def local_spark() -> SparkSession:
         >>> from tempfile import TemporaryDirectory
         >>> import polars as pl, pyarrow as pa
         >>> import keyfold
-        >>> from keyfold.keyed.run_mode import Incremental
+        >>> from keyfold.keyed.generation.run_mode import Incremental
         >>> event = pa.schema([
         ...     keyfold.column("user", pa.string(), "Who clicked", nullable=False),
         ...     keyfold.column("at", pa.timestamp("us", "UTC"), "When", nullable=False),

@@ -7,9 +7,10 @@ from itertools import pairwise
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.codec import decode, encode
-from keyfold.keyed.contract import KeyedJob, OutputTable
-from keyfold.keyed.harness import TestHarness, in_copies
+from keyfold.keyed.calling.harness import TestHarness, in_copies
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.rows.codec import decode, encode
 from keyfold.times import EPOCH
 
 MICROSECOND = timedelta(microseconds=1)

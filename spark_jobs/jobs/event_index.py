@@ -27,15 +27,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold.columns import column, passed_on
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, Step
-from keyfold.keyed.copies import KeysOf
-from keyfold.keyed.parameters import Delay, Duration, Names, Window, WindowShape
-from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold import Clock, JobTemplate, KeyedJob, KeyfoldError, Step, Stream, column
+from keyfold.columns import passed_on
+from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration, KeysOf, Names, Parted, Timeout, Window, WindowShape
 from keyfold.operators.ordering import in_order
 from keyfold.operators.periods import period_start, period_starts
-from keyfold.stream import TIMESTAMP, Stream
+from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times
 from spark_jobs.jobs.expiry import ExpiringParameters
 from spark_jobs.jobs.key_lifetimes import cut_lives

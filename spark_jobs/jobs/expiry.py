@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from keyfold.keyed.parameters import Duration, JobParameters
-from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold import JobParameters
+from keyfold.keyed.job import Duration, TimeKind, Timeout
 
 
 class ExpiringParameters(JobParameters):

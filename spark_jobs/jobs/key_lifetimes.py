@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from keyfold.keyed.timeouts import Timeout
+from keyfold.keyed.job import Timeout
 from keyfold.operators.ordering import Ordered
 from keyfold.times import micros, to_micros
 

@@ -15,11 +15,9 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from keyfold.keyed.copies import KeysOf
-from keyfold.keyed.exact_sums import check_sums, may_overflow
-from keyfold.keyed.parameters import JobParameters
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
+from keyfold.keyed.job import KeysOf
+from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 

@@ -29,12 +29,10 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.exact_sums import narrowed, widened
-from keyfold.keyed.parameters import Delay, Duration
-from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold import Clock, JobTemplate, KeyedJob, OutputTable, Step, column
+from keyfold.keyed.job import Delay, Duration, Parted, Timeout
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_times

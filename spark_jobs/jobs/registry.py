@@ -5,8 +5,8 @@ level, under whatever name. There is nothing else to register. A file that canno
 is an error that names the file.
 """
 
+from keyfold import JobTemplate
 from keyfold.discovery import declarations, import_modules
-from keyfold.keyed.contract import JobTemplate
 from spark_jobs import jobs
 
 SHIPPED = (

@@ -9,9 +9,8 @@ from datetime import timedelta
 import polars as pl
 from pydantic import Field
 
-from keyfold.keyed.contract import JobTemplate, KeyedJob
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
-from keyfold.operators.patterns import FollowedBy, pattern_job
+from keyfold import FollowedBy, JobParameters, JobTemplate, KeyedJob, pattern_job
+from keyfold.keyed.job import Delay, Duration
 from spark_jobs.streams import RIDE_POINTS
 
 

@@ -10,11 +10,9 @@ import os
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column, passed_on
-from keyfold.keyed.contract import JobTemplate, KeyedJob
-from keyfold.keyed.lookups import Lookup
-from keyfold.keyed.parameters import FilePath, JobParameters
-from keyfold.keyed.several_inputs import Input
+from keyfold import Input, JobParameters, JobTemplate, KeyedJob, Lookup, column
+from keyfold.columns import passed_on
+from keyfold.keyed.job import FilePath
 from keyfold.operators.joins import lookup_join
 from spark_jobs.streams import SALES
 

@@ -17,10 +17,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.exact_sums import check_sums, may_overflow
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step, column
+from keyfold.keyed.job import Delay, Duration
+from keyfold.keyed.rows.exact_sums import check_sums, may_overflow
 from keyfold.operators.periods import period_start
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from keyfold.lakehouse.files import write_whole
 from keyfold.times import micros
 from spark_jobs.simulation import metrics, payments, rides, sales, telemetry, weather

@@ -4,8 +4,9 @@ A new stream is a new file in this folder, `<name>.py`, whose `STREAM` is a `Str
 to register. A file that cannot be imported, or a name that is taken, is an error that names the file.
 """
 
+from keyfold import Rule, Source, Stream
 from keyfold.discovery import declarations, import_modules
-from keyfold.stream import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
+from keyfold.stream import INGESTED_AT, TIMESTAMP
 from spark_jobs.streams.metrics import STREAM as METRICS
 from spark_jobs.streams.payments import STREAM as PAYMENTS
 from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold import Source, Stream, column
 from keyfold.rules import not_empty
-from keyfold.stream import TIMESTAMP, Source, Stream
+from keyfold.stream import TIMESTAMP
 
 STREAM = Stream(
     name="metrics",

@@ -3,9 +3,9 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold import Rule, Stream, column
 from keyfold.rules import POSITION, not_empty
-from keyfold.stream import TIMESTAMP, Rule, Stream
+from keyfold.stream import TIMESTAMP
 
 STATUSES = ("pickup", "enroute", "dropoff")
 

@@ -3,9 +3,9 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold import Rule, Source, Stream, column
 from keyfold.rules import POSITION, not_empty, outside
-from keyfold.stream import TIMESTAMP, Rule, Source, Stream
+from keyfold.stream import TIMESTAMP
 
 STREAM = Stream(
     name="telemetry",

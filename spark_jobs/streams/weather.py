@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold import Rule, Source, Stream, column
 from keyfold.rules import not_empty, outside
-from keyfold.stream import TIMESTAMP, Rule, Source, Stream
+from keyfold.stream import TIMESTAMP
 
 STREAM = Stream(
     name="weather",

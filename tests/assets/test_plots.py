@@ -16,9 +16,9 @@ from assets.plots.products import plot_categories, plot_models, plot_products
 from assets.plots.rides import plot_meter_jumps, plot_rides
 from assets.plots.weather import plot_averages, plot_ride_weather
 from keyfold.dagster.plots.runs import plot_runs
-from keyfold.keyed.codec import empty
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import empty
 from keyfold.lakehouse import Lakehouse, write_json
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS

@@ -15,9 +15,9 @@ from assets import rides
 from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.suites import SUITES
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import JobParameters
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import JobParameters
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import run
 from spark_jobs.simulation import SimulationSummary, simulate

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 
 from benchmarks.scale.balances import START, accounts, balances, bookings, first_state
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.hashing import key_hash
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.rows.hashing import key_hash
 
 
 def test_the_measured_job_adds_every_amount_to_its_account_and_slot():

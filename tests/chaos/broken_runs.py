@@ -20,7 +20,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from keyfold.ingestion import ingest_totals
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import INGESTED_AT
 from spark_jobs.simulation import simulate

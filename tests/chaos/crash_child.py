@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from keyfold.ingestion import ingest
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.journal import journal
-from keyfold.keyed.contract import KeyedJob
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import fail_points
 from keyfold.storage import lease
 from spark_jobs.jobs.registry import JOBS

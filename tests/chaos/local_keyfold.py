@@ -28,13 +28,14 @@ from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal, known
 from keyfold.journal import journal
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import JobParameters
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import JobParameters
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.maintenance import maintain
 from keyfold.maintenance.recording import record_ingest
-from keyfold.state import moving, rewriting
+from keyfold.state.changing import moving
+from keyfold.state.changing import state_rewriting as rewriting
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.lakehouse import Lakehouse, fail_points
 from spark_jobs.jobs.registry import JOBS
 from tests.chaos.broken_runs import PATIENCE, Child, Unbroken, kill_after, log_of, rows_of, run, unbroken_run

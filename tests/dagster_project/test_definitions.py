@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from dagster_project.definitions import defs
 from keyfold.dagster.resources import ENVIRONMENTS, SparkResource, resources_from
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.keyed import contract, harness, per_key, run_mode
+from keyfold.keyed.calling import harness
+from keyfold.keyed.generation import run_mode
+from keyfold.keyed.job import clock, contract, output_table, per_key, step
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("keyfold", "spark_jobs", "assets", "dagster_project")
@@ -30,9 +32,9 @@ def test_the_examples_of_a_module_give_what_they_say(name):
     "shown",
     [
         contract.KeyedJob,
-        contract.OutputTable,
-        contract.Clock,
-        contract.Step,
+        output_table.OutputTable,
+        clock.Clock,
+        step.Step,
         per_key.per_key,
         harness.TestHarness,
         run_mode.parse_run_mode,

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.places import jobs_with_state
+from keyfold.state.reading.retained_batches import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.without_spark import SPARK, without_spark

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from tests.project_copy import ROOT, copy_project, environment_of
 

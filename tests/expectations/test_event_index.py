@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from expectations.event_index import EXPECTATIONS, expectations_for
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import SALES
 from tests.expectations.failed_checks import failed_checks

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from expectations import ride_weather, sales_with_products
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from tests.expectations.failed_checks import rows_found
 

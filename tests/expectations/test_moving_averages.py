@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from expectations import latest_moving_averages, moving_averages, station_sessions
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.jobs.moving_averages.tables import STATION_SESSION
 from tests.expectations.failed_checks import rows_found

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from expectations import card_in_two_cities, card_in_two_cities_checked, ride_meter_jumps
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from tests.expectations.failed_checks import failed_checks

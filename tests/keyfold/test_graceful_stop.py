@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from keyfold.ingestion import ingest_continuously, ingest_journal
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_continuously
 from keyfold.lakehouse import fail_points
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST

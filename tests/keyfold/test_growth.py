@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.ingestion import ingest_continuously, ingest_totals
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest, record_job

@@ -13,14 +13,14 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, commits, exclusive
-from keyfold.lakehouse.changes import changes_since, snapshot
 from keyfold.lakehouse.checksums import checksum_in_name
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
+from keyfold.lakehouse.log_changes import changes_since, snapshot
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.lakehouse.tables import create_table, table_id

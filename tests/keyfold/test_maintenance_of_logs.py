@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.changes import changes_since
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.log_changes import changes_since
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.tables import create_table, table_id
 from keyfold.maintenance import maintain

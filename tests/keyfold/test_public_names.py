@@ -11,6 +11,7 @@ import pytest
 
 import keyfold
 from keyfold.errors import error_in
+from keyfold.keyed import job
 
 HEAVY = ("dagster", "deltalake", "great_expectations", "pandas", "polars", "pyarrow", "pydantic", "pyspark")
 ERRORS = [
@@ -42,15 +43,16 @@ def test_a_public_name_has_a_docstring_with_an_example(name):
     assert doctest.DocTestFinder(recurse=False).find(value, name)[0].examples
 
 
-def test_type_checkers_see_the_names_that_are_imported_lazily():
-    tree = ast.parse(Path(keyfold.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", [keyfold, job], ids=lambda package: package.__name__)
+def test_type_checkers_see_the_names_that_are_imported_lazily(package):
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
     imported = {
         alias.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    lazy = {name: module for name, module in imported.items() if name in keyfold._MODULE_OF}
-    assert lazy == keyfold._MODULE_OF
-    assert set(keyfold.__all__) == set(lazy) | {error.__name__ for error in ERRORS}
-    assert keyfold.__all__ == sorted(keyfold.__all__)
+    lazy = {name: module for module, names in package._MODULES.items() for name in names}
+    assert {name: imported.get(name) for name in lazy} == lazy
+    assert set(package.__all__) == set(lazy) | ({error.__name__ for error in ERRORS} if package is keyfold else set())
+    assert all(getattr(package, name) is not None for name in lazy)
 
 
 def test_every_error_is_a_keyfold_error_and_says_what_an_operator_does():

@@ -5,10 +5,10 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.ingestion import ingest
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh, Replay
+from keyfold.keyed.generation.run_mode import FullRefresh, Replay
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain

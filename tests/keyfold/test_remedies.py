@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import JobParameters
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import JobParameters
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS

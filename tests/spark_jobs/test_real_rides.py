@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from keyfold.ingestion import ingest
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS

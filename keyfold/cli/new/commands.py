@@ -21,7 +21,7 @@ from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import failures, report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from keyfold.project import project_jobs, project_streams
 
 new = typer.Typer(

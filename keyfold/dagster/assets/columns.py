@@ -8,7 +8,8 @@ import pyarrow as pa
 from keyfold.columns import describe, made_of, unit_of
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.errors import Misconfigured
-from keyfold.keyed.contract import KeyedJob, OutputTable
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
 
 
 def column_schema(schema: pa.Schema, key: Sequence[str] = ()) -> dg.TableSchema:

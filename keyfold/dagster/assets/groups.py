@@ -20,7 +20,7 @@ import dagster as dg
 
 from keyfold.discovery import import_modules
 from keyfold.errors import Misconfigured
-from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.project import current_project
 from keyfold.stream import Stream
 

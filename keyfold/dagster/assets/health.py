@@ -11,10 +11,10 @@ from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.landing import landing_folder, newest_files
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.reporting.run_statistics import RUN_STATISTICS, collect_statistics
 from keyfold.keyed.runner import watermark
-from keyfold.keyed.statistics import RUN_STATISTICS, collect_statistics
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
 from keyfold.project import project_jobs, project_streams

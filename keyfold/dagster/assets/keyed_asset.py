@@ -17,14 +17,16 @@ from keyfold.dagster.assets.metadata import (
 from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.runs import plot_runs
 from keyfold.journal.progress import Progress
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.conservation import Conservation, check_conservation, input_differences
-from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.records import Counts
-from keyfold.keyed.run_mode import FullRefresh, Replay
+from keyfold.keyed.generation.batch_records import Counts
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.run_mode import FullRefresh, Replay
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
+from keyfold.keyed.reporting.written_rows import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.keyed.written_rows import last_batch
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run

@@ -10,9 +10,9 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.parameters import build_job, is_path, parameter_text
-from keyfold.keyed.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
+from keyfold.keyed.generation.run_mode import ModeName, OptionNames, RunMode, parse_run_mode
+from keyfold.keyed.job.parameters import build_job, is_path, parameter_text
+from keyfold.keyed.job.template import JobTemplate
 
 _FIELDS = OptionNames("branch", "since", "until", "advance_to", "set mode to replay")
 

@@ -9,15 +9,15 @@ from keyfold.dagster.assets.columns import column_schema
 from keyfold.dagster.assets.metadata import BATCH, GENERATION, table_key, table_metadata
 from keyfold.dagster.assets.previews import preview
 from keyfold.dagster.plots.open_state import plot_open_keys, plot_state
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.open_keys import OPEN, open_schema, write_open_keys
-from keyfold.state.reader import read_state
-from keyfold.state.statistics import StateStatistics, state_statistics
+from keyfold.state.reading.open_keys import OPEN, open_schema, write_open_keys
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_statistics import StateStatistics, state_statistics
 from keyfold.storage.place import Place
 
 OPEN_STATE = "open_state"

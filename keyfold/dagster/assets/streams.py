@@ -17,9 +17,9 @@ from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.sources.files import SETTLE
 from keyfold.ingestion.sources.kafka.settings import kafka_topics
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.erasing import erased_rows
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows
+from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.project import project_streams
 from keyfold.sharing import streams_with
 from keyfold.storage.place import Place

@@ -7,17 +7,21 @@ import dagster as dg
 from keyfold.dagster.assets.groups import find_groups
 from keyfold.dagster.assets.metadata import table_key
 from keyfold.dagster.assets.open_state import OPEN_STATE
-from keyfold.dagster.automation.checking import lakehouse_check
-from keyfold.dagster.automation.conditions import automation_sensor, failed_checks_before, on_checked_events
-from keyfold.dagster.automation.continuous import TAG, as_external, declared, watching
-from keyfold.dagster.automation.full_scan import full_scan
-from keyfold.dagster.automation.history import history_purge
-from keyfold.dagster.automation.maintenance import maintenance
-from keyfold.dagster.automation.open_state import open_state_job
-from keyfold.dagster.automation.schedules import schedule_of
-from keyfold.dagster.automation.sensors import source_sensor
-from keyfold.dagster.automation.state_tools import STATE_TOOLS
-from keyfold.keyed.contract import JobTemplate
+from keyfold.dagster.automation.continuous_runs.external_assets import TAG, as_external, declared, watching
+from keyfold.dagster.automation.starting.automation_conditions import (
+    automation_sensor,
+    failed_checks_before,
+    on_checked_events,
+)
+from keyfold.dagster.automation.starting.schedules import schedule_of
+from keyfold.dagster.automation.starting.sensors import source_sensor
+from keyfold.dagster.automation.state.open_state import open_state_job
+from keyfold.dagster.automation.state.state_tools import STATE_TOOLS
+from keyfold.dagster.automation.upkeep.full_scan import full_scan
+from keyfold.dagster.automation.upkeep.lakehouse_check import lakehouse_check
+from keyfold.dagster.automation.upkeep.maintenance import maintenance
+from keyfold.dagster.automation.upkeep.old_history import history_purge
+from keyfold.keyed.job.template import JobTemplate
 from keyfold.project import project_streams
 from keyfold.sharing import streams_with
 

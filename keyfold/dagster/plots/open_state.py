@@ -9,7 +9,7 @@ import polars as pl
 
 from keyfold.dagster.plots.figure import MAIN, SECOND, draw, picture
 from keyfold.lakehouse.reading import scan_table
-from keyfold.state.statistics import StateStatistics
+from keyfold.state.reading.state_statistics import StateStatistics
 from keyfold.storage.place import Place
 
 _KEYS = 200_000

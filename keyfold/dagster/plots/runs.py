@@ -3,7 +3,7 @@
 import dagster as dg
 
 from keyfold.dagster.plots.figure import MAIN, SECOND, draw, picture
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 
 

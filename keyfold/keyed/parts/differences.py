@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, positions_of, union
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest, Part
-from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, positions_of, union
 from keyfold.storage.place import Place
 
 
@@ -31,7 +31,8 @@ def differences(
         before, after: the manifests.
         folder: of the parts of both.
         key: columns of the key.
-        count: whether the keys that are equal are counted, too, for which the slots of all rows are read.
+        count: whether the keys that are equal are counted, too. The slots of all rows are read for it where the changes
+            are many, or where the base has several rows a slot.
     """
     others = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
     marks = Layers(Manifest(0, 0, (), others), folder)
@@ -44,12 +45,24 @@ def differences(
         if wanted.size:
             compared = union(compared, wanted)
             yield _different(was.of(wanted), now.of(wanted), key)
-    if count:
+    if not count:
+        return
+    changed = NO_SLOTS
+    for source in was.changes:
+        changed = union(changed, distinct(source.between(0, _END, [SLOT])[SLOT].to_numpy()))
+    keys_in_base = sum(part.slots for part in before.base)
+    if all(part.rows == part.slots for part in before.base) and changed.size + compared.size < keys_in_base // _FEW:
+        base = Layers(Manifest(0, base=before.base), folder)
+        yield Different(_NONE, _NONE, keys_in_base + _keys_above(was, base, changed, compared, key))
+    else:
         for begin, end in was.ranges():
             yield Different(_NONE, _NONE, _keys_between(was, begin, end, key, compared))
 
 
 _NONE = pl.DataFrame()
+_END = 1 << 63
+_FEW = 8
+"""One slot in so many may have changed for the others to be counted from the manifest."""
 
 
 def _not_of(one: Manifest, other: Manifest) -> list[Part]:
@@ -87,6 +100,13 @@ def _keys_between(layers: Layers, begin: int, end: int, key: Sequence[str], with
         return kept.size
     rows = layers.between(begin, end, key)
     return _keys(rows.filter(~are_among(rows[SLOT].to_numpy(), without)), key)
+
+
+def _keys_above(was: Layers, base: Layers, changed: Slots, compared: Slots, key: Sequence[str]) -> int:
+    """By how many keys the slots that were not compared have more than the base, which has one key a slot."""
+    replaced = base.of(union(changed, compared), [])
+    rows = was.of(changed[~are_among(changed, compared)], key)
+    return (0 if rows is None else _keys(rows, key)) - (0 if replaced is None else replaced.height)
 
 
 def _keys(rows: pl.DataFrame, key: Sequence[str]) -> int:

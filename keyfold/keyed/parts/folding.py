@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, SIZES, PartFile, Rows, Sizes
-from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.storage.place import Place
 
 Source = PartFile | Rows
@@ -32,12 +32,13 @@ class Layers:
         """All of them, oldest first."""
         return [*(source for _, source in self._base), *self.changes]
 
-    def of(self, slots: Slots) -> pl.DataFrame | None:
-        """The rows of some slots, by slot, with `SLOT`; None of a partition that has no part."""
+    def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
+        """The rows of some slots, by slot, with `SLOT`, and with some columns alone if named; None without any part."""
         if not self.sources:
             return None
-        frames = [*self._base_of(slots), *(source.of(slots) for source in self.changes)]
-        return folded(frames or [self.sources[0].of(NO_SLOTS)])
+        wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
+        frames = [*self._base_of(slots, wanted), *(source.of(slots, wanted) for source in self.changes)]
+        return folded(frames or [self.sources[0].of(NO_SLOTS, wanted)])
 
     def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
@@ -66,11 +67,11 @@ class Layers:
         cuts = [int(cut) for cut in distinct(np.sort(np.concatenate(starts))[every::every])]
         return list(zip([0, *cuts], [*cuts, _END], strict=True))
 
-    def _base_of(self, slots: Slots) -> Iterator[pl.DataFrame]:
+    def _base_of(self, slots: Slots, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         for begin, end, source in self._spans():
             first, last = np.searchsorted(slots, np.array([begin, end], np.uint64))
             if last > first:
-                yield source.of(slots[first:last])
+                yield source.of(slots[first:last], columns)
 
     def _base_between(self, begin: int, end: int) -> list[PartFile]:
         return [source for first, last, source in self._spans() if first < end and begin < last]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keyfold.errors import Damaged
-from keyfold.keyed.contract import DEADLINE, STALE_AT
+from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.parts.manifest import NEVER, Part
-from keyfold.keyed.slots import SLOT, Slots, positions_of
 from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.codec import empty
-from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
 from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
 from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES, SIZES, Rows, Sizes, write_part
-from keyfold.keyed.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
+from keyfold.keyed.rows.codec import empty
 from keyfold.storage.place import Place
 
 _HELD_BYTES = 128 << 20

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError
 from keyfold.journal.checksums import RECORD as CHECKSUMS
-from keyfold.keyed.generations import RECORD
+from keyfold.keyed.generation.generations import RECORD
 from keyfold.lakehouse import Lakehouse, read_json
 from keyfold.lakehouse.files import FoundFile, files_below, read_with_tag
 from keyfold.lakehouse.presence import absent_files

@@ -8,9 +8,11 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import Clock, KeyedJob, Step
-from keyfold.keyed.lookups import Lookup
+from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.lookups import Lookup
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.joins.sides import Named
 
 

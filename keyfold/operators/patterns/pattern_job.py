@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from keyfold.columns import column, made_of, meaning_of, passed_on, unit_of
 from keyfold.errors import Misconfigured
-from keyfold.keyed.contract import DEADLINE, STALE_AT, KeyedJob, OutputTable
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
 from keyfold.operators.patterns.pattern_step import (
     CHECKED,
     COUNTED,
@@ -76,7 +78,7 @@ def pattern_job(
 
         >>> from datetime import UTC, datetime
         >>> from keyfold.operators.patterns import FollowedBy
-        >>> from keyfold.keyed.harness import TestHarness
+        >>> from keyfold.keyed.calling.harness import TestHarness
         >>> from spark_jobs.streams import SALES
         >>> quantity, minutes = pl.col("quantity"), timedelta(minutes=1)
         >>> regret = FollowedBy(

@@ -38,9 +38,8 @@ from typing import TYPE_CHECKING, Literal, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from keyfold.keyed.contract import JobTemplate, KeyedJob, OutputTable
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
-from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold import JobParameters, JobTemplate, KeyedJob, OutputTable
+from keyfold.keyed.job import Delay, Duration, TimeKind, Timeout
 from spark_jobs.jobs.anomaly_predictions.learning import at_a_refresh, complete_windows, every_event, every_interval
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model

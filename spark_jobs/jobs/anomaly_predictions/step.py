@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.codec import empty
-from keyfold.keyed.contract import STALE_AT, Clock, Step
-from keyfold.keyed.timeouts import Parted, Timeout
+from keyfold import Clock, Step
+from keyfold.keyed.job import STALE_AT, Parted, Timeout
+from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import in_order
 from keyfold.operators.periods import period_start
 from keyfold.times import micros, shifted

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold import column
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from keyfold.keyed.answers import Answers
+from keyfold.keyed.rows.answers import Answers
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Call, Outcome
 
 

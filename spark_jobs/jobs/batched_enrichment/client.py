@@ -16,7 +16,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from keyfold.exchange.exchange import Exchanges
 from spark_jobs.jobs.batched_enrichment.answers import Result, read_results, read_retry_after
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, Batch, Outcome, is_retryable

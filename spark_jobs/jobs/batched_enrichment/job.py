@@ -24,14 +24,13 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column, passed_on
-from keyfold.errors import KeyfoldError
-from keyfold.keyed.answers import Answers
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import DEADLINE, STALE_AT, Clock, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.hashing import PartOf
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
-from keyfold.stream import TIMESTAMP, Stream
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, KeyfoldError, OutputTable, Step, Stream, column
+from keyfold.columns import passed_on
+from keyfold.keyed.job import DEADLINE, STALE_AT, Delay, Duration
+from keyfold.keyed.rows.answers import Answers
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.rows.hashing import PartOf
+from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT, shifted
 from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.client import ClientSettings, EnrichmentClient

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from keyfold.exchange.addresses import is_loopback, literal_address, why_refused
 
 SERVICES_VARIABLE = "KEYFOLD_ENRICHMENT_SERVICES"

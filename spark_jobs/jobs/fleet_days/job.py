@@ -27,10 +27,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column
-from keyfold.keyed.codec import empty
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
+from keyfold.keyed.job import Delay, Duration
+from keyfold.keyed.rows.codec import empty
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_days.days import TimeZone
 from spark_jobs.jobs.fleet_days.ledger import FLEET_STATE, Limits, add_to_days

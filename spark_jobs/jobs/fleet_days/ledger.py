@@ -8,8 +8,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.codec import empty
-from keyfold.keyed.exact_sums import check_sums, narrowed, widened
+from keyfold.keyed.rows.codec import empty
+from keyfold.keyed.rows.exact_sums import check_sums, narrowed, widened
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_times
 from spark_jobs.jobs.fleet_days.days import Days, days_around

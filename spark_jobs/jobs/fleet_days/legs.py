@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.keyed.exact_sums import widened
+from keyfold.keyed.rows.exact_sums import widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.great_circle import great_circle_metres

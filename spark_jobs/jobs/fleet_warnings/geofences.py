@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from spark_jobs.jobs.great_circle import EARTH_RADIUS_IN_METRES
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold.columns import column, passed_on
-from keyfold.keyed.codec import empty
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, Step
-from keyfold.keyed.parameters import Delay, Duration, FilePath, JobParameters
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, Step, column
+from keyfold.columns import passed_on
+from keyfold.keyed.job import Delay, Duration, FilePath
+from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_warnings.geofences import Geofences, load_geofences

@@ -25,9 +25,8 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.parameters import Delay, Duration, JobParameters, Names
-from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step
+from keyfold.keyed.job import Delay, Duration, Names, TimeKind, Timeout
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema, state_schema
 from spark_jobs.jobs.moving_averages.windows import Window, move_windows
 from spark_jobs.streams import WEATHER

@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 
-from keyfold.columns import column, unit_of
+from keyfold import column
+from keyfold.columns import unit_of
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import WEATHER
 

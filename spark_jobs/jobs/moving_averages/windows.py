@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.keyed.codec import empty
-from keyfold.keyed.contract import Clock, Step
-from keyfold.keyed.timeouts import Timeout
+from keyfold import Clock, Step
+from keyfold.keyed.job import Timeout
+from keyfold.keyed.rows.codec import empty
 from keyfold.operators.ordering import in_order
 from keyfold.times import micros, to_micros, to_times
 from spark_jobs.jobs.moving_averages.tables import KEY, STATION_SESSION, averages_schema

@@ -29,11 +29,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column
-from keyfold.keyed.codec import empty, polars_schema
-from keyfold.keyed.contract import Clock, JobTemplate, KeyedJob, OutputTable, Step
-from keyfold.keyed.parameters import Delay, Duration, JobParameters
-from keyfold.keyed.timeouts import TimeKind, Timeout
+from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step, column
+from keyfold.keyed.job import Delay, Duration, TimeKind, Timeout
+from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
 from spark_jobs.jobs.ride_summaries.waiting import waiting

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.exact_sums import narrowed, widened
+from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times

@@ -18,11 +18,9 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold.columns import column, passed_on
-from keyfold.keyed.contract import JobTemplate, KeyedJob
-from keyfold.keyed.job_tables import JobTable
-from keyfold.keyed.parameters import Delay, Duration, FilePath, JobParameters, build_job
-from keyfold.keyed.several_inputs import Input
+from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, build_job, column
+from keyfold.columns import passed_on
+from keyfold.keyed.job import Delay, Duration, FilePath
 from keyfold.operators.joins import as_of_join
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES, RIDE_SUMMARY
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, fingerprint, load_stations, nearest_station

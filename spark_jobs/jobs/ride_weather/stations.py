@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from spark_jobs.jobs.great_circle import great_circle_metres
 
 NO_STATION = ""

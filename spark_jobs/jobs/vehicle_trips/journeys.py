@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.keyed.exact_sums import narrowed, widened
+from keyfold.keyed.rows.exact_sums import narrowed, widened
 from keyfold.operators.ordering import in_order
 from keyfold.times import ISO_FORMAT, micros, to_micros, to_times
 from spark_jobs.jobs.vehicle_trips.journey_measures import COMBINED_BY, told_of

@@ -17,7 +17,7 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, MAX_EVENTS
 from spark_jobs.simulation.enrichment_service.geohash import geohash
 

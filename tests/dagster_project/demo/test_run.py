@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 from tests.dagster_project.demo.process import demo
 

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.keyed.parameters import build_job, describe_parameters
+from keyfold.keyed.job.parameters import build_job, describe_parameters
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS

@@ -7,7 +7,7 @@ import typer
 
 from keyfold.cli.history import history_of
 from keyfold.journal.clock import Reading
-from keyfold.keyed.records import ClockRecord
+from keyfold.keyed.generation.batch_records import ClockRecord
 from tests.made_generations import NOW, plan_of, put_done, put_generation
 
 JOB = "ride_summaries"

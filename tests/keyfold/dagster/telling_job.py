@@ -3,7 +3,7 @@
 import dagster as dg
 from pydantic import Field
 
-from keyfold.dagster.automation.run_liveness import watched_in_process_executor
+from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 
 
 class Tells(dg.Config):

@@ -11,7 +11,7 @@ from dagster_project.definitions import defs
 from keyfold.dagster.resources import LakehouseResource, SparkResource
 from keyfold.dagster.run_config import SparkForRun, check_names_no_variable, closed
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import is_path
+from keyfold.keyed.job.parameters import is_path
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.dagster.telling_job import telling

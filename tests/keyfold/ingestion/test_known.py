@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.known import BATCHES_BETWEEN, KnownFiles
-from keyfold.ingestion.records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.journal import Journal
 from keyfold.journal.journal import KEPT
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from keyfold.ingestion.erased_names import erased_name, holds_any
 from keyfold.ingestion.parsing import parse_file, parse_messages
 from keyfold.ingestion.quarantined import ABSENT, FOUND, UNKNOWN, search_lines
-from keyfold.state.erasing_ingest import typed_values
+from keyfold.state.erasure.erasing_ingest import typed_values
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
 

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestCounts, IngestSummary, ingest, ingest_journal, ingest_totals
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
-from keyfold.lakehouse.changes import snapshot
 from keyfold.lakehouse.fail_points import POINTS
+from keyfold.lakehouse.log_changes import snapshot
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from keyfold.times import micros

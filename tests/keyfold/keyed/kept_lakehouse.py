@@ -9,11 +9,11 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from keyfold.keyed import operator
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import FORMAT
+from keyfold.keyed.generation.generations import FORMAT
+from keyfold.keyed.job.step import Step
 from keyfold.keyed.parts.part_files import Sizes
 from keyfold.keyed.runner import run_job
+from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse
 from keyfold.session import SparkSettings, build_session
 from tests.keyfold.keyed.toy_jobs import clicks, notes, notes_step, windows

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed import operator
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.step import Step
 from keyfold.keyed.parts.part_files import Sizes
 from keyfold.keyed.runner import run_job
+from keyfold.keyed.running import operator
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from tests.examples import examples

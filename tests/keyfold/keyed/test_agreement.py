@@ -5,9 +5,9 @@ import json
 import pytest
 
 from keyfold.errors import Damaged, KeyfoldError
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import data_file_paths

@@ -10,9 +10,9 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_journal
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
 from keyfold.stream import INGESTED_AT, Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, START, TIME, windows

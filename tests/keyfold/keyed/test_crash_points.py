@@ -9,10 +9,10 @@ import subprocess
 import polars as pl
 import pytest
 
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.keyfold.keyed.toy_jobs import START, clicks, totals, windows, windows_step

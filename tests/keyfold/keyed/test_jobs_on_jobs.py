@@ -8,10 +8,10 @@ import pytest
 
 import keyfold
 from keyfold import Damaged, Input, JobTable, KeyedJob, Lakehouse, Misconfigured, NotFound, Step, Stream
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.contract import OutputTable
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.testing import local_spark
 
 TIME = pa.timestamp("us", tz="UTC")

@@ -7,14 +7,14 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.keyed.generations import FORMAT, live_generation
+from keyfold.keyed.generation.generations import FORMAT, live_generation
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES
 from keyfold.keyed.runner import run_job
-from keyfold.keyed.state_manifests import state_manifests
+from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.reader import read_state
+from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS, land
 from tests.keyfold.keyed.test_adding import as_expected
 from tests.keyfold.keyed.toy_jobs import START, clicks, notes, windows

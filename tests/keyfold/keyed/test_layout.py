@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.keyed import runner
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from tests.examples import examples

@@ -3,7 +3,7 @@
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.checkpoint import check_is_readable, follow_move
+from keyfold.keyed.generation.checkpoint import check_is_readable, follow_move
 from keyfold.storage.place import to_place
 
 SCHEMA = "checkpoint/state/0/_stateSchema/default/0_made"

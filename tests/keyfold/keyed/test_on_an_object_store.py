@@ -14,8 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.lakehouse.files import files_below, second_name

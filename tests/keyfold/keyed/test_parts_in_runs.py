@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.journal import checksums
-from keyfold.keyed import batches, operator
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_files import Sizes
-from keyfold.keyed.run_mode import FullRefresh
 from keyfold.keyed.runner import run_job
+from keyfold.keyed.running import batches, operator
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.checking import check

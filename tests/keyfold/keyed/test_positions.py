@@ -7,10 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.run_mode import Replay
+from keyfold.keyed.generation.run_mode import Replay
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.state.promoting import promote
+from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import totals
 from tests.keyfold.keyed.without_spark import SPARK, cut_power, without_spark

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.exact_sums import check_sums
+from keyfold.keyed.rows.exact_sums import check_sums
 from keyfold.keyed.runner import run_job
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows

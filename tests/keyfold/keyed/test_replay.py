@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.run_mode import Incremental, Replay
+from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.keyed.runner import run_job
 from tests.keyfold.keyed.toy_jobs import START, clicks, windows
 

@@ -17,10 +17,10 @@ from pyspark import SparkContext
 from keyfold.errors import KeyfoldError
 from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_continuously, run_job
 from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import (

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from keyfold.keyed.commit import hash_of
-from keyfold.keyed.contract import OutputTable
-from keyfold.keyed.hashing import key_hash
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.rows.hashing import key_hash
+from keyfold.keyed.running.commit import hash_of
 from keyfold.lakehouse import fail_points, leaves, merging, rewriting
 from keyfold.lakehouse.data_files import leaf_of
-from keyfold.lakehouse.erasing import erase_rows
 from keyfold.lakehouse.leaves import (
     HASH,
     depth_of,
@@ -33,6 +32,7 @@ from keyfold.lakehouse.leaves import (
 )
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
+from keyfold.lakehouse.row_erasure import erase_rows
 from keyfold.maintenance.joining import join_small_files
 from keyfold.storage.place import to_place
 from tests.examples import examples

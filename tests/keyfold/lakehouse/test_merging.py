@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import create_table, fail_points, merging, rewriting
-from keyfold.lakehouse.changes import RowsChangedError, changes_since
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import STAGED, write_data_file
+from keyfold.lakehouse.log_changes import RowsChangedError, changes_since
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import scan_files, scan_table

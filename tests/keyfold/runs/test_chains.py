@@ -8,8 +8,8 @@ import pytest
 
 import keyfold
 from keyfold import Input, JobParameters, JobTable, JobTemplate
-from keyfold.keyed.generations import live_generation_name
-from keyfold.keyed.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.generation.generations import live_generation_name
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.lakehouse.locks import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.conftest import cut_power

@@ -3,15 +3,15 @@
 from datetime import timedelta
 
 import keyfold
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs import refresh_with_consumers
-from keyfold.state.audit import Author
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.reader import read_state
-from tests.keyfold.keyed.test_changes import LEVELS, TOTALS, levels
+from keyfold.state.changing.audit import Author
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.reading.reader import read_state
+from tests.keyfold.keyed.running.test_upsert_changes import LEVELS, TOTALS, levels
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOURLY, NOON, Site
-from tests.keyfold.state.test_erasing import files_that_hold
+from tests.keyfold.state.erasure.test_erasing import files_that_hold
 
 CHAINS = (HOURLY, DAILY, TOTALS, LEVELS)
 

@@ -10,7 +10,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_totals
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.journal.checksums import read_checksums
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain

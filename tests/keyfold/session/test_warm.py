@@ -24,9 +24,9 @@ RUN = textwrap.dedent("""
     import json, sys
     from pathlib import Path
     from keyfold.ingestion import ingest
-    from keyfold.keyed.parameters import build_job
+    from keyfold.keyed.job.parameters import build_job
     from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
-    from keyfold.keyed.conservation import check_conservation
+    from keyfold.keyed.reporting.conservation import check_conservation
     from keyfold.keyed.runner import run_job
     from keyfold.lakehouse import Lakehouse
     from keyfold.session import SparkSettings

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.sinks import sender

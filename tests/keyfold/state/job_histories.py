@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file

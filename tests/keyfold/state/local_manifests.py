@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from keyfold.keyed.checkpoint import finished_batch
-from keyfold.state import reader
+from keyfold.keyed.generation.checkpoint import finished_batch
+from keyfold.state.reading import reader
 from tests.keyfold.state.local_state import manifests
 
 TASKS = 2

@@ -5,11 +5,12 @@ import pickle
 import pyarrow as pa
 import pytest
 
+from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.processor import STATE_VARIABLE
-from keyfold.keyed.slots import SLOT
-from keyfold.state import moving, rewriting
+from keyfold.keyed.running.processor import STATE_VARIABLE
+from keyfold.state.changing import moving
+from keyfold.state.changing import state_rewriting as rewriting
 from keyfold.testing.local_batches import local_state
 
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from keyfold import IncompatibleState, Input, KeyedJob, Stream
-from keyfold.state.moving import move, plan_change
+from keyfold.state.changing.moving import move, plan_change
 from tests.keyfold.keyed.conftest import cut_power, without_spark
-from tests.keyfold.keyed.test_several_inputs import (
+from tests.keyfold.keyed.job.test_several_inputs import (
     MINUTE,
     NOON,
     ORDERS,

@@ -3,11 +3,11 @@
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.moving import move, plan_change
+from keyfold.state.changing.moving import move, plan_change
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.simulation.telemetry import GEOFENCES
 from tests.keyfold.keyed.without_spark import SPARK, without_spark

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.processor import STATE_VARIABLE
-from keyfold.keyed.run_mode import Incremental, Replay
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.keyed.runner import run_job
+from keyfold.keyed.running.processor import STATE_VARIABLE
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.editing import Edit, edit_state
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.moving import move
-from keyfold.state.promoting import promote
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
+from keyfold.state.changing.promoting import promote
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from keyfold.testing.local_batches import local_state
 from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark

@@ -8,16 +8,16 @@ import pytest
 
 from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs import refresh_all
-from keyfold.state.audit import Author
-from keyfold.state.erasing import Erasure, erase
+from keyfold.state.changing.audit import Author
+from keyfold.state.erasure.erasing import Erasure, erase
 from tests.keyfold.keyed.conftest import cut_power, without_spark
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
+from tests.keyfold.state.erasure.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state, state_without_spark
-from tests.keyfold.state.test_erasing import files_that_hold
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]
 

@@ -19,23 +19,23 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest, ingest_totals, rebuild
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import FullRefresh, Replay
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.erasing import erased_rows
-from keyfold.maintenance.care import maintain
+from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.joining import join_small_files
+from keyfold.maintenance.one_table import maintain
 from keyfold.privacy import MASK
-from keyfold.state import editing
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.editing import Edit, edit_state
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.moving import move
-from keyfold.state.promoting import promote
-from keyfold.state.pruning import prune
+from keyfold.state.changing import editing
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
+from keyfold.state.changing.promoting import promote
+from keyfold.state.changing.pruning import prune
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
 from keyfold.testing import local_spark
 from spark_jobs.streams import STREAMS

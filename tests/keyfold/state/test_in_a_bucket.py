@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import without_spark
 from tests.keyfold.state.local_manifests import local_reader

@@ -8,14 +8,14 @@ from collections import Counter
 
 import pytest
 
-from keyfold.keyed.run_mode import Incremental, Replay
+from keyfold.keyed.generation.run_mode import Incremental, Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.editing import Edit, edit_state
-from keyfold.state.moving import move
-from keyfold.state.promoting import promote
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
+from keyfold.state.changing.promoting import promote
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.keyfold.state.local_manifests import local_reader

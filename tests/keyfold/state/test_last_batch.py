@@ -4,11 +4,11 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows
-from keyfold.state.rewriting import last_batch
+from keyfold.state.changing.state_rewriting import last_batch
 from tests.keyfold.keyed.toy_jobs import clicks, totals
 from tests.keyfold.keyed.without_spark import without_spark
 

@@ -9,15 +9,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.contract import Step
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.step import Step
 from keyfold.keyed.runner import run_job
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.migrating import migrate
-from keyfold.state.moving import move, plan_change
-from keyfold.state.sources import open_source
-from keyfold.state.staging import as_state
+from keyfold.state.changing.migrating import migrate
+from keyfold.state.changing.moving import move, plan_change
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.sources import open_source
+from keyfold.state.making.staging import as_state
 from tests.keyfold.keyed.conftest import land, minutes, rows, without_spark
 from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
 from tests.keyfold.state.local_state import frames_of_state, state_without_spark

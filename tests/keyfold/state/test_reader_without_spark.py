@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state import reader
-from keyfold.state.export import write_state
-from keyfold.state.keys import wanted_keys
-from keyfold.state.open_keys import open_schema, write_open_keys
-from keyfold.state.reader import read_state
-from keyfold.state.sources import open_source
-from keyfold.state.staging import as_state
-from keyfold.state.statistics import state_statistics
+from keyfold.state.making.sources import open_source
+from keyfold.state.making.staging import as_state
+from keyfold.state.reading import reader
+from keyfold.state.reading.export import write_state
+from keyfold.state.reading.open_keys import open_schema, write_open_keys
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_statistics import state_statistics
+from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
 from tests.keyfold.keyed.conftest import land, minutes, without_spark
 from tests.keyfold.keyed.toy_jobs import clicks, totals, windows

@@ -7,17 +7,17 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import STALE_AT
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.clock import STALE_AT
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.lines import json_lines
-from keyfold.state.moving import move
-from keyfold.state.reader import read_state
+from keyfold.state.changing.moving import move
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.reading.reader import read_state
+from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.without_spark import SPARK, without_spark

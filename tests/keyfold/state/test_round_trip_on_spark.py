@@ -8,17 +8,17 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.editing import Edit, edit_state
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.export import write_state
-from keyfold.state.moving import move
-from keyfold.state.reader import read_state
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.reading.export import write_state
+from keyfold.state.reading.reader import read_state
 from keyfold.storage.remote_path import RemotePath
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import copy_folder

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.harness import TestHarness, in_copies
-from keyfold.keyed.hashing import PartOf
-from keyfold.keyed.parameters import build_job
-from keyfold.state.lines import json_lines
-from keyfold.state.sources import open_source
-from keyfold.state.staging import as_state, check_rows, private_in_state
+from keyfold.keyed.calling.harness import TestHarness, in_copies
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.rows.hashing import PartOf
+from keyfold.state.making.sources import open_source
+from keyfold.state.making.staging import as_state, check_rows, private_in_state
+from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.examples import examples

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
-from keyfold.keyed.conservation import assert_nothing_lost
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.parameters import JobParameters, build_job
+from keyfold.keyed.job.parameters import JobParameters, build_job
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
-from keyfold.state.audit import Author
-from keyfold.state.bootstrap import Bootstrap, bootstrap
-from keyfold.state.diff import diff_states
-from keyfold.state.editing import Edit, edit_state
-from keyfold.state.erasing import Erasure, erase
-from keyfold.state.moving import move
-from keyfold.state.promoting import promote
-from keyfold.state.reader import read_state
-from keyfold.state.trying import redrive
+from keyfold.state.changing.audit import Author
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
+from keyfold.state.changing.promoting import promote
+from keyfold.state.changing.trying import redrive
+from keyfold.state.differences.diff import diff_states
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.conftest import cut_power, without_spark
-from tests.keyfold.keyed.test_several_inputs import (
+from tests.keyfold.keyed.job.test_several_inputs import (
     CARD,
     MINUTE,
     NOON,
@@ -37,8 +37,8 @@ from tests.keyfold.keyed.test_several_inputs import (
     orders,
     payments,
 )
+from tests.keyfold.state.erasure.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import state_without_spark
-from tests.keyfold.state.test_erasing import files_that_hold
 
 __all__ = ["cut_power", "state_without_spark", "without_spark"]
 

@@ -9,8 +9,8 @@ import pytest
 from deltalake import write_deltalake
 
 import keyfold
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse.reading import scan_table
 from keyfold.testing import local_spark

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from keyfold.keyed.codec import polars_schema
+from keyfold.keyed.rows.codec import polars_schema
 from spark_jobs.jobs.top_products import PRODUCT_SALE
 from spark_jobs.streams import SALES
 

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import merged, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.privacy import private_columns
 from keyfold.testing import play
 from keyfold.times import micros

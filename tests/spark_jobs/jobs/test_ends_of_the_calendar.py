@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.step_call import within_calendar
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.calling.step_call import within_calendar
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.periods import period_starts
 from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, micros, to_iso

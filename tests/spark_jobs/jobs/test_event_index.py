@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.periods import period_starts
 from keyfold.testing import assert_same, play

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.exact_sums import TotalTooLargeError
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.times import EPOCH

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.testing import assert_same, merged, play
 from keyfold.times import from_micros, micros

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.state.migrating import changes_to
+from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import assert_same, play
 from keyfold.times import micros
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences

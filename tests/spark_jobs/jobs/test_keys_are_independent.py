@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.codec import conform
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.harness import TestHarness, in_copies
-from keyfold.keyed.hashing import PartOf
-from keyfold.keyed.slots import slots_of
+from keyfold.keyed.calling.harness import TestHarness, in_copies
+from keyfold.keyed.calling.slots import slots_of
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.rows.codec import conform
+from keyfold.keyed.rows.hashing import PartOf
 from tests.keyfold.state.job_histories import END, HISTORIES, START
 
 PIECES = 3

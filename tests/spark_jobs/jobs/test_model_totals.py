@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
-from keyfold.state.audit import Author
-from keyfold.state.erasing import Erasure, erase
+from keyfold.state.changing.audit import Author
+from keyfold.state.erasure.erasing import Erasure, erase
 from keyfold.testing import assert_same, merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES

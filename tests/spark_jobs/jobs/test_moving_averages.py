@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES

@@ -13,13 +13,13 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestCounts, ingest, ingest_journal, ingest_totals
-from keyfold.keyed.configured import configured_job
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.generations import RECORD, live_generation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.generations import RECORD, live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse.changes import snapshot
+from keyfold.lakehouse.log_changes import snapshot
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from spark_jobs.jobs.event_index import EVENT_INDEX

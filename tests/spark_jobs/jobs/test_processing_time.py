@@ -12,9 +12,9 @@ from polars.testing import assert_frame_equal
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed import runner
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.testing import assert_same, play

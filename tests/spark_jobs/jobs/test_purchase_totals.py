@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, merged, play, restart
 from spark_jobs.jobs.purchase_totals import PURCHASE, PURCHASE_TOTAL, PURCHASE_TOTALS
 from tests.examples import examples

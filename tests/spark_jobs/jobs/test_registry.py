@@ -5,13 +5,13 @@ import pytest
 import spark_jobs.jobs
 from keyfold.columns import describe, made_of
 from keyfold.discovery import declarations, import_modules
-from keyfold.keyed.contract import JobTemplate
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.template import JobTemplate
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 
 MINE = """
 from spark_jobs.jobs.event_index import EVENT_INDEX, EventIndexParameters, build
-from keyfold.keyed.contract import JobTemplate
+from keyfold.keyed.job.contract import JobTemplate
 
 NUMBERS = JobTemplate("my_numbers", "Numbers, another time.", EventIndexParameters, build)
 """

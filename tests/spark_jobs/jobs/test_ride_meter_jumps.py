@@ -6,8 +6,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.simulation import simulate

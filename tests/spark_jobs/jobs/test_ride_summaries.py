@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import RIDE_POINT

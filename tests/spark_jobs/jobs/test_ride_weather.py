@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import keyfold
 from keyfold import KeyfoldError, Lakehouse, TestHarness
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh, Incremental
-from keyfold.state.moving import plan_change
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.state.changing.moving import plan_change
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries.job import OPEN_RIDE
 from spark_jobs.jobs.ride_weather.job import READING, RIDE

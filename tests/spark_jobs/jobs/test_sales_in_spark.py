@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.testing import merged, play
 from spark_jobs.jobs.event_index import EVENT_INDEX

@@ -9,8 +9,8 @@ import pytest
 
 import keyfold
 from keyfold import KeyfoldError, Lakehouse
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.job.parameters import build_job
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from keyfold.testing import assert_same, combined, merged, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples

@@ -1,6 +1,6 @@
 """Models of a metric, by name: each says how unusual a value is, given those that it has learned."""
 
-from keyfold.errors import KeyfoldError
+from keyfold import KeyfoldError
 from spark_jobs.jobs.anomaly_predictions.models.ewma import Ewma
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity

@@ -9,7 +9,7 @@ import pytest
 from keyfold.columns import column
 from keyfold.dagster.assets.columns import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from spark_jobs.jobs.registry import JOBS
 
 TRIP = pa.schema(

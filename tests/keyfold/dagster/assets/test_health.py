@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keyfold.dagster.assets import health
-from keyfold.keyed.statistics import collect_statistics
+from keyfold.keyed.reporting.run_statistics import collect_statistics
 from keyfold.lakehouse import Lakehouse
 from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, WEATHER

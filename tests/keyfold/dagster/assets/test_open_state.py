@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from keyfold.dagster.assets.open_state import open_state_asset
 from keyfold.ingestion import ingest
-from keyfold.keyed.contract import KeyedJob
-from keyfold.keyed.generations import live_generation
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.records import KeyedDone
+from keyfold.keyed.generation.batch_records import KeyedDone
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from keyfold.dagster.automation.run_liveness import watched_in_process_executor
+from keyfold.dagster.automation.upkeep.run_liveness import watched_in_process_executor
 
 POOL = "stream_of_a_test"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.conditions import on_checked_events
+from keyfold.dagster.automation.starting.automation_conditions import on_checked_events
 from keyfold.dagster.quality.checks import SCOPE_TAG
 from keyfold.dagster.submitted.launching import PROGRAM, Launch
 from keyfold.dagster.submitted.setting import is_submitted

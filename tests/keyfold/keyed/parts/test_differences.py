@@ -1,9 +1,10 @@
 """Two states of a partition by the parts that they do not share, against plain dictionaries."""
 
-import numpy as np
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from keyfold.keyed.parts import differences as parts_differences
 from keyfold.keyed.parts import part_files
 from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
@@ -30,7 +31,10 @@ def test_any_two_batches_differ_as_dictionaries_do(tmp_path_factory, batches, si
         manifest = Manifest.unpack(played.packed) if played.packed else Manifest(1)
         states.append((manifest, {user: rows for user, rows in played.expected.items() if rows}))
     (one, before), (other, after) = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))
-    was, now, equal = compared(one, other, played.folder)
+    with pytest.MonkeyPatch.context() as patched:
+        # Equal keys are counted in two ways; the one for few changes must hold for any number of them.
+        patched.setattr(parts_differences, "_FEW", data.draw(st.sampled_from([1, 8])))
+        was, now, equal = compared(one, other, played.folder)
     # A key that is shown has all of its rows; one that is not is the same in both.
     assert all(before[user] == rows for user, rows in was.items())
     assert all(after[user] == rows for user, rows in now.items())
@@ -60,5 +64,6 @@ def test_of_neighbouring_batches_only_the_parts_that_differ_are_read(tmp_path, m
     del read[:]
     assert list(differences(after, after, played.folder, ["user"], count=False)) == []
     assert read == []
+    # The manifest knows how many keys the base has; read is what the one change replaces.
     assert sum(one.equal_keys for one in differences(after, after, played.folder, ["user"], count=True)) == 2_000
-    assert np.unique(read).size
+    assert len(read) <= 4

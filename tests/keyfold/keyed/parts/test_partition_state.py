@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import Damaged
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.contract import DEADLINE
+from keyfold.keyed.calling.slots import SLOT, slots_of
+from keyfold.keyed.job.clock import DEADLINE
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_files import Sizes
 from keyfold.keyed.parts.partition_state import PartitionState
-from keyfold.keyed.slots import SLOT, slots_of
+from keyfold.keyed.rows.codec import polars_schema
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import TIME, windows
 

@@ -10,7 +10,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import remove_tree

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import keyfold
 from keyfold import Input, Lakehouse, Misconfigured, Stream, TestHarness
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.operators.joins import as_of_join, interval_join, unbounded_join, window_join
 from tests.examples import examples
 

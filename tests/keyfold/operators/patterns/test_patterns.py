@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
 from keyfold.testing import assert_same, play

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import assert_same, play, restart
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, AnomalyPredictionParameters
 from spark_jobs.jobs.anomaly_predictions.models import MODELS

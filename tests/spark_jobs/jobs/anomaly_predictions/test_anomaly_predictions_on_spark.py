@@ -6,8 +6,8 @@ from datetime import timedelta
 import polars as pl
 
 from keyfold.ingestion import ingest
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.run_mode import Incremental
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import run_job
 from spark_jobs.streams import METRICS
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle

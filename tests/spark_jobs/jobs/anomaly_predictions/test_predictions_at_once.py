@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.harness import TestHarness
+from keyfold.keyed.calling.harness import TestHarness
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS

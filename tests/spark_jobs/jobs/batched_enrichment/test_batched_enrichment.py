@@ -15,13 +15,13 @@ from polars.testing import assert_frame_equal
 from pyspark import cloudpickle
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.answers import AnswersInFiles, AnswersInMemory
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.fingerprint import check_generation, fixed
-from keyfold.keyed.generations import Generation
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.hashing import PartOf
-from keyfold.keyed.parameters import build_job
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.fingerprint import check_generation, fixed
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.rows.answers import AnswersInFiles, AnswersInMemory
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.rows.hashing import PartOf
 from keyfold.testing import accounted_for, play, restart
 from keyfold.times import EPOCH
 from spark_jobs.jobs.batched_enrichment.job import (

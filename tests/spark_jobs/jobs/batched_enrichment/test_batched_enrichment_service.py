@@ -12,11 +12,11 @@ import pytest
 from pyspark import cloudpickle
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import polars_schema
-from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.harness import TestHarness
-from keyfold.keyed.parameters import build_job
-from keyfold.keyed.run_mode import FullRefresh, Incremental
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart

@@ -6,7 +6,7 @@ import threading
 import polars as pl
 import pytest
 
-from keyfold.keyed.answers import AnswersInFiles, AnswersInMemory
+from keyfold.keyed.rows.answers import AnswersInFiles, AnswersInMemory
 from spark_jobs.jobs.batched_enrichment.calls import call_all
 from spark_jobs.jobs.batched_enrichment.protocol import Batch, Outcome
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.codec import decode, encode, polars_schema
+from keyfold.keyed.rows.codec import decode, encode, polars_schema
 from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
 from spark_jobs.jobs.anomaly_predictions.models.rounds import predict_by_rounds

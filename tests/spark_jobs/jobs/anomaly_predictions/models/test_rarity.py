@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.generated_anomalies import ANOMALIES
 from benchmarks.generated_bases import BASES
 from benchmarks.generated_series import labelled, unlabelled
-from keyfold.keyed.codec import decode, encode
+from keyfold.keyed.rows.codec import decode, encode
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import KEPT_CELLS
 from spark_jobs.jobs.anomaly_predictions.models.largest import REMEMBERED
 from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity

@@ -1,0 +1,1 @@
+"""Continuous runs outside of Dagster, as external assets."""

@@ -1,0 +1,190 @@
+"""How a continuous run stands, by its journal, and what is worth telling of that: pure decisions, of which sensors make events."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import KafkaTopic, ingest_journal, ingest_totals, read_topics
+from keyfold.ingestion.landing import find_landing
+from keyfold.ingestion.sources.kafka.offsets import unread
+from keyfold.ingestion.sources.kafka.topic import topic_state
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.plans.inputs import input_tables
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.locks import is_held
+from keyfold.lakehouse.log_changes import changes_since
+from keyfold.lakehouse.positions import Position
+from keyfold.runs.health import STALLED
+from keyfold.stream import Stream
+
+SILENT = timedelta(minutes=10)
+"""After so long without a batch it is told once more how a run stands."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a continuous run stands.
+
+    Attributes:
+        name: of the job, or the stream.
+        is_running: whether a process holds it.
+        generation: whose tables they are.
+        batch: the newest that is done, None before the first.
+        finished_at: when it was.
+        pending_since: since when a batch is planned and not done, None of none.
+        rows: written so far, by table.
+        events: read so far.
+        watermark: event time that has passed, of a job.
+        unread: rows of the event table, or messages of the topic, that are yet to be read; None where it cannot be told.
+    """
+
+    name: str
+    is_running: bool
+    generation: str = ""
+    batch: int | None = None
+    finished_at: datetime | None = None
+    pending_since: datetime | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+    events: int = 0
+    watermark: datetime | None = None
+    unread: int | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a look came to.
+
+    Attributes:
+        cursor: to go on from.
+        metadata: of an observation, plain values by name; empty where there is nothing to tell.
+        reason: why nothing is told, for people.
+    """
+
+    cursor: str | None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+def look(standing: Standing, cursor: str | None, now: datetime) -> Told:
+    """Whether there is something to tell: a batch more, a process that has come, gone or stalled, or a long silence.
+
+    Args:
+        standing: how it stands.
+        cursor: of the last look that told something, None before the first.
+        now: the clock, UTC.
+    """
+    if standing.batch is None or standing.finished_at is None:
+        return Told(cursor, reason=f"{standing.name} has not made a batch yet")
+    goes_on, text = goes_on_well(standing, now)
+    state = [standing.generation, standing.batch, standing.is_running, goes_on]
+    before = json.loads(cursor) if cursor else {}
+    ago = now - standing.finished_at
+    if before.get("state") == state and now.timestamp() - before["at"] < SILENT.total_seconds():
+        return Told(cursor, reason=f"no batch of {standing.name} since batch {standing.batch}, {_plain(ago)} ago")
+    metadata: dict[str, Any] = {
+        "batch": standing.batch,
+        "events": standing.events,
+        "is_running": standing.is_running,
+        "silent_seconds": round(ago.total_seconds(), 1),
+        "state": text,
+    }
+    if standing.unread is not None:
+        metadata["lag_rows"] = standing.unread
+    if standing.watermark is not None:
+        metadata |= {
+            "watermark": standing.watermark,
+            "watermark_lag_seconds": round((now - standing.watermark).total_seconds(), 1),
+        }
+    return Told(json.dumps({"state": state, "at": now.timestamp()}), metadata)
+
+
+def goes_on_well(standing: Standing, now: datetime) -> tuple[bool, str]:
+    """Whether a process holds the job or stream and its batches come to an end, and what was found."""
+    if not standing.is_running:
+        return False, f"no process runs {standing.name}: see its log, and start it again; it goes on where it was"
+    pending = now - standing.pending_since if standing.pending_since else timedelta(0)
+    if pending.total_seconds() > STALLED:
+        return False, f"a batch of {standing.name} is planned since {_plain(pending)} and not done"
+    if standing.batch is None:
+        return True, f"{standing.name} runs, and has made no batch yet"
+    return True, f"{standing.name} runs; batch {standing.batch} is the newest"
+
+
+def standing_of_job(lakehouse: Lakehouse, template: JobTemplate) -> Standing:
+    """How a job stands, by the journal of its live generation."""
+    is_running = is_held(lakehouse.job(template.name))
+    generation = live_generation(lakehouse, template.name)
+    done = generation.journal.last_done() if generation else None
+    if generation is None or done is None:
+        return Standing(template.name, is_running)
+    pending = generation.journal.pending()
+    return Standing(
+        template.name,
+        is_running,
+        generation.name,
+        done.batch,
+        done.finished_at,
+        pending[0].planned_at if pending else None,
+        done.total_rows,
+        done.total_events,
+        done.watermark,
+        _unread_rows(lakehouse, template, done.positions),
+    )
+
+
+def standing_of_ingest(lakehouse: Lakehouse, streams: Sequence[Stream]) -> Standing:
+    """How the ingest of streams that share a landing stands, by the first one's journal; its rows are of all."""
+    stream = streams[0]
+    is_running, journal = is_held(lakehouse.ingest(stream.name)), ingest_journal(lakehouse, stream.name)
+    done = journal.last_done()
+    if done is None:
+        return Standing(stream.name, is_running)
+    pending = journal.pending()
+    return Standing(
+        stream.name,
+        is_running,
+        "",
+        done.batch,
+        done.finished_at,
+        pending[0].planned_at if pending else None,
+        {
+            f"{kind}.{one.name}": count
+            for one in streams
+            for totals in [ingest_totals(lakehouse, one)]
+            for kind, count in (("events", totals.accepted), ("quarantine", totals.quarantined))
+        },
+        sum(ingest_totals(lakehouse, one).rows_read for one in streams),
+        unread=_unread_messages(lakehouse, stream),
+    )
+
+
+def _unread_rows(lakehouse: Lakehouse, template: JobTemplate, positions: Mapping[str, Position]) -> int | None:
+    try:
+        job = configured_job(lakehouse, template)
+        tables = input_tables(lakehouse, job)
+        if not positions.keys() >= tables.keys():
+            return None
+        each = {one.table: one for one in job.all_inputs.values()}
+        changes = [changes_since(tables[name], positions[name], one.stored_time) for name, one in each.items()]
+    except (KeyfoldError, OSError):
+        return None  # the run itself says what is wrong
+    return sum(file.rows for one in changes for file in one.files)
+
+
+def _unread_messages(lakehouse: Lakehouse, stream: Stream) -> int | None:
+    try:
+        topic = find_landing(stream.name)
+        if not isinstance(topic, KafkaTopic):
+            return None
+        return unread(topic_state(topic), read_topics(lakehouse, stream.name).get(topic.source))
+    except KeyfoldError:
+        return None  # Kafka does not answer, which ingest says
+
+
+def _plain(length: timedelta) -> str:
+    return str(timedelta(seconds=round(length.total_seconds())))

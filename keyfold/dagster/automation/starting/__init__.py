@@ -1,0 +1,1 @@
+"""What starts runs: sensors, schedules and conditions."""

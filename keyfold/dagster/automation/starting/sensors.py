@@ -1,0 +1,134 @@
+"""Sensors on sources of new data: whatever is new starts one run.
+
+A source is polled with the cursor of the last tick and decides, by itself and without side effects, whether there is
+anything to run on. Files are such a source (`new_data`), and so are topics (`topic_lag`).
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import dagster as dg
+
+from keyfold.dagster.assets.streams import landing_key
+from keyfold.dagster.automation.starting.new_data import FileSource, Source
+from keyfold.dagster.automation.starting.topic_lag import TopicSource
+from keyfold.ingestion import KafkaTopic, KnownFile, is_unfinished, known_files, read_topics
+from keyfold.ingestion.landing import find_landing, landing_folder
+from keyfold.ingestion.sources.files import SETTLE
+from keyfold.ingestion.sources.kafka.offsets import read_by_all
+from keyfold.ingestion.sources.kafka.topic import topic_state
+from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_streams
+from keyfold.sharing import streams_with
+from keyfold.stream import Stream
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def landing_sensor(stream: Stream, job: str, settle: timedelta = SETTLE) -> dg.SensorDefinition:
+    """A sensor that starts a job when files of a stream have landed, however many, in one run; for all that share its landing."""
+    names = [one.name for one in streams_with(stream, project_streams())]
+
+    def source(lakehouse: Lakehouse) -> Source:
+        folder = landing_folder(lakehouse, stream.name)
+
+        def known() -> dict[str, KnownFile]:
+            """What all know: a stream that has joined has yet to read the files of the others."""
+            first, *others = (known_files(lakehouse, name, folder) for name in names)
+            return (
+                {path: file for path, file in first.items() if all(path in other for other in others)}
+                if others
+                else first
+            )
+
+        return FileSource(
+            folder,
+            settle,
+            stream.done_marker,
+            known,
+            lambda: any(is_unfinished(lakehouse, name) for name in names),
+        )
+
+    return new_data_sensor(f"{stream.name}_landed", job, landing_key(stream.name), source)
+
+
+def topic_sensor(stream: Stream, topic: KafkaTopic, job: str) -> dg.SensorDefinition:
+    """A sensor that starts a job when a stream's topic has messages that ingest has not read."""
+    names = [one.name for one in streams_with(stream, project_streams())]
+
+    def source(lakehouse: Lakehouse) -> Source:
+        return TopicSource(
+            lambda: topic_state(topic),
+            lambda: read_by_all(read_topics(lakehouse, name).get(topic.source) for name in names),
+            lambda: any(is_unfinished(lakehouse, name) for name in names),
+        )
+
+    return new_data_sensor(f"{stream.name}_lags", job, landing_key(stream.name), source)
+
+
+def source_sensor(stream: Stream, job: str) -> dg.SensorDefinition:
+    """The sensor of where a stream comes from: its topic, where the deployment names one, or its landing folder.
+
+    Raises:
+        KeyfoldError: Kafka is not set up as it must be.
+    """
+    landing = find_landing(stream.name)
+    return topic_sensor(stream, landing, job) if isinstance(landing, KafkaTopic) else landing_sensor(stream, job)
+
+
+def new_data_sensor(
+    name: str, job: str, asset: dg.AssetKey, source: Callable[[Lakehouse], Source]
+) -> dg.SensorDefinition:
+    """A sensor that starts a job when a source has new data.
+
+    While a run of the job waits or runs it holds back, so that runs never pile up behind a slow one; what comes
+    meanwhile goes into the next. Stopped by default: opening the pages must start no Spark on anybody's machine.
+
+    Args:
+        name: of the sensor.
+        job: the job that reads the source.
+        asset: the external asset that stands for the source; what is new is reported on it.
+        source: makes the source.
+    """
+
+    @dg.sensor(
+        name=name,
+        job_name=job,
+        minimum_interval_seconds=5,  # as often as the daemon looks: a tick lists one folder, or asks Kafka once
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Starts `{job}` when there is new data in {asset.to_user_string()}.",
+    )
+    def new_data(
+        context: dg.SensorEvaluationContext, lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> dg.SensorResult | dg.SkipReason:
+        if waiting := unfinished_run(context.instance, job):
+            return dg.SkipReason(f"run {waiting} of {job} is not over; what has come since goes into the next")
+        decision = source(lakehouse).poll(context.cursor)
+        for warning in decision.warnings:
+            context.log.warning(warning)
+        if not decision.new:
+            if decision.cursor is not None:
+                context.update_cursor(decision.cursor)
+            return dg.SkipReason("; ".join((decision.reason, *decision.warnings)))
+        # No run key: it would de-duplicate for ever, and a cursor may be reset.
+        return dg.SensorResult(
+            run_requests=[
+                dg.RunRequest(tags={"keyfold/new": str(decision.new), "keyfold/attempt": str(decision.attempt)})
+            ],
+            asset_events=[dg.AssetMaterialization(asset, metadata=decision.metadata)],
+            cursor=decision.cursor,
+        )
+
+    return new_data
+
+
+def unfinished_run(instance: dg.DagsterInstance, job: str) -> str | None:
+    """The id of a run of a job that waits or runs, None where there is none."""
+    records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1)
+    return records[0].dagster_run.run_id if records else None

@@ -1,0 +1,1 @@
+"""State tools as Dagster jobs, and open keys as assets."""

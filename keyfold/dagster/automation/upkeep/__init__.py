@@ -1,0 +1,1 @@
+"""Maintenance, checks of the lakehouse, and Dagster's own history."""

@@ -1,0 +1,188 @@
+"""Maintenance: a nightly job that joins small files of every table and deletes those that nobody needs any more.
+
+It needs no Spark. Each op holds the pool of what writes its tables, so that it waits for runs and they for it; a job
+that runs from the command line is left alone until the next night. What is safe to delete: `keyfold.maintenance`.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dagster as dg
+from pydantic import Field
+
+from keyfold.dagster.assets.metadata import table_key
+from keyfold.dagster.automation.starting.schedules import schedule_of
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion import ingest_journal
+from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.maintenance import RETENTION, Maintained, maintain
+from keyfold.maintenance.log import trim_log
+from keyfold.maintenance.recording import record_ingest
+from keyfold.maintenance.removals import remember_removals
+from keyfold.storage.place import Place
+from keyfold.stream import Stream
+
+
+class MaintenanceConfig(dg.Config):
+    """Run config of maintenance."""
+
+    retention_days: float = Field(
+        default=RETENTION / timedelta(days=1),
+        ge=1,
+        description="Files that a table has replaced are kept for so many days, and longer while a keyed job has yet "
+        "to read them. What reads older versions otherwise, time travel too, is cut off there.",
+    )
+
+
+def maintenance(
+    group: str,
+    *,
+    streams: Sequence[Stream] = (),
+    jobs: Sequence[JobTemplate] = (),
+    cron: str = "30 3 * * *",
+) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
+    """The job `maintain_<group>` and its schedule, stopped by default; times are UTC.
+
+    One job a group, not one for all: its run waits until all its pools are free, as the group's own does.
+    """
+    ops = [*(_stream_op(stream) for stream in streams), *(_job_op(template) for template in jobs)]
+
+    @dg.job(name=f"maintain_{group}", description=f"Joins and clears the files of all tables of {group}.")
+    def maintain_group() -> None:
+        for op in ops:
+            op()
+
+    return maintain_group, schedule_of(maintain_group, cron)
+
+
+def _stream_op(stream: Stream) -> dg.OpDefinition:
+    @dg.op(name=f"maintain_{stream.name}_events", pool=f"stream_{stream.name}", out=dg.Out(dg.Nothing))
+    def maintain_stream(
+        context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> None:
+        batches = ingest_journal(lakehouse, stream.name).recent()
+        tables = (
+            _Table(
+                f"events.{stream.name}",
+                lakehouse.events(stream.name),
+                [done.tables.get("events", ()) for done in batches],
+                stream.event_time,
+            ),
+            _Table(
+                f"quarantine.{stream.name}",
+                lakehouse.quarantine(stream.name),
+                [done.tables.get("quarantine", ()) for done in batches],
+            ),
+        )
+        # Whoever runs continuously has them remember for as long as suits it, and keeps the lock.
+        if is_table(lakehouse.events(stream.name)):
+            with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
+                _remember(config, tables)
+        # No lock: whoever writes these only appends, which does not clash.
+        try:
+            _maintain(context, config, lakehouse, tables)
+        finally:
+            record_ingest(lakehouse, stream.name)
+
+    return maintain_stream
+
+
+def _job_op(template: JobTemplate) -> dg.OpDefinition:
+    @dg.op(name=f"maintain_{template.name}_tables", pool=f"job_{template.name}", out=dg.Out(dg.Nothing))
+    def maintain_job(
+        context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: dg.ResourceParam[Lakehouse]
+    ) -> None:
+        if live_generation(lakehouse, template.name) is None:
+            context.log.info(f"job {template.name} has not run yet")
+            return
+        try:
+            with exclusive(lakehouse.job(template.name), f"job {template.name}"):
+                # Under the lock: a full refresh puts other tables in their place.
+                generation = live_generation(lakehouse, template.name)
+                if generation is None:
+                    return
+                tables = _tables(generation)
+                try:
+                    _remember(config, tables)
+                    _maintain(context, config, lakehouse, tables)
+                finally:
+                    generation.record_checksums()
+        # A run from the command line holds the lock and no pool: it is let be, and the night's other tables are done.
+        except KeyfoldError as busy:
+            context.log.warning(f"the tables of {template.name} are left for the next time: {busy}")
+
+    return maintain_job
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table to be cared for; `written` and `time` as `maintain` takes them."""
+
+    name: str
+    path: Place
+    written: Sequence[Sequence[WrittenFile]]
+    time: str | None = None
+
+
+def _tables(generation: Generation) -> list[_Table]:
+    batches = generation.journal.recent()
+    return [
+        _Table(path.name, path, [done.tables.get(path.name, ()) for done in batches])
+        for path in sorted((generation.folder / "tables").glob("*"))
+    ]
+
+
+def _remember(config: MaintenanceConfig, tables: Sequence[_Table]) -> None:
+    for table in tables:
+        if is_table(table.path):
+            remember_removals(table.path, timedelta(days=config.retention_days))
+
+
+def _maintain(
+    context: dg.OpExecutionContext, config: MaintenanceConfig, lakehouse: Lakehouse, tables: Sequence[_Table]
+) -> None:
+    for table in tables:
+        name = table.name
+        if not is_table(table.path):
+            context.log.info(f"{name} is not there yet")
+            continue
+        done = maintain(
+            lakehouse,
+            name,
+            table.path,
+            timedelta(days=config.retention_days),
+            time=table.time,
+            written=table.written,
+        )
+        try:
+            trim_log(lakehouse, name, table.path)
+        except KeyfoldError as error:
+            context.log.warning(f"{name}: no entry of its log was deleted: {error}")
+        if done.not_deleted:
+            context.log.warning(f"{name}: no file was deleted: {done.not_deleted}")
+        if done.kept_for:
+            days = done.retention / timedelta(days=1)
+            context.log.warning(
+                f"{name}: files of {days:.1f} days are kept, since {done.kept_for} has yet to read them"
+            )
+        context.log.info(f"{name}: {done.files_before} files became {done.files_after}; {done.deleted} deleted")
+        # An observation: a materialization would be news to what is built on the table.
+        context.log_event(dg.AssetObservation(table_key(name), metadata=_metadata(done)))
+
+
+def _metadata(done: Maintained) -> dict[str, dg.MetadataValue]:
+    return {
+        "files_before": dg.MetadataValue.int(done.files_before),
+        "files_after": dg.MetadataValue.int(done.files_after),
+        "bytes_on_disk_before": dg.MetadataValue.int(done.bytes_before),
+        "bytes_on_disk_after": dg.MetadataValue.int(done.bytes_after),
+        "files_deleted": dg.MetadataValue.int(done.deleted),
+        "retention_days": dg.MetadataValue.float(round(done.retention / timedelta(days=1), 2)),
+        **({"kept_for": dg.MetadataValue.text(done.kept_for)} if done.kept_for else {}),
+        **({"not_deleted_because": dg.MetadataValue.text(done.not_deleted)} if done.not_deleted else {}),
+    }

@@ -1,0 +1,177 @@
+"""A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+import polars as pl
+
+from keyfold.errors import Misconfigured
+from keyfold.journal.clock import watermark_after
+from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.lookups import conform_lookup
+from keyfold.keyed.job.several_inputs import INPUT, tagged
+from keyfold.keyed.rows.answers import Answers, AnswersInMemory
+from keyfold.keyed.rows.codec import conform, empty, polars_schema
+from keyfold.keyed.rows.hashing import PartOf
+from keyfold.times import BEGINNING, EPOCH, in_utc
+
+
+class TestHarness:
+    """Plays batches to a job, all its keys in one group; each is a run of its own, as far as lateness goes.
+
+    Attributes:
+        state: what the job keeps now.
+        watermark: event time reached.
+        written: rows of each table so far, in the order they were written; upsert tables are not merged.
+
+    Example:
+        >>> from keyfold.keyed.job.parameters import build_job
+        >>> from spark_jobs.jobs.registry import JOBS
+        >>> harness = TestHarness(build_job(JOBS["ride_summaries"]))
+        >>> _ = harness.batch()
+        >>> harness.written["ride_summaries"].height
+        0
+    """
+
+    __test__ = False  # no test of pytest's
+
+    def __init__(self, job: KeyedJob, answers: Answers | None = None) -> None:
+        self._job = job
+        self._answers = AnswersInMemory() if answers is None else answers
+        self.state = empty(job.state)
+        self.watermark: datetime = BEGINNING
+        self.written = {table.name: empty(table.schema) for table in job.tables}
+        self._played = 0
+        self._reached = dict.fromkeys(job.all_inputs, BEGINNING)
+        self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
+
+    def batch(
+        self,
+        events: pl.DataFrame | Mapping[str, pl.DataFrame] | None = None,
+        processing_time: datetime = EPOCH,
+        advance_to: datetime | None = None,
+        idle: Collection[str] = (),
+    ) -> Called:
+        """Play one batch; None is one without events, in which only what is due happens.
+
+        Args:
+            events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
+                that column, as they lie in the event table: each comes once for each of its keys then. Of a job with
+                several inputs a frame an input, by name; an input of which nothing comes may be left out, and a lookup that
+                is as before.
+            processing_time: of the batch.
+            advance_to: event time that the batch reaches, if its events do not.
+            idle: inputs that do not hold the watermark back, unless events of theirs come.
+        """
+        job, late_watermark = self._job, self.watermark
+        came = in_one_frame(job, events)
+        # The step sees the watermark before the batch's events and after them, as in a run.
+        self._move_watermark(came, idle)
+        if advance_to is not None:
+            self.advance_to(advance_to)
+        watermarks = dict(self._reached) if job.inputs else {}
+        self._look_up(events)
+        clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks, self._lookups)
+        needed, others = parted(job, self.state, came, clock)
+        try:
+            called = call_step(job, needed, came, clock)
+            given = pl.concat([needed.select(job.key), came.select(job.key)])
+            strange = called.changed_keys(job).join(given, on=job.key, how="anti")
+            if strange.height:
+                refuse_other_keys(job, strange)
+        except Exception as error:
+            error.add_note(f"job {job.name}")
+            raise
+        # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
+        self._played += count(came, job.event_count)
+        self.state = pl.concat([others, called.state_after(job, needed)])
+        for name, rows in called.tables.items():
+            self.written[name] = pl.concat([self.written[name], rows])
+        return called
+
+    def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
+        if isinstance(events, Mapping):
+            for name, lookup in self._job.lookups.items():
+                if name in events:
+                    self._lookups[name] = conform_lookup(f"lookup {name}", lookup, events[name])
+
+    def _move_watermark(self, came: pl.DataFrame, idle: Collection[str]) -> None:
+        job = self._job
+        waited_for: list[datetime] = []
+        for name, declared in job.all_inputs.items():
+            events = came.filter(pl.col(INPUT) == name) if job.inputs else came
+            newest = events[job.event_time].max()
+            if isinstance(newest, datetime):
+                self._reached[name] = watermark_after(self._reached[name], newest, declared.watermark_delay)
+            if events.height or name not in idle:
+                waited_for.append(self._reached[name])
+        self.watermark = max([self.watermark, *([min(waited_for)] if waited_for else [])])
+
+    def assert_nothing_lost(self) -> None:
+        """See that every event that was played is in a table, in state, or late, as the conservation check of a run does.
+
+        What came is counted by `KeyedJob.event_count`; what became of it by `output_events`, `state_events` and the
+        `events` of side outputs.
+
+        Raises:
+            AssertionError: the numbers differ; says where the events are.
+        """
+        job = self._job
+        found = {table.name: count(self.written[table.name], table.events) for table in job.tables}
+        found["state"] = count(self.state, job.state_events)
+        if sum(found.values()) != self._played:
+            where = ", ".join(f"{number:,} in {name}" for name, number in found.items())
+            raise AssertionError(
+                f"job {job.name}: {self._played:,} events were played, and {sum(found.values()):,} are there ({where}): the "
+                "step loses events or takes some twice, or the job's output_events and state_events count otherwise"
+            )
+
+    def advance_to(self, time: datetime) -> None:
+        """Take event time as having come so far; what comes behind it is late. It never goes back."""
+        self.watermark = max(self.watermark, in_utc(time))
+
+
+def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.DataFrame:
+    """Events as the engine passes them on: in the job's columns, of several inputs as one frame."""
+    if events is None:
+        return empty(job.events)
+    if isinstance(events, pl.DataFrame):
+        return conform(in_copies(job, events), job.events, "events")
+    known = [*job.inputs, *job.lookups]
+    if strangers := events.keys() - set(known):
+        raise Misconfigured(
+            f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(known) or 'one stream'}"
+        )
+    kinds = polars_schema(job.events)
+    frames = [
+        tagged(name, job.inputs[name], conform(frame, job.inputs[name].events, f"events of {name}"), kinds)
+        for name, frame in events.items()
+        if name in job.inputs
+    ]
+    return pl.concat([empty(job.events), *frames])
+
+
+def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of state of the keys that are needed, which have events or a row that is due, and the rows of all others."""
+    times = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
+    # Begins with false: a job without timers has no column to ask.
+    due = pl.any_horizontal(
+        pl.lit(value=False), *(pl.col(name) <= at for name, at in times.items() if name in state.columns)
+    )
+    kinds = [pl.col(name).cast(state.schema[name]) for name in job.key]
+    keys = pl.concat([state.filter(due).select(job.key), events.select(kinds)]).unique()
+    needed = state.join(keys, on=job.key, how="semi", maintain_order="left")
+    return needed, state.join(keys, on=job.key, how="anti", maintain_order="left")
+
+
+def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
+    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    if job.keys_of is None or job.keys_of.column in events.columns:
+        return events
+    lacking = [name for name in job.derived if name not in events.columns]
+    derived = {name: how.expression() if isinstance(how, PartOf) else how for name, how in job.derived.items()}
+    events = events.with_columns(derived[name].alias(name) for name in lacking)
+    kinds = polars_schema(job.events)
+    return job.keys_of.copies_of(events).select(pl.col(name).cast(kind) for name, kind in kinds.items())

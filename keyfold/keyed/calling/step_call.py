@@ -1,0 +1,181 @@
+"""The one caller of a job's step: late events parted, the clock given, the answer held to the job's declarations.
+
+The operator on Spark and the harness in memory both call here, so that what passes in a test passes in a run.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, NoReturn
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.several_inputs import parted_by_input
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.rows.codec import AnswerError, conform, empty
+from keyfold.times import BEGINNING, END, micros
+
+
+class Called(NamedTuple):
+    """What a step made of a batch, in the declared columns.
+
+    Attributes:
+        state: every row to keep of the keys that the step was called with; if some are `dropped`, rows that are added.
+        tables: rows by table, the late table's too; tables without rows are left out.
+        dropped: the keys whose rows are forgotten before `state` is added; None: all that the step was called with.
+    """
+
+    state: pl.DataFrame
+    tables: dict[str, pl.DataFrame]
+    dropped: pl.DataFrame | None = None
+
+    def state_after(self, job: KeyedJob, before: pl.DataFrame) -> pl.DataFrame:
+        """All rows that the keys have from here on, of those that they had.
+
+        Args:
+            job: whose step it was.
+            before: the rows that the step was called with, or all rows of some of their keys.
+        """
+        if self.dropped is None:
+            return self.state
+        if not self.dropped.height:
+            return pl.concat([before, self.state])
+        return pl.concat([before.join(self.dropped, on=job.key, how="anti", maintain_order="left"), self.state])
+
+    def changed_keys(self, job: KeyedJob) -> pl.DataFrame:
+        """The keys that the step named, some more than once."""
+        keys = self.state.select(job.key)
+        return keys if self.dropped is None else pl.concat([keys, self.dropped])
+
+
+def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
+    """Call the step with all events but those that are late by the engine's own rule.
+
+    Args:
+        job: whose step it is.
+        state: the rows of the keys that are needed: those that have events, or a row that is due.
+        events: those of the batch.
+        clock: what time it is.
+
+    Raises:
+        AnswerError: the step returned no `Step` of frames, or other columns or tables than it declared; the message names
+            them.
+    """
+    on_time, late = route_late(job, state, events, clock)
+    given = {**parted_by_input(job.inputs, on_time), **clock.lookups} if job.inputs else on_time
+    step = job.step(state, given, clock)
+    _check_step(step)
+    tables = {job.name: conform(step.output, job.output, "output")}
+    unknown = set(step.side) - {table.name for table in job.side_outputs}
+    if unknown:
+        _refuse(f"the step writes {', '.join(sorted(unknown))}, which the job does not declare")
+    for table in job.side_outputs:
+        if table.name in step.side:
+            tables[table.name] = conform(step.side[table.name], table.schema, f"output {table.name}")
+    if step.late is not None:
+        late = pl.concat([late, conform(step.late, job.events, "late events")])
+    tables[job.late_table] = late
+    state, dropped = _state(job, step)
+    # NULL equals nothing: such a row would stay for ever, and no event could close it.
+    lost = [
+        name for name in job.key if state[name].null_count() or (dropped is not None and dropped[name].null_count())
+    ]
+    if lost:
+        _refuse(f"the step's state has no value in the key's column {', '.join(lost)}: no event would ever find it")
+    timers = [name for name in (DEADLINE, STALE_AT) if name in state.columns]
+    tables = {name: within_calendar(frame) for name, frame in tables.items() if frame.height}
+    return Called(within_calendar(state, timers), tables, dropped)
+
+
+def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The rows of state that a step gave back, and the keys that it drops; None of one that gave all."""
+    if step.add is None and step.drop is None:
+        return conform(step.state, job.state, "state"), None
+    added = empty(job.state) if step.add is None else step.add
+    key = pa.schema([job.state.field(name) for name in job.key])
+    dropped = empty(key) if step.drop is None else conform(step.drop, key, "drop")
+    return conform(added, job.state, "add"), dropped
+
+
+def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
+    """Refuse rows of state, or dropped keys, that the step was not called with.
+
+    Raises:
+        AnswerError: always; shows how many there are.
+    """
+    _refuse(
+        f"the step's state has {strange.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change "
+        "the state of keys that have events or a row that is due, and of no others"
+    )
+
+
+def route_late(
+    job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part events from those at or behind the late watermark whose key has no state left."""
+    if job.step_decides_late:
+        return events, events.clear()
+    behind = events[job.event_time] <= clock.late_watermark
+    if not behind.any():
+        return events, events.clear()
+    # Row by row beside the events, in their order: the mask below goes by position.
+    is_open = events.select(job.key).join(
+        state.select(job.key).unique().with_columns(is_open=pl.lit(value=True)),
+        on=job.key,
+        how="left",
+        maintain_order="left",
+    )["is_open"]
+    late = behind & is_open.is_null()
+    return events.filter(~late), events.filter(late)
+
+
+def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -> pl.DataFrame:
+    """A frame whose times all lie in the years 1 to 9999: what lies outside is their first moment, or their last.
+
+    Args:
+        frame: what a step gave back; a window's end or a timeout may lie past the last event by any length.
+        columns: to look at; None for all that are times.
+    """
+    times = [name for name, kind in frame.schema.items() if kind == _TIME] if columns is None else columns
+    outside = [name for name in times if not _is_within(frame[name].to_physical())]
+    return frame.with_columns(pl.col(outside).to_physical().clip(_FIRST, _LAST).cast(_TIME)) if outside else frame
+
+
+def _is_within(times: pl.Series) -> bool:
+    first, last = times.min(), times.max()
+    return first is None or (first >= _FIRST and last <= _LAST)  # type: ignore[operator]
+
+
+_TIME = pl.Datetime("us", "UTC")
+_FIRST, _LAST = micros(BEGINNING), micros(END)
+
+
+def count(frame: pl.DataFrame, events: pl.Expr) -> int:
+    """How many events a frame's rows stand for."""
+    return int(frame.select(events).item() or 0)
+
+
+def _check_step(step: object) -> None:
+    wanted = "return Step(state=..., output=...), with polars.DataFrame for both"
+    if not isinstance(step, Step):
+        _refuse(f"the step returned {_kind(step)}, not a Step: {wanted}")
+    changes = {name: frame for name, frame in (("add", step.add), ("drop", step.drop)) if frame is not None}
+    frames = {"state": step.state, **changes, "output": step.output, **step.side}
+    if step.late is not None:
+        frames["late"] = step.late
+    for name, frame in frames.items():
+        if not isinstance(frame, pl.DataFrame):
+            _refuse(f"the step returned {_kind(frame)} as {name}, not a DataFrame (an empty one has no rows): {wanted}")
+    if changes and step.state.width:
+        _refuse(
+            f"the step returned state and {' and '.join(changes)}: state has all rows of its keys, add and drop what changes"
+        )
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise AnswerError(reason)

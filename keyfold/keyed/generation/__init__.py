@@ -1,0 +1,1 @@
+"""Generations of a job: their journal, checkpoint and identity."""

@@ -1,0 +1,42 @@
+"""A job as a run needs it. Apart from `parameters`, so that a worker of a job does not load what generations need."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, RunMode
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.parameters import build_job
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.lakehouse import Lakehouse
+
+_WHAT_IS_NEW = Incremental()
+
+
+def configured_job(
+    lakehouse: Lakehouse,
+    template: JobTemplate,
+    mode: RunMode = _WHAT_IS_NEW,
+    given: Mapping[str, Any] | None = None,
+) -> KeyedJob:
+    """Build the job of a run: parameters that are not given are the live generation's, which only a refresh replaces.
+
+    Raises:
+        KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier version of Keyfold.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+        >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
+        'ride_summaries'
+    """
+    return build_job(template, given, live_parameters(lakehouse, template.name, mode))
+
+
+def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = _WHAT_IS_NEW) -> Mapping[str, Any] | None:
+    """What a job's live generation was born with; None before the first, and for a refresh, which begins anew.
+
+    Raises:
+        KeyfoldError: the live generation is lost, or of an earlier version of Keyfold; names the remedy.
+    """
+    live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
+    return live.record["parameters"] if live else None

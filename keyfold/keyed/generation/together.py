@@ -1,0 +1,61 @@
+"""Generations of several jobs that go live in one step: of a producer, and of the jobs that read its tables."""
+
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+
+from keyfold.keyed.generation.generations import Generation, go_live, live_pointer, pointer_of
+from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.files import DamagedError, read_json_with_tag, replace_json, write_json_once
+from keyfold.lakehouse.pointers import announced, as_decided, decision_of
+from keyfold.storage.lease import check_held
+from keyfold.storage.place import Place
+
+
+def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) -> None:
+    """Make generations of several jobs the live ones, in one atomic step; call it under the locks of all.
+
+    Raises:
+        KeyfoldError: as `go_live`; all that was live stays so.
+    """
+    if len(generations) == 1:
+        go_live(lakehouse, generations[0])
+        return
+    jobs = [generation.record["job"] for generation in generations]
+    decision = lakehouse.job(jobs[0]) / f"together-{uuid.uuid4().hex}.json"
+    for job, generation in zip(jobs, generations, strict=True):
+        told, tag = live_pointer(lakehouse, job)
+        tag = tag if generation.pointer_tag is None else generation.pointer_tag
+        replace_json(pointer_of(lakehouse, job), announced(told, generation.name, decision), tag)
+        reached("together: announced")
+    check_held()
+    write_json_once(decision, {job: generation.name for job, generation in zip(jobs, generations, strict=True)})
+    reached("together: decided")
+    for job, generation in zip(jobs, generations, strict=True):
+        settle_pointer(lakehouse, job)
+        reached("together: settled")
+        generation.record_checksums()
+
+
+def settle_pointer(lakehouse: Lakehouse, job: str) -> None:
+    """Write a pointer as it counts since a decision, made or never to be made; call it under the job's lock."""
+    pointer = pointer_of(lakehouse, job)
+    # What cannot be read is named by whoever asks for the live generation.
+    with suppress(DamagedError):
+        told, tag = read_json_with_tag(pointer)
+        if told is None or (decision := decision_of(pointer, told)) is None:
+            return
+        if (now := as_decided(pointer, told)) is None:
+            pointer.unlink()
+        else:
+            replace_json(pointer, now, tag)
+        # The last that waited for it takes it away.
+        if decision.exists() and not any(_waits_for(lakehouse, one, decision) for one in read_json(decision)):
+            decision.unlink()
+
+
+def _waits_for(lakehouse: Lakehouse, job: str, decision: Place) -> bool:
+    pointer = pointer_of(lakehouse, job)
+    told, _ = read_json_with_tag(pointer)
+    return told is not None and decision_of(pointer, told) == decision

@@ -1,0 +1,37 @@
+"""What the author of a job writes: its contract, inputs, parameters and timeouts.
+
+`keyfold` itself has the names that every job needs. The names below are those that some jobs need.
+"""
+
+from typing import TYPE_CHECKING
+
+from keyfold.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+    from keyfold.keyed.job.copies import KeysOf
+    from keyfold.keyed.job.parameters import Delay, Duration, FilePath, Names, Window, WindowShape
+    from keyfold.keyed.job.timeouts import Parted, TimeKind, Timeout
+
+__all__ = [
+    "DEADLINE",
+    "STALE_AT",
+    "Delay",
+    "Duration",
+    "FilePath",
+    "KeysOf",
+    "Names",
+    "Parted",
+    "TimeKind",
+    "Timeout",
+    "Window",
+    "WindowShape",
+]
+
+_MODULES = {
+    "keyfold.keyed.job.clock": ("DEADLINE", "STALE_AT"),
+    "keyfold.keyed.job.copies": ("KeysOf",),
+    "keyfold.keyed.job.parameters": ("Delay", "Duration", "FilePath", "Names", "Window", "WindowShape"),
+    "keyfold.keyed.job.timeouts": ("Parted", "TimeKind", "Timeout"),
+}
+__getattr__ = lazy_names(globals(), _MODULES)

@@ -1,0 +1,60 @@
+"""A table that a job writes."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.column_checks import require_columns, require_not_null
+from keyfold.keyed.job.job_tables import schema_of_changes
+
+_TABLE_NAME = re.compile(r"((late|changes)\.)?[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class OutputTable:
+    """A table that a job writes: appended to, or updated in place by its key columns.
+
+    Attributes:
+        name: of the table.
+        schema: its columns (`keyfold.columns`).
+        mode: `append`, or `upsert` by `key`.
+        key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
+        events: how many events its rows stand for that no row of another table does (conservation check).
+        description: what people read of it.
+        changes: of an upsert table, whether the append table `changes.<name>` has what each batch made of each key, for jobs
+            that read it (`JobTable.changes_of`).
+
+    Example:
+        >>> user = pa.field("user", pa.string(), nullable=False)
+        >>> totals = OutputTable("totals", pa.schema([user, ("clicks", pa.int64())]), "upsert", key=("user",))
+        >>> OutputTable("totals", totals.schema, "upsert")
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: table totals: an upsert table needs a key and an append table has none
+    """
+
+    name: str
+    schema: pa.Schema
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+    events: pl.Expr = field(default_factory=lambda: pl.lit(0))
+    description: str = ""
+    changes: bool = False
+
+    def __post_init__(self) -> None:
+        if not _TABLE_NAME.fullmatch(self.name):
+            raise Misconfigured(f"table name {self.name!r} must be lower-case letters, digits and underscores")
+        if (self.mode == "upsert") != bool(self.key):
+            raise Misconfigured(f"table {self.name}: an upsert table needs a key and an append table has none")
+        require_columns(f"table {self.name}: key", self.key, self.schema)
+        require_not_null(f"table {self.name}: key", self.key, self.schema)
+        if self.changes and self.mode == "append":
+            raise Misconfigured(f"table {self.name}: changes are of an upsert table; what is appended is read as it is")
+        names = schema_of_changes(self.schema, self.key).names if self.changes else []
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise Misconfigured(
+                f"table {self.name}: its changes would have two columns {', '.join(twice)}; rename its own"
+            )

@@ -1,0 +1,193 @@
+"""Several inputs of one job: each is declared, and all travel as rows of one frame that says which input a row is of.
+
+A job with several inputs has one key, one clock and one state. Its events become rows with the columns of all inputs: the
+key, `event_time`, `input`, and every other column of each, NULL in rows of the others. So late routing, partitioning,
+counting and the late table are those of a job with one input. Before the step is called, the rows are parted again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.job_tables import JobTable
+from keyfold.keyed.rows.hashing import PartOf
+from keyfold.stream import TIMESTAMP, Stream
+
+INPUT = "input"
+"""Reserved column of events of several inputs, and of their late table: the name of the input that a row is of."""
+EVENT_TIME = "event_time"
+"""Reserved column of events of several inputs, and of their late table: the time of the row, by its input's own column."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of the inputs of a job (`KeyedJob.with_inputs`).
+
+    Attributes:
+        stream: whose event table is read; or the table of a job (`JobTable`).
+        events: columns that the step needs of it, the job's key and `event_time` among them.
+        event_time: the event's time, a UTC timestamp column of the event table.
+        watermark_delay: how far behind the newest event time of this input its watermark stays; of the table of a job, how
+            far behind that job's watermark. Of changes it is a microsecond at least.
+        time_from: another column of the event table that gives the time: with `ingested_at` the input goes by arrival.
+        derived: columns of `events` that the event table does not have, each as an expression over those that it has. It
+            also renames: `{"station": pl.col("station_id")}`.
+        idle_timeout: after this long without new events the input is idle: it does not hold the job's watermark back any
+            more, and what it brings later may be late. None: it is waited for without end.
+        conserved: whether `output_events`, `state_events` and the `events` of side outputs count its events. False for
+            versions that replace each other, and for events that end without a row, such as one without a match.
+
+    Example:
+        >>> time = pa.timestamp("us", tz="UTC")
+        >>> text = pa.field("card", pa.string(), nullable=False)
+        >>> when = pa.field("at", time, nullable=False)
+        >>> orders = Stream("orders", pa.schema([text, when]), event_time="at")
+        >>> Input(orders, orders.schema, "at", timedelta(minutes=5)).events.names
+        ['card', 'at']
+    """
+
+    stream: Stream | JobTable
+    events: pa.Schema
+    event_time: str
+    watermark_delay: timedelta = timedelta(0)
+    time_from: str = ""
+    derived: Mapping[str, pl.Expr | PartOf] = field(default_factory=dict)
+    idle_timeout: timedelta | None = None
+    conserved: bool = True
+
+    def __post_init__(self) -> None:
+        # A change's time is the producer's watermark: two batches may have one, and what is at a watermark is late.
+        if isinstance(self.stream, JobTable) and self.stream.are_changes and not self.watermark_delay:
+            object.__setattr__(self, "watermark_delay", timedelta(microseconds=1))
+
+    @property
+    def table(self) -> str:
+        """The name of the table that is read."""
+        return self.stream.name if isinstance(self.stream, JobTable) else f"events.{self.stream.name}"
+
+    @property
+    def producer(self) -> str | None:
+        """The job that writes what is read; None of a stream."""
+        return self.stream.job if isinstance(self.stream, JobTable) else None
+
+    @property
+    def stored_time(self) -> str:
+        """The column of the table with the times that the input goes by."""
+        return self.time_from or self.event_time
+
+
+def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) -> None:
+    """Check that a job can have these inputs.
+
+    Raises:
+        Misconfigured: a column is missing, has a reserved name, or has another type in another input; says which and
+            what to do.
+    """
+    where = f"job {job}"
+    if not inputs:
+        raise Misconfigured(f"{where}: it has no inputs; give one stream or more, by name")
+    seen: dict[str, tuple[str, pa.DataType]] = {}
+    for name, one in inputs.items():
+        at = f"{where}: input {name}"
+        if not name.isidentifier():
+            raise Misconfigured(f"{at}: a name has letters, digits and underscores")
+        if not isinstance(one.stream, Stream | JobTable):
+            raise Misconfigured(f"{at}: stream is {one.stream!r}; it must be the Stream itself, and not its name")
+        if one.producer == job:
+            raise Misconfigured(f"{at} is the job's own table {one.table}: what it writes cannot be what it reads")
+        if lacking := [needed for needed in (*key, one.event_time, *one.derived) if needed not in one.events.names]:
+            raise Misconfigured(
+                f"{at}: events has no column {', '.join(lacking)}; it has {', '.join(one.events.names)}"
+            )
+        if one.event_time in one.derived:
+            raise Misconfigured(f"{at}: event_time {one.event_time} is derived; it must be a column of the event table")
+        if one.events.field(one.event_time).type != TIMESTAMP:
+            raise Misconfigured(
+                f"{at}: event_time {one.event_time} is {one.events.field(one.event_time).type}; it must be {TIMESTAMP}"
+            )
+        if one.watermark_delay < timedelta(0):
+            raise Misconfigured(f"{at}: watermark_delay is negative")
+        if one.idle_timeout is not None and one.idle_timeout <= timedelta(0):
+            raise Misconfigured(f"{at}: idle_timeout is {one.idle_timeout}; it must be longer than nothing")
+        for column_ in one.events:
+            _check_column(at, one, column_, key, seen)
+            seen.setdefault(column_.name, (name, column_.type))
+
+
+def _check_column(
+    at: str, one: Input, column_: pa.Field, key: tuple[str, ...], seen: Mapping[str, tuple[str, pa.DataType]]
+) -> None:
+    rename = "give it another name with `derived`"
+    if column_.name == INPUT or (column_.name == EVENT_TIME and one.event_time != EVENT_TIME):
+        raise Misconfigured(f"{at}: column {column_.name} has a name that Keyfold needs itself; {rename}")
+    if column_.name in key and column_.nullable:
+        raise Misconfigured(
+            f"{at}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
+            "nullable=False, and see that no event lacks it"
+        )
+    before = seen.get(column_.name)
+    if before is not None and before[1] != column_.type:
+        what = "the key's column" if column_.name in key else "column"
+        remedy = "a key has one type in all inputs: cast it with `derived`" if column_.name in key else rename
+        raise Misconfigured(
+            f"{at}: {what} {column_.name} is {column_.type}, and {before[1]} in input {before[0]}; {remedy}"
+        )
+
+
+def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schema:
+    """The columns of events of all inputs in one frame: input, key, event time, then all others."""
+    first = next(iter(inputs.values()))
+    others: dict[str, pa.Field] = {}
+    for one in inputs.values():
+        for field_ in one.events:
+            if field_.name not in key and field_.name != one.event_time:
+                others.setdefault(field_.name, field_.with_nullable(True))
+    return pa.schema(
+        [
+            column(INPUT, pa.string(), "Which input the event is of", nullable=False),
+            *(first.events.field(name) for name in key),
+            column(
+                EVENT_TIME,
+                TIMESTAMP,
+                "Event time (UTC), by the input's own column",
+                made_of=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
+                nullable=False,
+            ),
+            *others.values(),
+        ]
+    )
+
+
+def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Events of one input, in the columns of all.
+
+    Args:
+        name: of the input.
+        one: the input.
+        events: in its own columns.
+        wanted: the columns of all inputs (`joined_schema`), with their types.
+    """
+    # Its event time under its own name too, where the key has it.
+    own = {field_: pl.col(field_) for field_ in one.events.names}
+    own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
+    return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
+
+
+def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The events of each input in its own columns, of all inputs; those without events have an empty frame."""
+    found: dict[str, pl.DataFrame] = {}
+    for name, one in inputs.items():
+        own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.events.names]
+        found[name] = events.filter(pl.col(INPUT) == name).select(own)
+    return found
+
+
+def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
+    """How many events there are of each input, in the order of their declaration."""
+    found = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
+    return tuple(found.get(name, 0) for name in inputs)

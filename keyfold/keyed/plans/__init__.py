@@ -1,0 +1,1 @@
+"""What each batch reads, and how event time moves."""

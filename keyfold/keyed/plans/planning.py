@@ -1,0 +1,213 @@
+"""Plans a run: what is new in the tables of its inputs, cut into slices of time, and the clock of each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from keyfold.journal.clock import Reading, go_on, too_short
+from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.several_inputs import Input
+from keyfold.keyed.plans.event_time import (
+    BoundsOfTime,
+    Came,
+    EventTime,
+    Instant,
+    end_of,
+    newest_that_came,
+    waits_for_others,
+)
+from keyfold.keyed.plans.inputs import changes_for
+from keyfold.keyed.plans.slices import Slice, cut, cuts_through
+from keyfold.lakehouse.log_changes import Changes
+from keyfold.storage.place import Place
+from keyfold.times import from_micros, in_utc, micros, shifted
+
+_SCATTERED = 3.0
+
+_FAR_AHEAD = timedelta(days=366)
+"""By so much event time may be ahead of the clock without a warning: a test, or a year's windows closed by hand."""
+
+
+@dataclass(frozen=True)
+class RunBounds:
+    """What a run is asked for.
+
+    Attributes:
+        max_bytes: of event files in a batch.
+        since, until: the span of event time that it reads.
+        advance_to: event time that is taken as reached once the new events are in.
+    """
+
+    max_bytes: int
+    since: datetime | None = None
+    until: datetime | None = None
+    advance_to: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What a run will do.
+
+    Attributes:
+        plans: its batches; none where nothing came and nothing is due.
+        clock: how far time has gone.
+        warnings: what to say to people.
+    """
+
+    plans: tuple[KeyedPlan, ...]
+    clock: ClockRecord
+    warnings: tuple[str, ...] = ()
+
+
+def plan_run(
+    job: KeyedJob,
+    tables: Mapping[str, Place],
+    done: KeyedDone | None,
+    clock: ClockRecord | None,
+    now: Reading,
+    wanted: RunBounds,
+    lookups: Mapping[str, str] = MappingProxyType({}),
+    produced: Mapping[str, datetime] = MappingProxyType({}),
+) -> PlannedRun:
+    """Plan a run that begins where the last batch, and the time since, have ended.
+
+    Args:
+        job: what runs.
+        tables: the folders of the tables that it reads, by name.
+        done: the last batch.
+        clock: how far time has gone since.
+        now: what the machine's clocks say.
+        wanted: what the run is asked for.
+        lookups: the kept file of each lookup (`lookups.KeptLookups`).
+        produced: the watermark of the producer of each input that is a job's table (`inputs.produced_until`).
+
+    Raises:
+        KeyfoldError: what the job has read of a table can no longer be gone on from; names the remedy.
+    """
+    reading, jump = go_on(clock.reading if clock else None, now)
+    # Never back, even where the machine's clock was: what was stale stays stale. The last batch's too, which a crash may
+    # have cut off from the record of the clock.
+    known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
+    processing_time = max([reading.time, *known])
+    changes = _changes(job, tables, done)
+    before = EventTime(job, done, clock, processing_time, produced)
+    files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
+    slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
+    come = [one for one in slices if one.files]
+    warnings = [
+        jump,
+        too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
+    ]
+    if before.watermark > shifted(processing_time, _FAR_AHEAD):
+        warnings.append(
+            f"event time of job {job.name} was moved to {before.watermark:%Y-%m-%d}, and never goes back: what comes before "
+            "then is late; to read it all anew, start a new generation with --full-refresh"
+        )
+    if cuts_through(come) > _SCATTERED:
+        warnings.append(
+            f"the files of {' and '.join(tables)} each span much of the time that is read, and are read "
+            f"{cuts_through(come):.1f} times: run maintenance, which joins neighbours in time"
+        )
+    span = BoundsOfTime(wanted.until, wanted.advance_to)
+    came = _came(job, tables, come)
+    clocks = before.through(come, came, span) if come else before.tick(span)
+    final = clocks[-1]
+    for name, one in came.items():
+        declared = job.all_inputs[name]
+        warnings += [waits_for_others(declared, one, final.times[name]), _woke(before, name, declared, come)]
+    # From the commit record alone: a run for which nothing came and nothing is due starts no Spark.
+    is_due = done is not None and (
+        (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
+        or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
+    )
+    plans = _plans(job, done, changes, slices, clocks, reading, wanted, lookups) if come or is_due else ()
+    reached = ClockRecord(watermark=final.clock.watermark, processing_time=processing_time, reading=reading)
+    return PlannedRun(plans, reached, tuple(warning for warning in warnings if warning))
+
+
+def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None) -> dict[str, Changes]:
+    """What is new in each table: looked up once, so that two inputs that read one table read the same of it."""
+    positions = done.positions if done else {}
+    return {
+        one.table: changes_for(job.name, one, tables[one.table], positions.get(one.table))
+        for one in {one.table: one for one in job.all_inputs.values()}.values()
+    }
+
+
+def _came(job: KeyedJob, tables: Mapping[str, Place], come: Sequence[Slice]) -> dict[str, Came]:
+    """The newest times of what is read of each input of which something is."""
+    found: dict[str, Came] = {}
+    for name, one in job.all_inputs.items():
+        if files := [file for part in come for file, _ in part.files if file.input == name]:
+            found[name] = newest_that_came(one, tables[one.table], files)
+    return found
+
+
+def _woke(before: EventTime, name: str, declared: Input, come: Sequence[Slice]) -> str | None:
+    """What to say where an input brings events that it did not hold the watermark back for."""
+    firsts = [file.first for one in come for file, _ in one.files if file.input == name and file.first is not None]
+    if not before.is_idle(name) or not firsts or min(firsts) > micros(before.watermark):
+        return None
+    return (
+        f"input {name} brings events again, from {from_micros(min(firsts)):%Y-%m-%d %H:%M:%S} on; it was idle for longer "
+        f"than its idle_timeout ({declared.idle_timeout}), and event time has come to "
+        f"{before.watermark:%Y-%m-%d %H:%M:%S} without it: those up to then are late"
+    )
+
+
+def _plans(
+    job: KeyedJob,
+    done: KeyedDone | None,
+    changes: Mapping[str, Changes],
+    slices: tuple[Slice, ...],
+    clocks: list[Instant],
+    reading: Reading,
+    wanted: RunBounds,
+    lookups: Mapping[str, str],
+) -> tuple[KeyedPlan, ...]:
+    first = done.batch + 1 if done else 0
+    total = sum(one.rows for one in slices)
+    plans: list[KeyedPlan] = []
+    rows_before = 0
+    bounds = [wanted.since, *(end_of(one) for one in slices[:-1]), wanted.until]
+    for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
+        plans.append(
+            KeyedPlan(
+                batch=first + number,
+                run=first,
+                batches=len(slices),
+                planned_at=reading.wall,
+                inputs=_inputs(job, changes, one),
+                since=bounds[number],
+                until=bounds[number + 1],
+                clock=at.clock,
+                times=at.times,
+                lookups=dict(lookups),
+                reading=reading,
+                rows_before=rows_before,
+                rows=one.rows,
+                rows_of_run=total,
+            )
+        )
+        rows_before += one.rows
+    return tuple(plans)
+
+
+def _inputs(job: KeyedJob, changes: Mapping[str, Changes], one: Slice) -> tuple[TableInput, ...]:
+    files: dict[str, list[PlannedFile]] = {name: [] for name in job.all_inputs}
+    for file, whole in one.files:
+        files[file.input].append(PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole))
+    return tuple(
+        TableInput(
+            table=declared.table, input=name, position=changes[declared.table].position, files=tuple(files[name])
+        )
+        for name, declared in job.all_inputs.items()
+    )
+
+
+def _span(wanted: RunBounds) -> tuple[int | None, int | None]:
+    """What is read, in microseconds."""
+    since, until = (None if bound is None else micros(in_utc(bound)) for bound in (wanted.since, wanted.until))
+    return since, until

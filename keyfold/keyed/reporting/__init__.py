@@ -1,0 +1,1 @@
+"""What the journals say of runs: statistics, written rows, conservation."""

@@ -1,0 +1,69 @@
+"""Run statistics as a table: what every batch of every job read, wrote and kept, from the jobs' journals.
+
+A journal keeps the records of its last hundred batches at least; here they stay.
+"""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.lakehouse import Lakehouse, create_table, exclusive
+from keyfold.lakehouse.commits import append_files, committed_batch
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.storage.place import Place
+from keyfold.stream import TIMESTAMP
+
+RUN_STATISTICS = pa.schema(
+    [
+        column("job", pa.string(), "The job", nullable=False),
+        column("generation", pa.string(), "Its generation", nullable=False),
+        column("batch", pa.int64(), "Number of the batch in the generation, from 0", nullable=False),
+        column("written_at", TIMESTAMP, "When it was written (UTC)", nullable=False),
+        column("events", pa.int64(), "Events that it read", nullable=False),
+        column("rows", pa.int64(), "Rows that it wrote to the job's own table", nullable=False),
+        column("late", pa.int64(), "Rows of the late table", nullable=False),
+        column("open_events", pa.int64(), "Events in open state after it", nullable=False),
+    ]
+)
+
+
+_PATIENCE = timedelta(seconds=30)
+
+
+def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
+    """Add the batches that are new to `monitoring.run_statistics`; gives their number."""
+    table = lakehouse.monitoring("run_statistics")
+    # Others have it for as long as a commit takes: two jobs may end at one time.
+    with exclusive(table.parent, "monitoring", patience=_PATIENCE):
+        create_table(table, RUN_STATISTICS)
+        return sum(_collect(lakehouse, job, table) for job in jobs)
+
+
+def _collect(lakehouse: Lakehouse, job: str, table: Place) -> int:
+    generation = live_generation(lakehouse, job)
+    if generation is None:
+        return 0
+    done = committed_batch(table, generation.identity)
+    records = [record for record in generation.journal.recent() if done is None or record.batch > done]
+    if not records:
+        return 0
+    late = f"late.{job}"
+    rows = pl.DataFrame(
+        {
+            "job": job,
+            "generation": generation.name,
+            "batch": [record.batch for record in records],
+            "written_at": [record.finished_at for record in records],
+            "events": [record.counts.events for record in records],
+            "rows": [record.counts.rows.get(job, 0) for record in records],
+            "late": [record.counts.rows.get(late, 0) for record in records],
+            "open_events": [record.totals.open_events for record in records],
+        },
+        schema_overrides={"written_at": pl.Datetime("us", "UTC")},
+    )
+    # The newest batch is kept with the commit, so that one that is told twice is there once.
+    append_files(table, [write_data_file(rows, table, RUN_STATISTICS)], generation.identity, records[-1].batch)
+    return len(records)

@@ -1,0 +1,1 @@
+"""Rows as blobs, keys as hashes, and values that stay exact."""

@@ -1,0 +1,98 @@
+"""Values of records as columns: each of the kind that its column holds, none changed without a word.
+
+Polars takes 1.5 for 1 in a column of whole numbers, and what does not fit within a list for NULL.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+import polars as pl
+
+from keyfold.keyed.rows.codec import AnswerError
+
+
+def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) -> pl.Series:
+    """A column of Python's values.
+
+    Args:
+        name: of the column.
+        values: None where there is none.
+        kind: what the column holds.
+        what: the values are of, for people.
+
+    Raises:
+        AnswerError: one is of another kind, or does not fit; names the column and the value's type, not the value.
+
+    Example:
+        >>> column_of("clicks", [1, None], pl.Int64(), "a record").to_list()
+        [1, None]
+        >>> column_of("clicks", [1.5], pl.Int64(), "a record")
+        Traceback (most recent call last):
+        keyfold.keyed.rows.codec.AnswerError: a record has a value of type float in clicks, which holds Int64
+    """
+    # By types, once a column: of most columns this is all that there is to see.
+    if not {type(value) for value in values} <= {type(None), *_plain(kind)}:
+        for value in values:
+            if value is not None and not _is_held(value, kind):
+                raise AnswerError(f"{what} has a value of type {_type(value)} in {name}, which holds {kind}")
+        # Polars takes the first value's type for that of all.
+        make = float if kind.is_float() else Decimal if isinstance(kind, pl.Decimal) else None
+        values = values if make is None else [None if value is None else make(value) for value in values]
+    try:
+        return pl.Series(name, values, kind)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        # From None: the error quotes the value.
+        raise AnswerError(f"{what} has a value in {name} that does not fit into {kind}") from None
+
+
+_PLAIN: dict[Any, tuple[type, ...]] = {
+    pl.Boolean: (bool,),
+    pl.String: (str,),
+    pl.Binary: (bytes,),
+    pl.Datetime: (datetime,),
+    pl.Date: (date,),
+    pl.Time: (time,),
+    pl.Duration: (timedelta,),
+}
+
+
+def _plain(kind: pl.DataType) -> tuple[type, ...]:
+    """Types of which every value either goes into a column as it is, or is refused by Polars."""
+    if kind.is_integer():
+        return int, bool
+    return (float,) if kind.is_float() else _PLAIN.get(kind.base_type(), ())
+
+
+def _is_held(value: Any, kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.List | pl.Array):
+        return isinstance(value, list | tuple) and all(part is None or _is_held(part, kind.inner) for part in value)  # type: ignore[arg-type]
+    if isinstance(kind, pl.Struct):
+        fields = {field.name: field.dtype for field in kind.fields}
+        is_named = isinstance(value, Mapping) and value.keys() == fields.keys()
+        return is_named and all(value[name] is None or _is_held(value[name], part) for name, part in fields.items())  # type: ignore[arg-type]
+    if kind.is_integer():
+        return isinstance(value, Integral)
+    if kind.is_float():
+        return isinstance(value, Real) and (not isinstance(value, Integral) or _is_exact(int(value)))
+    if isinstance(kind, pl.Decimal):
+        return isinstance(value, Integral) or (isinstance(value, Decimal) and _decimals(value) <= kind.scale)
+    return type(value) in (_plain(kind) or (type(value),))
+
+
+def _is_exact(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _decimals(value: Decimal) -> float:
+    exponent = value.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else float("inf")
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__

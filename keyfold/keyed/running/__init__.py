@@ -1,0 +1,1 @@
+"""A batch on Spark: read, call the step, write, commit."""

@@ -1,0 +1,251 @@
+"""The query: Spark runs one batch a plan, in the journal's order, and the driver makes commit records and commits of them."""
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
+from keyfold.journal.checksums import NOW_AND_THEN
+from keyfold.journal.progress import Progress, seconds_left
+from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.checkpoint import clear_what_was_begun, names_attempts
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.parts.manifest import NEVER
+from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.running.commit import commit, forget
+from keyfold.keyed.running.damage import BatchFailedError
+from keyfold.keyed.running.operator import StepError
+from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
+from keyfold.keyed.running.read import BLOBS, read_slices
+from keyfold.keyed.running.upsert_changes import write_changes
+from keyfold.keyed.running.write import WORKED, BatchResult, put_together, write_tables
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.commits import digest_of
+from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.lakehouse.fail_points import reached
+from keyfold.session.workers import check_shared
+from keyfold.times import from_micros
+
+_POLL_SECONDS = 1
+_ARRIVALS_KEPT = 20
+OnBatch = Callable[[Progress, Counts], None]
+
+
+def batches_on(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    generation: Generation,
+    next_plan: Callable[[], KeyedPlan | None],
+    on_batch: OnBatch | None,
+) -> "Batches":
+    """Batches as a session works on them: what stands in for one (`keyfold.testing`) has its own way."""
+    kind: type[Batches] = getattr(spark, "batches", Batches)
+    return kind(spark, lakehouse, job, generation, next_plan, on_batch)
+
+
+class Batches:
+    """Works on a generation's plans, one a batch of a streaming query, until there are none left.
+
+    Attributes:
+        seconds: that each batch took.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lakehouse: Lakehouse,
+        job: KeyedJob,
+        generation: Generation,
+        next_plan: Callable[[], KeyedPlan | None],
+        on_batch: OnBatch | None,
+    ) -> None:
+        self._spark, self._lakehouse, self._job, self._generation = spark, lakehouse, job, generation
+        self._next_plan, self._on_batch = next_plan, on_batch
+        self._journal = generation.journal
+        self._raised: BaseException | None = None
+        self._run_began: dict[int, tuple[float, int]] = {}
+        self.seconds: list[float] = []
+
+    def work(self) -> None:
+        """Run the query until `next_plan` has none left; an interrupt stops it, and the next run goes on from there.
+
+        Raises:
+            KeyfoldError: a batch failed; nothing of it was written, and the next run begins with it.
+        """
+        query = self._start()
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):
+                pass
+        except StreamingQueryException as error:
+            if not isinstance(self._raised, NoneLeft):
+                raise readable(self._job, self._raised or error) from (self._raised or error)
+        finally:
+            query.stop()
+
+    def _start(self) -> StreamingQuery:
+        job, generation = self._job, self._generation
+        check_shared(self._spark, self._lakehouse.home)
+        clear_what_was_begun(self._spark, generation.checkpoint)
+        # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
+        spark = self._spark.newSession()
+        spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)
+        # One batch a plan: Spark would add one without input, of which no plan says what time it is.
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        if not names_attempts(generation.checkpoint):
+            spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
+        # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
+        spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
+        # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", generation.splits)
+        numbers = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
+        reader = read_slices(
+            job, self._journal.folder, input_tables(self._lakehouse, job), generation.partitions, generation.splits
+        )
+        blobs = numbers.mapInArrow(reader, BLOBS)
+        processor = PartitionProcessor(job, generation.answers, generation.parts)
+        # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
+        # were cut.
+        emitted = blobs.groupBy("partition").transformWithState(processor, EMITTED, "Append", "None")
+        folders = {table.name: generation.table(table.name) for table in job.tables}
+        worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
+        writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
+        # As plans come, until `NoneLeft` ends it: how many batches a run has is known once its first is planned.
+        return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
+
+    def _on_trigger(self, rows: DataFrame, batch: int) -> None:
+        """Spark has begun a batch. It calls again for one that it had begun before."""
+        try:
+            # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
+            if batch:
+                forget(self._job, self._generation, batch - 1, RETAINED_BATCHES)
+                self._generation.record_checksums(NOW_AND_THEN)
+            plan = self._journal.planned(batch) or self._next_plan()
+            if plan is None:
+                raise NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
+            self._work_on(plan, rows, batch)
+        except BaseException as error:
+            # Kept here, since it comes back from Java as a text.
+            self._raised = error
+            raise
+
+    def _work_on(self, plan: KeyedPlan, rows: DataFrame, batch: int) -> None:
+        if plan.batch != batch:
+            raise Damaged(
+                f"job {self._job.name}: Spark has come to batch {batch}, the journal to batch {plan.batch}; "
+                "start a new generation with --full-refresh"
+            )
+        began = time.monotonic()
+        done = self._journal.done(batch)
+        reached("work: before")
+        # Bounded: a row a written file and one a task. This is where the work is done, and the state's new version is
+        # made, which Spark needs even where the rows of an earlier attempt are what counts.
+        worked = put_together(rows.collect())
+        reached("work: after")
+        if done is None:
+            worked.files = write_changes(self._job, self._generation, plan, worked.files)
+            done = make_done(self._job, self._journal.last_done(), plan, worked, time.monotonic() - began)
+            self._journal.write_done(done)
+        commit(self._spark, self._job, self._generation, done)
+        self._journal.compact()
+        self.seconds.append(time.monotonic() - began)
+        self._report_progress(plan, done)
+
+    def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
+        if self._on_batch is None:
+            return
+        now, ready = time.monotonic(), plan.rows_before + plan.rows
+        # Per run: a batch that an earlier run left has that run's totals, and says nothing of this one's pace.
+        began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
+        left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
+        number = plan.batch - plan.run + 1
+        self._on_batch(Progress(number, plan.batches, ready, plan.rows_of_run, "rows", left), done.counts)
+
+
+def make_done(
+    job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, seconds: float
+) -> KeyedDone:
+    """The commit record of a batch, from what its tasks reported and from the record before it."""
+    totals = before.totals if before else Counts()
+    arrivals = before.arrivals if before else ()
+    if plan.seed is not None:
+        totals, arrivals = Counts(plan.seed.events, plan.seed.rows), plan.seed.arrivals
+    tables: dict[str, tuple[WrittenFile, ...]] = {
+        table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
+    }
+    rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
+    # From the record before, not from the tables: a second attempt counts the same.
+    totals += Counts(worked.report.events, rows, worked.report.open_change)
+    by_input = dict(zip(job.inputs, worked.report.by_input or [0] * len(job.inputs), strict=True))
+    totals_before = before.total_by_input if before else {}
+    is_last = plan.batch == plan.run + plan.batches - 1
+    # One a run, not one a batch: what counts is the gap between deliveries, however many slices they are cut into.
+    if is_last and any(one.files for one in plan.inputs):
+        arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
+    return KeyedDone(
+        batch=plan.batch,
+        run=plan.run,
+        finished_at=datetime.now(UTC),
+        seconds=seconds,
+        tables=tables,
+        last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
+        last_files={
+            **(before.last_files if before else {}),
+            **{name: digest_of(files) for name, files in tables.items()},
+        },
+        # Slices share files: these are read once the run's last slice is. Before that, planning anew would lose the
+        # rest.
+        positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),
+        watermark=plan.clock.watermark,
+        state_bytes=worked.report.state_bytes,
+        dropped_parts=tuple(sorted(worked.dropped)),
+        times=plan.times,
+        arrivals=arrivals,
+        events=worked.report.events,
+        by_input=by_input,
+        rows=rows,
+        open_change=worked.report.open_change,
+        total_events=totals.events,
+        total_by_input={name: totals_before.get(name, 0) + count for name, count in by_input.items()},
+        total_rows=totals.rows,
+        open_events=totals.open_events,
+        next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
+        next_stale_at=None if worked.report.stale_at == NEVER else from_micros(worked.report.stale_at),
+        processing_time=plan.clock.processing_time,
+    )
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Py4j logs every exception that goes through it as an error; the one that ends a run is none."""
+    return not (record.exc_info and isinstance(record.exc_info[1], NoneLeft))
+
+
+logging.getLogger("py4j.clientserver").addFilter(_is_worth_saying)
+
+
+class NoneLeft(Exception):
+    """No plan is left: what ends a bounded run's query. Spark has begun a batch by then, which the next run takes up."""
+
+
+def readable(job: KeyedJob, error: BaseException) -> BaseException:
+    """The error that people are to read: Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
+    if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
+        return error
+    text = str(error)
+    if found := re.search(re.escape(StepError.MARK) + r".*", text):
+        return StepFailed(
+            f"{found.group()} (nothing of this batch was written; mend the step or the data and run again)"
+        )
+    if raised := error_in(text):
+        return raised
+    return BatchFailedError(
+        f"job {job.name} failed: {text} (nothing of this batch was written; run it again, and where it fails there again, "
+        "start a new generation with --full-refresh)"
+    )

@@ -1,0 +1,108 @@
+"""What a run came upon that cannot be read: found, named, and told with what to do.
+
+Nothing is looked for where all is well: only a run that has failed asks whether its event table is whole.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from keyfold.errors import Damaged, KeyfoldError, first_line
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.plans.inputs import input_tables, made_anew_by
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.parquet import parquet_file
+from keyfold.lakehouse.positions import entries_since
+from keyfold.lakehouse.reading import data_file_paths
+from keyfold.lakehouse.tables import table_id
+from keyfold.storage.place import Place
+from keyfold.storage.store_failures import failure_of_store
+
+_MOST_FILES = 1_000
+"""Of which footers are looked at, the newest first."""
+
+
+class BatchFailedError(KeyfoldError):
+    """A batch failed, and nothing that it said tells people why."""
+
+
+@contextmanager
+def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
+    """Tell of a damaged event table, where that is why a run of a job has failed.
+
+    Raises:
+        KeyfoldError: in place of what Delta, Parquet or a worker said.
+    """
+    try:
+        yield
+    except (DeltaError, pl.exceptions.PolarsError, pa.ArrowException, OSError, BatchFailedError) as error:
+        tables = input_tables(lakehouse, job)
+        # Only what was read and does not fit is damage.
+        for table in tables.values():
+            if (failed := failure_of_store(error, table)) is not None:
+                raise failed from error
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            raise
+        for name, table in tables.items():
+            _tell_of(lakehouse, job, name, table, error)
+        if isinstance(error, BatchFailedError):
+            raise
+        raise KeyfoldError(
+            f"job {job.name} broke off: {first_line(error)}; run it again, it goes on where it was (if it breaks off there "
+            "again, start a new generation with --full-refresh)"
+        ) from error
+
+
+def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause: BaseException) -> None:
+    if (damage := _damage_of(table)) is not None:
+        rebuild = made_anew_by(lakehouse, job, name)
+        raise Damaged(
+            f"job {job.name} reads {name} in {table}, which cannot be read: {damage}; restore it, or run "
+            f"`{rebuild}`, and then this job with --full-refresh"
+        ) from cause
+    if gone := _unread_files_gone(lakehouse, job, name, table):
+        raise Damaged(
+            f"job {job.name} has yet to read files of {name} that are gone ({gone[0]}"
+            f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): another tool has compacted the table and deleted "
+            "the files that it replaced (VACUUM) before the job ran. The newer files hold the same rows, together with "
+            f"rows that the job has read; read all of them: `{lakehouse.command('run', job.name, '--full-refresh')}`"
+        ) from cause
+
+
+def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
+    """Files that the live generation has planned to read, or is to read next, and that are not on disk."""
+    generation = live_generation(lakehouse, job.name)
+    # Of a producer that was made anew: what was read is of another table.
+    if generation is None or generation.record["input_ids"].get(name) != table_id(table):
+        return []
+    done, plans = generation.journal.last_done(), generation.journal.pending()
+    unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}
+    if done is not None and name in done.positions:
+        for _, actions in entries_since(table, done.positions[name]):
+            added = (action["add"] for action in actions if "add" in action)
+            unread |= {unquote(file["path"]) for file in added if file.get("dataChange", True)}
+    return sorted(path for path in unread if not (table / path).exists())
+
+
+def _damage_of(table: Place) -> str | None:
+    """What is wrong with a table; None where its log, and the footers of its newest files, can be read."""
+    try:
+        files = data_file_paths(table)
+    except (DeltaError, OSError) as error:
+        if (failed := failure_of_store(error, table)) is not None:
+            raise failed from error
+        return f"its log says {first_line(error)}"
+    for file in files[-_MOST_FILES:]:
+        try:
+            with parquet_file(file):
+                pass
+        except (OSError, pa.ArrowException) as error:
+            if (failed := failure_of_store(error, file)) is not None:
+                raise failed from error
+            return f"{file.name}: {first_line(error)}"
+    return None

@@ -1,0 +1,279 @@
+"""The keyed operator: calls the job's step for one state partition and batch, with the rows of the keys that are needed.
+
+Needed are keys that have events and keys of which a row is due. Their rows come from the partition's parts (`parts`), in
+calls of bounded size. `processor` is what Spark knows of this.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import ValueState
+
+from keyfold.errors import Damaged, StepFailed
+from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
+from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.lookups import planned_lookups
+from keyfold.keyed.job.several_inputs import counts_by_input
+from keyfold.keyed.parts.manifest import NEVER, Manifest
+from keyfold.keyed.parts.part_files import SIZES
+from keyfold.keyed.parts.partition_state import PartitionState
+from keyfold.keyed.rows.answers import AnswersInFiles
+from keyfold.keyed.rows.codec import decode, empty, encode
+from keyfold.keyed.running.read import CLOCK, SEED, SEED_RANGES, BatchClock
+from keyfold.privacy import describe_error, errors_without_values, masked
+from keyfold.storage.place import Place
+from keyfold.times import from_micros
+
+REPORT = "#report"
+"""Pseudo table of the emitted rows that report what became of a partition; see `PartitionReport`."""
+
+DROPPED = "#dropped"
+"""Pseudo table of the emitted rows that name files of parts which the state needs no more from this batch on."""
+
+_ROWS_A_CALL = 128_000
+"""Rows of events and state that a step gets at once, about."""
+
+
+class StepError(StepFailed):
+    """A job's step raised; names the job, the key group and a sample key. Marked so the runner finds it in Spark's."""
+
+    MARK = "keyfold step failed: "
+
+
+class PartitionReport(NamedTuple):
+    """What a partition reports of a batch: events that came, change of open events, earliest timers, size of its state.
+
+    Of a job with several inputs also how many events came of each, in the order of their declaration.
+    """
+
+    events: int
+    open_change: int
+    deadline: int
+    stale_at: int
+    state_bytes: int
+    by_input: tuple[int, ...] = ()
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        return struct.pack(f"<{5 + len(self.by_input)}q", *self[:5], *self.by_input)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> "PartitionReport":
+        """From `pack`."""
+        numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
+        events, open_change, deadline, stale_at, state_bytes, *by_input = numbers
+        return cls(events, open_change, deadline, stale_at, state_bytes, tuple(by_input))
+
+    def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
+        return PartitionReport(
+            self.events + other.events,
+            self.open_change + other.open_change,
+            min(self.deadline, other.deadline),
+            min(self.stale_at, other.stale_at),
+            self.state_bytes + other.state_bytes,
+            tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
+        )
+
+
+NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
+"""The report of no partition, to which others are added."""
+
+
+class PartitionOperator:
+    """Runs a job's step on one state partition at a time, with its events, the rows of their keys, and the clock.
+
+    Args:
+        job: the job.
+        answers: the folder of answers from outside, one folder a batch.
+        parts: the folder of parts of state.
+        manifest: where the partition's manifest is kept: a value of the partition that is at work.
+    """
+
+    def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState) -> None:
+        self._job, self._answers, self._parts, self._manifest = job, answers, parts, manifest
+
+    def call(self, rows: Iterator[Any]) -> Iterator[Row]:
+        """Work on a partition's rows of `read.BLOBS`; gives rows of `EMITTED`.
+
+        Raises:
+            StepError: the step raised, or gave back something else than it declared.
+            Damaged: the state cannot be read.
+        """
+        clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
+        for row in rows:
+            if row.sequence == CLOCK:
+                clock = BatchClock.unpack(bytes(row.payload))
+            else:
+                (seeds if row.sequence <= SEED else blobs).append((row.sequence, row.payload))
+        job = self._job
+        with errors_without_values(f"job {job.name}", job.private), self._damage_explained():
+            if seeds:
+                yield from self._begin(seeds)
+                return
+            # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
+            blobs.sort(key=lambda blob: blob[0])
+            yield from self._advance([payload for _, payload in blobs], clock)
+
+    def _advance(self, payloads: list[bytes], clock: BatchClock) -> Iterator[Row]:
+        job = self._job
+        stored = self._manifest.get()
+        old = None if stored is None else Manifest.unpack(stored[0])
+        deadline, stale_at = old.timers if old else (NEVER, NEVER)
+        # Its parts are not even opened: an idle batch costs as much with a billion rows as with none.
+        if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
+            yield _report(0, 0, old)
+            return
+        state = PartitionState(job, self._parts, old, clock.batch, SIZES)
+        events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.events)
+        slots = slots_of(job, events)
+        order = np.argsort(slots, kind="stable")
+        events, slots = events[order], slots[order]
+        due = state.due(clock.watermark, clock.processing_time)
+        open_change, now = 0, self._clock(clock)
+        for needed in _calls(union(distinct(slots), due), slots, old):
+            first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
+            kept = state.rows(needed)
+            called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), now)
+            for table, frame in called.tables.items():
+                yield Row(table=table, payload=encode(frame))
+            before, after, added = _changes(job, called, placed, kept, due)
+            change = count(after, job.state_events) - count(before, job.state_events)
+            change += count(added, job.state_events)
+            open_change += change
+            state.change(before, after, added, change)
+        new = state.end()
+        if stored is None or new != old:
+            self._keep(new)
+        if old and (dropped := sorted(old.files - new.files)):
+            yield Row(table=DROPPED, payload="\n".join(dropped).encode())
+        by_input = counts_by_input(job.inputs, events) if job.inputs else ()
+        yield _report(count(events, job.event_count), open_change, new, by_input)
+
+    def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
+        """Take in the state that the partition begins with; what is due of it is for the next batch."""
+        job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
+        for sequence, payload in sorted(seeds, reverse=True):
+            # Seeds count down from `SEED`, and each unit has one a range of slots.
+            ranges[(SEED - sequence) % SEED_RANGES].append(payload)
+        open_events = 0
+
+        def frames() -> Iterator[pl.DataFrame]:
+            nonlocal open_events
+            for payloads in ranges:
+                if payloads:
+                    rows = pl.concat([decode(payload) for payload in payloads], rechunk=True)
+                    open_events += count(rows, job.state_events)
+                    yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
+
+        base = PartitionState(job, self._parts, None, 0, SIZES).begin(frames())
+        begun = Manifest(job.schema_version, open_events, base)
+        self._keep(begun)
+        yield _report(0, open_events, begun)
+
+    def _keep(self, manifest: Manifest) -> None:
+        # Only where there is something: each call of Spark's state is a round trip to Java.
+        if manifest.parts:
+            self._manifest.update((manifest.pack(),))
+        elif self._manifest.exists():
+            self._manifest.clear()
+
+    def _call(
+        self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
+    ) -> tuple[Called, pl.DataFrame]:
+        """What the step made, and its rows of state with their slots, sorted by them."""
+        job = self._job
+        try:
+            called = call_step(job, state, events, clock)
+            placed = _placed(job, called.state, needed)
+            if called.dropped is not None:
+                _placed(job, called.dropped, needed)
+        except Exception as error:
+            sample = next((frame.head(1) for frame in (events, state) if frame.height), None)
+            group, key = "none", "none"
+            if sample is not None:
+                group = str(key_groups_of(slots_of(job, sample))[0])
+                key = str(masked(sample.select(job.key), job.private).row(0, named=True))
+            # Of a private stream without its cause: Spark's log and Dagster's tell all causes of an error.
+            raise StepError(
+                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
+            ) from (None if job.private else error)
+        return called, placed
+
+    def _clock(self, clock: BatchClock) -> Clock:
+        late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
+        answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
+        watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
+        # Beside the checkpoint, where the driver has kept them for this batch.
+        lookups = planned_lookups(self._answers.parent, clock.lookups)
+        return Clock(late_watermark, watermark, processing_time, answers, watermarks, lookups)
+
+    @contextmanager
+    def _damage_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Damaged as error:
+            raise Damaged(
+                f"job {self._job.name}: {error}; restore it from a backup, or start a new generation with --full-refresh"
+            ) from error
+
+
+def _changes(
+    job: KeyedJob, called: Called, placed: pl.DataFrame, kept: pl.DataFrame, due: Slots
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """What a step changes of the state: rows that are replaced, those in their place, and those that are added."""
+    if called.dropped is None:
+        return kept, placed, placed.clear()
+    # A row that was due is written again, even where its key keeps it: parts know no more of a timer that has passed.
+    rewritten = union(distinct(np.sort(slots_of(job, called.dropped))), due)
+    before = kept.filter(are_among(kept[SLOT].to_numpy(), rewritten))
+    is_after = are_among(placed[SLOT].to_numpy(), rewritten)
+    after = called._replace(state=placed.filter(is_after)).state_after(job, before)
+    return before, after.sort(SLOT, maintain_order=True), placed.filter(~is_after)
+
+
+def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
+    """Rows that a step returned with their slots, sorted by them.
+
+    Raises:
+        AnswerError: some are of keys that the step was not given.
+    """
+    slots = slots_of(job, rows)
+    # Stable: rows of a key stay in the order in which the step gave them.
+    order = np.argsort(slots, kind="stable")
+    placed = rows[order].with_columns(pl.Series(SLOT, slots[order]))
+    strange = ~are_among(placed[SLOT].to_numpy(), needed)
+    if strange.any():
+        refuse_other_keys(job, placed.filter(strange))
+    return placed
+
+
+def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator[Slots]:
+    """Parts of the needed slots, in order, each with rows of events and state for one call of the step.
+
+    Args:
+        needed: slots with events or a row that is due.
+        slots: of the events, sorted.
+        state: of the partition; it tells about how many rows a slot has.
+    """
+    if not needed.size:
+        return
+    parts, base = (state.parts, state.base) if state else ((), ())
+    # Changes are of slots that the base has, mostly, and may be added to what it has of them.
+    rows_a_slot = sum(part.rows for part in parts) / max(1, sum(part.slots for part in base))
+    rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
+    number = (rows // _ROWS_A_CALL).astype(np.int64)
+    yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _report(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> Row:
+    timers = state.timers if state else (NEVER, NEVER)
+    report = PartitionReport(events, open_change, *timers, state.size if state else 0, by_input)
+    return Row(table=REPORT, payload=report.pack())

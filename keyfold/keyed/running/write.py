@@ -1,0 +1,114 @@
+"""The sink side: workers turn emitted blobs into data files of the job's tables, and tell the driver of them in a few rows."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.types import StringType, StructField, StructType
+
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.rows.codec import decode
+from keyfold.keyed.running.operator import DROPPED, NOTHING, REPORT, PartitionReport
+from keyfold.keyed.running.worker import spare_what_is_loaded
+from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
+from keyfold.lakehouse.fail_points import reached
+from keyfold.privacy import errors_without_values
+from keyfold.storage.place import Place
+
+WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
+"""What a task reports: a file of a table, or (table `operator.REPORT`) the sum of what its partitions report; as JSON."""
+
+_ROWS_A_FILE = 1_000_000
+_BYTES_A_FILE = 256 << 20
+
+
+@dataclass
+class BatchResult:
+    """What a batch's work came to, put together from all tasks.
+
+    Attributes:
+        files: written, by table.
+        report: the sum over all state partitions.
+        dropped: files of parts that the state needs no more.
+    """
+
+    files: dict[str, list[WrittenFile]] = field(default_factory=dict)
+    report: PartitionReport = NOTHING
+    dropped: list[str] = field(default_factory=list)
+
+
+def write_tables(
+    job: KeyedJob, folders: dict[str, Place]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: rows of `operator.EMITTED` in, data files written, rows of `WORKED` out.
+
+    Args:
+        job: whose tables they are.
+        folders: of its tables, by name; rows of an upsert are staged there.
+    """
+    tables = {table.name: table for table in job.tables}
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: dict[str, list[pl.DataFrame]] = {}
+        sizes: dict[str, tuple[int, int]] = {}
+        report = NOTHING
+        for batch in batches:
+            for name, payload in zip(batch.column("table").to_pylist(), batch.column("payload"), strict=True):
+                if name == REPORT:
+                    report += PartitionReport.unpack(payload.as_py())
+                    continue
+                if name == DROPPED:
+                    yield _row(DROPPED, {"files": payload.as_py().decode().split("\n")})
+                    continue
+                frame = decode(payload.as_buffer())
+                # Joined over calls of the step: a file a call would be many small ones.
+                waiting.setdefault(name, []).append(frame)
+                rows, size = sizes.get(name, (0, 0))
+                sizes[name] = rows + frame.height, size + int(frame.estimated_size())
+                # Written on the way: what a task emits may be more than a worker should hold.
+                if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
+                    yield _row(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
+                    sizes[name] = 0, 0
+        for name, frames in waiting.items():
+            yield _row(name, _write(tables[name], folders[name], frames).model_dump())
+        reached("work: files written")
+        yield _row(REPORT, report._asdict())
+
+    def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with errors_without_values(f"job {job.name}", job.private):
+            yield from write(batches)
+        spare_what_is_loaded()
+
+    return guarded
+
+
+def put_together(rows: Sequence[Row]) -> BatchResult:
+    """Read what all tasks reported."""
+    worked = BatchResult()
+    for row in rows:
+        report: dict[str, Any] = json.loads(row["report"])
+        if row["table"] == REPORT:
+            worked.report += PartitionReport(**report)
+        elif row["table"] == DROPPED:
+            worked.dropped += report["files"]
+        else:
+            worked.files.setdefault(row["table"], []).append(WrittenFile(**report))
+    return worked
+
+
+def _write(table: OutputTable, folder: Place, frames: list[pl.DataFrame]) -> WrittenFile:
+    # Aside, where Delta looks at nothing: rows of an upsert are merged, and no commit names their file.
+    staged = STAGED if table.mode == "upsert" else ""
+    return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
+
+
+def _row(table: str, report: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"table": table, "report": json.dumps(report)}], schema=_WORKED)
+
+
+_WORKED = pa.schema([("table", pa.string()), ("report", pa.string())])

@@ -1,0 +1,1 @@
+"""Change state: edit, move, promote, try, prune."""

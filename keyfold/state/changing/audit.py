@@ -1,0 +1,136 @@
+"""Who changed state by hand, when and why: a table that only grows, `monitoring.edits`."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.columns import column
+from keyfold.errors import Misconfigured
+from keyfold.ingestion.erased_names import holds_any
+from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
+from keyfold.lakehouse.commits import append_files, committed_batch
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.reading import scan_table
+from keyfold.lakehouse.row_erasure import erase_rows, forget, forget_log
+from keyfold.stream import TIMESTAMP
+
+EDITS = pa.schema(
+    [
+        column("at", TIMESTAMP, "When it was done (UTC)", nullable=False),
+        column("who", pa.string(), "Who did it, as they said", nullable=False),
+        column("why", pa.string(), "Why, as they said", nullable=False),
+        column("what", pa.string(), "corrected, removed or erased", nullable=False),
+        column("of", pa.string(), "The job, or for an erasure the stream", nullable=False),
+        column("generation", pa.string(), "That is live since, of a job"),
+        column(
+            "keys",
+            pa.string(),
+            "Which keys, private columns masked; of an erasure, by column the SHA-256 of its values, or the mask",
+            nullable=False,
+        ),
+        column("rows", pa.string(), "Rows that changed or went, by place, as JSON", nullable=False),
+    ]
+)
+
+_APPLICATION = "edits"
+_ERASED = "(erased)"
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who changes something, and why; both are asked for.
+
+    Raises:
+        KeyfoldError: one of them is empty.
+    """
+
+    who: str
+    why: str
+
+    def __post_init__(self) -> None:
+        for name in ("who", "why"):
+            if not getattr(self, name).strip():
+                raise Misconfigured(f"say {name} it is done: that is written down with it (--{name})")
+
+
+def write_down(
+    lakehouse: Lakehouse, author: Author, *, what: str, of: str, generation: str | None, keys: str, rows: str
+) -> None:
+    """Add an entry to `monitoring.edits`."""
+    table = lakehouse.monitoring("edits")
+    # Others have it for as long as a commit takes.
+    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
+        create_table(table, EDITS)
+        entry = {
+            "at": datetime.now(UTC),
+            "who": author.who,
+            "why": author.why,
+            "what": what,
+            "of": of,
+            "generation": generation,
+            "keys": keys,
+            "rows": rows,
+        }
+        frame = pl.DataFrame([entry], schema_overrides={"at": pl.Datetime("us", "UTC"), "generation": pl.String})
+        # A transaction needs a number that grows; the table itself counts, under its lock.
+        number = committed_batch(table, _APPLICATION)
+        append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
+
+
+def mask_keys(
+    lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, not_of: Sequence[str], dry_run: bool
+) -> int:
+    """Put a mask in the place of edited keys that have one of the values in each of their columns that is named.
+
+    Args:
+        lakehouse: whose `monitoring.edits`.
+        values: by column.
+        not_of: jobs whose entries stay as they are.
+        dry_run: count alone.
+
+    Returns:
+        How many entries have such a key.
+    """
+    table = lakehouse.monitoring("edits")
+    if not is_table(table):
+        return 0
+
+    def mask(keys: str) -> str:
+        # Of an erasure, an object.
+        found = json.loads(keys) if keys.startswith("[") else []
+        hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in found]
+        return keys if hidden == found else json.dumps(hidden)
+
+    masked = pl.when(~pl.col("of").is_in(not_of)).then(pl.col("keys").map_elements(mask, pl.String)).otherwise("keys")
+    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
+        count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
+        if not dry_run:
+            erase_rows(table, pl.lit(value=False), masked={"keys": masked})
+            forget(table)
+            forget_log(table)
+    return int(count)
+
+
+def texts_that_hold(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]]) -> int:
+    """How many entries say one of the values in what people wrote, as a word of its own."""
+    table = lakehouse.monitoring("edits")
+    if not is_table(table):
+        return 0
+    holds = holds_any(text for texts in values.values() for text in texts)
+    said = scan_table(table).select("who", "why").collect()
+    return sum(holds(who or "") or holds(why or "") for who, why in said.iter_rows())
+
+
+def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:
+    named = [name for name in values if name in key]
+    return bool(named) and all(str(key[name]) in values[name] for name in named)
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a text: who knows the key can find its entry, and the entry does not tell the key."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""Named keys of a job corrected or removed, in a new generation, with who, when and why."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+from pyspark.sql import SparkSession
+
+from keyfold.errors import InvalidData, NotFound
+from keyfold.keyed.calling.step_call import count
+from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.privacy import describe_error, masked
+from keyfold.state.changing.audit import Author, write_down
+from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, rewrite
+from keyfold.state.making.fitting import fitted
+from keyfold.state.making.staging import private_in_state
+from keyfold.state.reading.reader import read_state
+from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What is to become of some keys' state.
+
+    Attributes:
+        keys: which, as `read_state` takes them.
+        corrections: SQL expressions over the columns of state, by column; empty removes the keys' rows.
+        author: who does it, and why.
+    """
+
+    keys: tuple[Key, ...]
+    corrections: Mapping[str, str]
+    author: Author
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What came of an edit, or would.
+
+    Attributes:
+        job: its name.
+        generation: that is live now; None of a dry run.
+        rows_before, rows_after: of the keys' state.
+        rows_of_state: all there are now.
+    """
+
+    job: str
+    generation: str | None
+    rows_before: pl.DataFrame
+    rows_after: pl.DataFrame
+    rows_of_state: int
+
+
+def edit_state(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False
+) -> Edited:
+    """Correct or remove the state of named keys in a new generation, and make it live; the old one stays, until `prune`.
+
+    The job's tables are taken over as they are. Events that removed rows stood for count as never read.
+
+    Raises:
+        KeyfoldError: no key was given or none of them has state, a correction is none or gives what its column cannot
+            hold, the last run was cut off, or a run holds the job; what is live stays as it is.
+    """
+    wanted = wanted_keys(edit.keys, job.key, job.state)
+    if wanted is None:
+        raise InvalidData(f"job {job.name}: say which keys: --key, of {', '.join(job.key)}")
+    change = _change(job, wanted, edit.corrections)
+    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        live = live_generation(lakehouse, job.name)
+        if live is None:
+            raise NotFound(f"job {job.name} has never run: it has no state")
+        done = last_batch(job, live)
+        before = rows_of(spark, lakehouse, job, edit.keys)
+        if not before.height:
+            raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
+        try:
+            after = filled(change(before), job.state)
+        except (pl.exceptions.PolarsError, ValueError) as error:
+            raise InvalidData(
+                f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
+                "was changed"
+            ) from None
+        if dry_run:
+            return Edited(job.name, None, before, after, done.open_events)
+        gone = count(before, job.state_events) - count(after, job.state_events)
+        what = "corrected" if edit.corrections else "removed"
+        edited = masked(before.select(job.key).unique(maintain_order=True), private_in_state(job))
+        keys = json.dumps(edited.to_dicts(), default=str)
+        rewritten = rewrite(
+            spark,
+            lakehouse,
+            job,
+            live,
+            origin_after(live, f"{what} {before.select(job.key).n_unique()} keys", -gone),
+            change,
+            events=done.total_events - gone,
+        )
+    rows = json.dumps({"state": before.height})
+    generation = rewritten.generation.name
+    # Once it is live, and outside the job's lock: the table of edits has one of its own.
+    write_down(lakehouse, edit.author, what=what, of=job.name, generation=generation, keys=keys, rows=rows)
+    return Edited(job.name, generation, before, after, rewritten.rows)
+
+
+def rows_of(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
+    """The rows of state of some keys, in the job's columns."""
+    found = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
+    return found.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
+
+
+def origin_after(live: Generation, what: str, seeded: int, skipped: int = 0) -> Origin:
+    """Where a generation comes from that is made of the live one, of which events came or went."""
+    before = live.origin
+    had = (before.events_skipped, before.events_seeded) if before else (0, 0)
+    return Origin("edit", f"{live.name}: {what}", had[0] + skipped, had[1] + seeded)
+
+
+def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:
+    """Make the function that changes rows of the keys wanted, and leaves all others as they are."""
+    fixed = [name for name in corrections if name in job.key]
+    unknown = [name for name in corrections if name not in job.state.names]
+    if fixed or unknown:
+        columns = ", ".join(name for name in job.state.names if name not in job.key)
+        raise InvalidData(
+            f"job {job.name}: {', '.join(fixed or unknown)} cannot be set; the state's own columns are {columns}"
+        )
+    kinds = polars_schema(job.state)
+    expressions = {}
+    for name, text in corrections.items():
+        try:
+            expressions[name] = pl.sql_expr(text)
+            # Tried on no rows, so that a wrong name is reported before Spark starts.
+            _corrected(pl.DataFrame(schema=kinds), {name: expressions[name]})
+        except (pl.exceptions.PolarsError, ValueError) as error:
+            raise InvalidData(
+                f"--set {name}={text}: {str(error).splitlines()[0]}; write SQL that gives {kinds[name]}, over "
+                f"{', '.join(kinds)}"
+            ) from None
+
+    def change(rows: pl.DataFrame) -> pl.DataFrame:
+        theirs = wanted.of(rows)
+        if not theirs.height:
+            return rows
+        others = rows.join(theirs.select(job.key).unique(), on=list(job.key), how="anti")
+        if not expressions:
+            return others
+        return pl.concat([others, _corrected(theirs, expressions)])
+
+    return change
+
+
+def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The rows with corrections, each made of the values as they were.
+
+    Raises:
+        ValueError: a correction does not fit its column's type.
+    """
+    given = rows.select(**expressions)
+    fits = given.select(
+        fitted(pl.col(name), kind, rows.schema[name]).alias(name) for name, kind in given.schema.items()
+    )
+    for name in given.columns:
+        if fits[name].null_count() > given[name].null_count():
+            raise ValueError(f"{name} is no {rows.schema[name]} in some rows")
+    if given.height != rows.height:
+        return rows.with_columns(fits[name].item() for name in fits.columns)
+    return rows.with_columns(fits)

@@ -1,0 +1,188 @@
+"""What a change of a job means to the generation that is live: free, a move of its state, or a refresh; and how much work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import polars as pl
+
+from keyfold.errors import IncompatibleState
+from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.rows.codec import polars_schema
+
+Verdict = Literal["free", "move", "refresh"]
+
+_MOVES_FREELY = {
+    "key_groups": "state is cut anew into as many parts",
+    "hash": "state is cut anew by the new hash",
+    "watermark_delay": "what is late is told by it from here on; what was late before stays so",
+}
+_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_after")
+"""By these names jobs take settings of the engine, which every state goes on with."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs from what the live generation was born with.
+
+    Attributes:
+        setting: its name, as in the birth record; a parameter as `parameter NAME`.
+        before, after: what it was and what it is to be.
+        verdict: what that means.
+        why: in a line, for people.
+    """
+
+    setting: str
+    before: Any
+    after: Any
+    verdict: Verdict
+    why: str
+
+
+def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
+    """Every setting of a job that differs from what a generation was born with, and what it means."""
+    born, now = generation.record["fixed"], fixed(job)
+    found: list[Change] = []
+    for setting in [*born, *(name for name in now if name not in born)]:
+        before, after = born.get(setting), now.get(setting)
+        if setting == "parameters":
+            found += _parameters(job, before or {}, dict(job.parameters))
+        elif before != after and setting != "schema_version":
+            found.append(Change(setting, before, after, *_meaning(job, generation, setting, before, after)))
+    before, after = born.get("schema_version"), job.schema_version
+    if before != after:
+        found.append(Change("schema_version", before, after, *_version(job, before, after)))
+    return tuple(found)
+
+
+def verdict_of(changes: tuple[Change, ...]) -> Verdict:
+    """What they mean together: what the gravest of them does."""
+    verdicts = {change.verdict for change in changes}
+    if "refresh" in verdicts:
+        return "refresh"
+    return "move" if "move" in verdicts else "free"
+
+
+def migrate(job: KeyedJob, generation: Generation) -> "Migration":
+    """The function from the rows of a generation's state to those of the job as it is now."""
+    return Migration(job, int(generation.record["fixed"].get("schema_version", job.schema_version)))
+
+
+class Migration:
+    """Changes rows of state of an older version into rows of the job's, one version after another.
+
+    Args:
+        job: as it is now.
+        version: of the rows' schema.
+
+    Raises:
+        KeyfoldError: the job has no migration from a version on the way.
+    """
+
+    def __init__(self, job: KeyedJob, version: int) -> None:
+        if lacking := _lacking(job, version):
+            raise IncompatibleState(
+                f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
+                "(`KeyedJob.migrations`), or start a new generation with --full-refresh"
+            )
+        self._migrations = [job.migrations[number] for number in range(version, job.schema_version)]
+        self._columns = polars_schema(job.state)
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows in the job's columns; one that is new and may be empty is."""
+        for change in self._migrations:
+            rows = change(rows)
+        new = [pl.lit(None, kind).alias(name) for name, kind in self._columns.items() if name not in rows.columns]
+        return rows.with_columns(new).select(list(self._columns))
+
+
+def _lacking(job: KeyedJob, version: int) -> list[int]:
+    # Written by a later form of the job: no migration leads back.
+    if version > job.schema_version:
+        return [version]
+    return [number for number in range(version, job.schema_version) if number not in job.migrations]
+
+
+def _version(job: KeyedJob, before: int, after: int) -> tuple[Verdict, str]:
+    if lacking := _lacking(job, before):
+        return "refresh", f"the job has no migration of its state from version {lacking[0]}"
+    return "move", f"the job's migrations change rows of state from version {before} to {after}"
+
+
+def _parameters(job: KeyedJob, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    found: list[Change] = []
+    for name in [*before, *(name for name in after if name not in before)]:
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        meaning: tuple[Verdict, str]
+        if name in job.free_parameters:
+            meaning = "free", "no state and no row depends on it"
+        elif name in job.movable_parameters or name in _PARAMETERS_OF_THE_ENGINE:
+            meaning = "move", "it counts from here on; rows that are written stay as they are"
+        else:
+            meaning = "refresh", "state and rows were made with it"
+        found.append(Change(f"parameter {name}", old, new, *meaning))
+    return found
+
+
+def _meaning(job: KeyedJob, generation: Generation, setting: str, before: Any, after: Any) -> tuple[Verdict, str]:
+    if setting in _MOVES_FREELY:
+        return "move", _MOVES_FREELY[setting]
+    if setting == "tables":
+        return _tables(before or {}, after or {})
+    if setting == "inputs" and before and after:
+        return _inputs(before, after)
+    if setting.startswith("columns of "):
+        return _columns(job, generation, setting.removeprefix("columns of "), before, after)
+    return "refresh", "what state and rows say depends on it"
+
+
+def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
+    if changed := [name for name in before if name in after and before[name] != after[name]]:
+        return "refresh", f"{', '.join(changed)} is written in another way"
+    gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
+    told = [f"{', '.join(new)} begins empty"] if new else []
+    told += [f"{', '.join(gone)} stays behind with the old generation"] if gone else []
+    return "move", "; ".join(told)
+
+
+def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
+    in_both = [name for name in before if name in after and before[name] != after[name]]
+    delayed = [name for name in in_both if _but_for_delay(before[name]) == _but_for_delay(after[name])]
+    if changed := [name for name in in_both if name not in delayed]:
+        return "refresh", f"what is read of {', '.join(changed)} is another thing"
+    gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
+    begins = (
+        "begins where the job stands in its table, or at that table's beginning; what lies behind the watermark is late"
+    )
+    told = [f"{', '.join(new)} {begins}"] if new else []
+    told += [f"{', '.join(gone)} is read no more"] if gone else []
+    told += [f"of {', '.join(delayed)} {_MOVES_FREELY['watermark_delay']}"] if delayed else []
+    return "move", "; ".join(told)
+
+
+def _but_for_delay(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != "watermark_delay"}
+
+
+def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:
+    if before is None or after is None:
+        return "move", "with its table"
+    gone = [name for name in before if name not in after]
+    other = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
+    new = [name for name in after if name not in before]
+    strict = [name for name in new if after[name].endswith("not null")]
+    if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.schema_version:
+        return "move", "the job's migrations see to it"
+    if gone or other or strict:
+        changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in other)]
+        changed += [f"{name} is new and may not be empty" for name in strict]
+        hint = "; raise schema_version and give the job a migration" if what == "state" else ""
+        return "refresh", ", ".join(changed) + hint
+    if what == "events":
+        # A step that never saw a column of the events that its state is made of would not know its values.
+        return "move", f"new: {', '.join(new)}; late rows of before lack it" if new else "the same columns"
+    return "move", f"new: {', '.join(new)}, empty in what there is" if new else "the same columns in another order"

@@ -1,0 +1,1 @@
+"""Compare two states, or a state and a table."""

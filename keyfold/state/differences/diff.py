@@ -1,0 +1,245 @@
+"""Two states compared, or a state and a table: which keys came, went and changed, and how.
+
+Spark joins typed rows; nothing is compared on the driver.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from keyfold.errors import InvalidData, NotFound
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
+from keyfold.lakehouse.frames import table_frame
+from keyfold.state.differences.diff_by_parts import EQUAL, SIDE, differing_rows, share_parts
+from keyfold.state.making.sources import ENDINGS
+from keyfold.state.reading.export import Export, Format, write_frame
+from keyfold.state.reading.failures import explained
+from keyfold.state.reading.reader import StateRows
+from keyfold.storage.place import to_place
+
+Change = Literal["added", "removed", "changed"]
+
+_SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
+
+@dataclass(frozen=True)
+class DiffSummary:
+    """How two states differ, in keys.
+
+    Attributes:
+        before, after: what was compared.
+        keys_before, keys_after: that each has.
+        added, removed, changed, unchanged: keys of the after alone, of the before alone, of both with other rows, alike.
+        columns: of the changed keys, in how many each column differs; those in which none does are left out.
+        not_compared: columns that one of the two lacks, or has in another type.
+    """
+
+    before: str
+    after: str
+    keys_before: int
+    keys_after: int
+    added: int
+    removed: int
+    changed: int
+    unchanged: int
+    columns: dict[str, int]
+    not_compared: tuple[str, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no key differs in a column that both have."""
+        return not (self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True)
+class StateDiff:
+    """A comparison; work is done when something is asked of it.
+
+    Attributes:
+        before, after: what is compared, for people.
+        key: columns of the key.
+        columns: that are compared, besides the key's.
+        not_compared: columns that one of the two lacks, or has in another type.
+    """
+
+    before: str
+    after: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    not_compared: tuple[str, ...]
+    _joined: Callable[[bool], DataFrame]
+
+    def summary(self) -> DiffSummary:
+        """Count the keys by what became of them.
+
+        Raises:
+            KeyfoldError: one of the two cannot be read.
+        """
+        was, same = F.col("before").isNotNull(), F.col("before").eqNullSafe(F.col("after"))
+        is_now = F.col("after").isNotNull()
+        stays = was & is_now
+        counts = {
+            "keys_before": was,
+            "keys_after": is_now,
+            "added": ~was & is_now,
+            "removed": was & ~is_now,
+            "changed": stays & ~same,
+            "unchanged": stays & same,
+            **{f"column {name}": stays & ~same & ~self._alike(name) for name in self.columns},
+        }
+        with explained(self._where):
+            joined = self._joined(True)
+            sums = [F.count_if(found).alias(name) for name, found in counts.items()]
+            told = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
+        columns = {name: told[f"column {name}"] for name in self.columns if told[f"column {name}"]}
+        keys = {name: told[name] for name in counts if not name.startswith("column ")}
+        for name in ("keys_before", "keys_after", "unchanged"):
+            keys[name] += told[EQUAL]
+        return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
+
+    def rows(self) -> DataFrame:
+        """A row a key that differs: the key, `change` (added, removed, changed), its rows `before` and `after`."""
+        before, after = F.col("before"), F.col("after")
+        change = F.when(before.isNull(), "added").when(after.isNull(), "removed").otherwise("changed")
+        differs = self._joined(False).where(~before.eqNullSafe(after))
+        return differs.select(*self.key, change.alias("change"), "before", "after")
+
+    def first_rows(self, limit: int) -> pl.DataFrame:
+        """The first of `rows`, in the order of their keys.
+
+        Raises:
+            KeyfoldError: one of the two cannot be read.
+        """
+        with explained(self._where):
+            found = pl.from_arrow(self.rows().orderBy(*self.key).limit(limit).toArrow())
+        assert isinstance(found, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union
+        return found
+
+    def write(self, to: Path | str, style: Format) -> Export:
+        """Write `rows` as a table or files.
+
+        Raises:
+            KeyfoldError: the path holds something already, or one of the two cannot be read.
+        """
+        return write_frame(self.rows(), to, style, self._where)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.before} against {self.after}"
+
+    def _alike(self, column: str) -> Column:
+        def values(side: str) -> Column:
+            return F.transform(F.col(side), lambda row: row[column])
+
+        return values("before").eqNullSafe(values("after"))
+
+
+def diff_states(before: StateRows, after: StateRows) -> StateDiff:
+    """Compare two states: of two batches, two generations, a generation and a branch, or two jobs of one key.
+
+    Raises:
+        KeyfoldError: their keys are of other columns.
+
+    Example:
+        >>> was = read_state(spark, lakehouse, "ride_summaries", batch=3)  # doctest: +SKIP
+        >>> diff_states(was, read_state(spark, lakehouse, "ride_summaries")).summary().changed  # doctest: +SKIP
+    """
+    if before.key != after.key:
+        raise InvalidData(
+            f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states of "
+            "other keys cannot be compared"
+        )
+    if share_parts(before, after):
+        return _diff_by_parts(before, after)
+    return _diff(before.where, before.spark(), after.where, after.spark(), before.key)
+
+
+def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
+    columns = tuple(name for name in before.schema.names if name not in before.key)
+
+    def joined(count: bool) -> DataFrame:
+        def side(number: int, name: str) -> Column:
+            found = F.collect_list(F.when(F.col(SIDE) == number, _row(columns)))
+            return F.when(F.size(found) > 0, F.sort_array(found)).alias(name)
+
+        rows = differing_rows(before, after, count=count)
+        key = [F.col(f"`{name}`") for name in before.key]
+        return rows.groupBy(*key).agg(side(0, "before"), side(1, "after"), F.sum(EQUAL).alias(EQUAL))
+
+    return StateDiff(before.where, after.where, before.key, columns, (), joined)
+
+
+def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
+    """Compare a state (before) with a table (after), in the columns that the table has of the state's.
+
+    Args:
+        state: of a job.
+        lakehouse: whose tables may be named.
+        table: a name that `keyfold show` takes, or the path of a Delta table, or of Parquet, CSV or JSON files. Values
+            of other types are read as the state's.
+
+    Raises:
+        KeyfoldError: there is no such table, or it lacks a column of the key.
+    """
+    rows = state.spark()
+    found = _table(rows.sparkSession, lakehouse, table)
+    if lacking := [column for column in state.key if column not in found.columns]:
+        raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
+    kinds = {one.name: one.dataType for one in rows.schema.fields}
+    typed = found.select(
+        # Not a plain cast, which fails the whole comparison for one value: what does not fit is a difference.
+        [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in found.columns if name in kinds]
+        + [F.col(f"`{name}`") for name in found.columns if name not in kinds]
+    )
+    return _diff(state.where, rows, f"table {table}", typed, state.key)
+
+
+def _diff(before: str, left: DataFrame, after: str, right: DataFrame, key: Sequence[str]) -> StateDiff:
+    types_left, types_right = _types(left.schema), _types(right.schema)
+    columns = tuple(name for name in types_left if types_right.get(name) == types_left[name] and name not in key)
+    all_columns = dict.fromkeys([*types_left, *types_right])
+    not_compared = tuple(name for name in all_columns if name not in columns and name not in key)
+    joined = _by_key(left, key, columns, "before").join(_by_key(right, key, columns, "after"), list(key), "full_outer")
+    # Every key is in it.
+    joined = joined.withColumn(EQUAL, F.lit(0))
+    return StateDiff(before, after, tuple(key), columns, not_compared, lambda count: joined)
+
+
+def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: str) -> DataFrame:
+    """A key's rows as a sorted array: they have no order of their own."""
+    sorted_rows = F.sort_array(F.collect_list(_row(columns)))
+    return rows.groupBy(*(F.col(f"`{column}`") for column in key)).agg(sorted_rows.alias(name))
+
+
+def _row(columns: Sequence[str]) -> Column:
+    return F.struct(*(F.col(f"`{column}`") for column in columns)) if columns else F.struct(F.lit(True).alias("there"))
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {one.name: one.dataType.simpleString() for one in schema.fields}
+
+
+def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
+    if (known := lakehouse.tables().get(table)) is not None:
+        return table_frame(spark, known)
+    path = to_place(table).expanduser()
+    if not path.exists():
+        raise NotFound(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
+    if (path / "_delta_log").is_dir():
+        # Spark itself would follow an absolute path in the log.
+        check_files_are_inside(path)
+        return spark.read.format("delta").load(str(path))
+    files = [file for file in path.rglob("*") if file.suffix in ENDINGS] if path.is_dir() else [path]
+    if path.is_dir():
+        check_no_link_leads_out(path, files)
+    ends = files[0].suffix if files else ""
+    if ends not in ENDINGS:
+        raise InvalidData(f"{path} is neither a Delta table nor Parquet, CSV or JSON files ({', '.join(ENDINGS)})")
+    return spark.read.option("header", "true").format(_SPARK_FORMATS[ENDINGS[ends]]).load(str(path))

@@ -1,0 +1,75 @@
+"""Two batches of one generation as a frame of the keys that may differ; workers read the parts that both do not share."""
+
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from keyfold.errors import Damaged
+from keyfold.keyed.parts.differences import differences
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.state.reading.failures import REMEDY
+from keyfold.state.reading.reader import StateRows
+
+SIDE, EQUAL = "#side", "#equal"
+"""Of a row, whether it is of the state before (0) or after (1); a row of neither has the number of keys that are equal."""
+
+
+def share_parts(before: StateRows, after: StateRows) -> bool:
+    """Whether two states are all rows of two batches of one generation."""
+    return (
+        before.is_whole
+        and after.is_whole
+        and (before.job, before.generation) == (after.job, after.generation)
+        and before.parts == after.parts
+        and before.schema == after.schema
+        and before.manifests is not None
+        and after.manifests is not None
+    )
+
+
+def differing_rows(before: StateRows, after: StateRows, *, count: bool) -> DataFrame:
+    """The rows of keys that may differ, with `SIDE` and `EQUAL`.
+
+    Args:
+        before, after: states that `share_parts`.
+        count: whether keys that are equal are counted.
+    """
+    assert before.manifests is not None and after.manifests is not None  # noqa: S101, PT018 - as `share_parts` says
+    schema = before.schema.append(pa.field(SIDE, pa.int32())).append(pa.field(EQUAL, pa.int64()))
+    key, folder, where = before.key, before.parts, f"{before.where} and {after.where}"
+    equal = pl.DataFrame(schema=dict.fromkeys(before.schema.names, pl.Null)).clear(1)
+
+    def compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one, other in zip(batch.column("before"), batch.column("after"), strict=True):
+                was, now = (Manifest.unpack(m.as_buffer()) if m.is_valid else Manifest(0) for m in (one, other))
+                for found in differences(was, now, folder, key, count=count):
+                    for side, rows in enumerate((found.before, found.after)):
+                        if rows.height:
+                            yield from _tagged(rows, side, schema)
+                    if found.equal_keys:
+                        yield from _tagged(equal.with_columns(pl.lit(found.equal_keys).alias(EQUAL)), None, schema)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from compared(batches)
+        except Damaged as error:
+            raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
+
+    left = before.manifests.select("partition", F.col("manifest").alias("before"))
+    right = after.manifests.select("partition", F.col("manifest").alias("after"))
+    # By number, so that Spark leaves each partition a task of its own however small its manifest is.
+    pairs = left.join(right, "partition", "full_outer").repartition(before.partitions, "partition")
+    return pairs.select("before", "after").mapInArrow(run, from_arrow_schema(schema))
+
+
+def _tagged(rows: pl.DataFrame, side: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    tagged = rows.with_columns(pl.lit(side, pl.Int32).alias(SIDE))
+    if EQUAL not in tagged.columns:
+        tagged = tagged.with_columns(pl.lit(None, pl.Int64).alias(EQUAL))
+    for part in tagged.iter_slices(50_000):
+        yield from part.to_arrow().select(schema.names).cast(schema).to_batches()

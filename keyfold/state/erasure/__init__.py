@@ -1,0 +1,1 @@
+"""Erase values wherever the lakehouse keeps them."""

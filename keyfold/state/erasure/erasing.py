@@ -1,0 +1,249 @@
+"""An erasure: all rows of some values of a stream's columns, wherever the lakehouse keeps them, gone for good.
+
+Each job that is made of the stream, directly or by other jobs, gets a new generation without them, and all go live in one step;
+then the tables of open state, the quarantine and the events; last, what only history held. Whatever it was cut off in, the same call again finishes it: what is gone is not looked for.
+
+What a job has summed up without keeping the columns cannot be told apart any more: it stays, and the report says where.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import InvalidData, KeyfoldError
+from keyfold.ingestion.ingest_settings import REBUILD
+from keyfold.ingestion.inspection import is_unfinished
+from keyfold.keyed.generation.batch_records import KeyedDone
+from keyfold.keyed.generation.generations import Generation, live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.job_chains import in_order, made_of
+from keyfold.keyed.plans.inputs import input_tables
+from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
+from keyfold.lakehouse.row_erasure import count_rows_of, erase_rows, forget, forget_log
+from keyfold.privacy import MASK
+from keyfold.sharing import check_sharing
+from keyfold.state.changing.audit import Author, digest, mask_keys, texts_that_hold, write_down
+from keyfold.state.changing.pruning import remove_other_generations
+from keyfold.state.changing.state_rewriting import last_batch
+from keyfold.state.erasure.erasing_ingest import (
+    Unsearchable,
+    Values,
+    erase_in_ingest,
+    forget_in_ingest,
+    typed_values,
+    unsearchable,
+)
+from keyfold.state.erasure.erasing_jobs import erase_in_jobs
+from keyfold.state.erasure.tracing import Trace
+from keyfold.stream import Stream
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What is to be erased.
+
+    Attributes:
+        values: by column of the stream; a row goes that has one of a column's values in every column named.
+        author: who does it, and why.
+        remove_unsearchable: whether quarantined lines go too whose fields cannot be told.
+    """
+
+    values: Mapping[str, Sequence[str]]
+    author: Author
+    remove_unsearchable: bool = False
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What held the values, and what holds none of them any more.
+
+    Attributes:
+        stream: whose rows.
+        rows: that were found and erased, by place: `state of JOB`, a table's name, `events.STREAM`, `quarantine.STREAM`,
+            `aside/FOLDER/events` and `/quarantine`, and how many `names of landing files` and `keys in monitoring.edits`.
+        sums: tables and states that do not keep the columns, and to which such events may have been added.
+        summed_up_by: the jobs whose these are, each behind all that it reads: a refresh makes them anew without such events.
+        unsearchable: quarantined lines whose fields cannot be told; they stay unless they were to be removed too.
+        generations: that are live now, by job.
+        files_deleted: of the tables' history.
+        not_touched: places outside the tables where people should look, for people.
+    """
+
+    stream: str
+    rows: dict[str, int]
+    sums: tuple[str, ...]
+    summed_up_by: tuple[str, ...]
+    unsearchable: Unsearchable
+    generations: dict[str, str]
+    files_deleted: int
+    not_touched: tuple[str, ...] = field(default=())
+
+
+def erase(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    stream: Stream,
+    jobs: Sequence[KeyedJob],
+    erasure: Erasure,
+    *,
+    sharing: Sequence[Stream] = (),
+    dry_run: bool = False,
+) -> Erased:
+    """Erase rows of a stream everywhere; see the module's text.
+
+    Args:
+        spark: rewrites states.
+        lakehouse: of which.
+        stream: whose rows.
+        jobs: every job of the project that has run, as its live generation is; of those that are not made of the stream
+            nothing is touched.
+        erasure: what, by whom, and why.
+        sharing: all streams that share the stream's landing, where it shares one: its rows may be in the quarantine of the
+            first, and names of files with all.
+        dry_run: count alone.
+
+    Raises:
+        KeyfoldError: a column is none of the stream's or a value none of its type, a run was cut off, or one holds the
+            stream or a job.
+    """
+    values, of_stream = _values(stream, erasure.values), f"events.{stream.name}"
+    direct = {job.name for job in jobs if of_stream in input_tables(lakehouse, job)}
+    chain = direct | made_of(direct, jobs)
+    jobs = in_order([job for job in jobs if job.name in chain])
+    trace = Trace(of_stream, stream.schema, values.wanted, jobs)
+    names = sorted(one.name for one in check_sharing(sharing or [stream]))
+    with ExitStack() as locks:
+        if not dry_run:
+            # All at once: a run in between would read what is being erased, or write it again.
+            for name in names:
+                locks.enter_context(exclusive(lakehouse.ingest(name), f"ingest of {name}"))
+            for job in jobs:
+                locks.enter_context(exclusive(lakehouse.job(job.name), f"job {job.name}"))
+        for name in names:
+            if is_unfinished(lakehouse, name) or (lakehouse.ingest(name) / REBUILD).exists():
+                raise KeyfoldError(f"the last ingest of {name} was cut off; run it once first: `keyfold ingest {name}`")
+        live = [(job, one, last_batch(job, one)) for job in jobs if (one := live_generation(lakehouse, job.name))]
+        rows, generations = erase_in_jobs(spark, lakehouse, live, trace, dry_run=dry_run)
+        tables = {job.name: lakehouse.open_state(job.name) for job, _, _ in live}
+        tables = {name: table for name, table in tables.items() if is_table(table)}
+        for name, table in tables.items():
+            which = trace.where(name, pa.schema(DeltaTable(str(table)).schema().to_arrow()))
+            if which is not None:
+                rows[f"open.{name}"] = (count_rows_of if dry_run else erase_rows)(table, which).rows
+        cannot = unsearchable(lakehouse, stream, values)
+        rows["keys in monitoring.edits"] = mask_keys(
+            lakehouse, erasure.values, not_of=_other_jobs(lakehouse, stream), dry_run=dry_run
+        )
+        rows |= erase_in_ingest(
+            lakehouse,
+            stream,
+            values,
+            sharing=names,
+            remove_unsearchable=erasure.remove_unsearchable,
+            dry_run=dry_run,
+        )
+        deleted = 0
+        if not dry_run:
+            for job, _, _ in live:
+                # They hold the rows too, and could be promoted.
+                remove_other_generations(lakehouse, job.name, branches=True)
+                generation = _now(lakehouse, job)
+                deleted += sum(forget(generation.table(table.name)) for table in job.tables)
+                generation.record_checksums()
+            for table in tables.values():
+                deleted += forget(table)
+                forget_log(table)
+            deleted += forget_in_ingest(lakehouse, stream, names)
+    rows = {name: count for name, count in rows.items() if count}
+    sums = list(_sums(live, trace))
+    if not dry_run:
+        write_down(
+            lakehouse,
+            erasure.author,
+            what="erased",
+            of=stream.name,
+            generation=None,
+            keys=_described(stream, erasure.values),
+            rows=json.dumps(rows),
+        )
+    return Erased(
+        stream=stream.name,
+        rows=rows,
+        sums=tuple(f"{name} ({why})" if why else name for name, why, _ in sums),
+        summed_up_by=tuple(dict.fromkeys(job for _, _, job in sums)),
+        unsearchable=cannot,
+        generations=generations,
+        files_deleted=deleted,
+        not_touched=tuple(_elsewhere(lakehouse, stream, jobs, erasure.values)),
+    )
+
+
+def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
+    if not values:
+        raise InvalidData(f"say what is to be erased, by columns of {stream.name}: {', '.join(stream.schema.names)}")
+    unknown = [name for name in values if name not in stream.schema.names]
+    if unknown:
+        raise InvalidData(
+            f"stream {stream.name} has no column {', '.join(unknown)}; it has {', '.join(stream.schema.names)}"
+        )
+    return typed_values(stream, values)
+
+
+def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
+    """What was erased, without saying it: a list of erased keys would be what the erasure was to end."""
+    return json.dumps(
+        {name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()}
+    )
+
+
+def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) -> Iterator[tuple[str, str, str]]:
+    """Tables and states whose columns do not tell: each with what is said of it, and the job whose it is."""
+    for job, _, _ in live:
+        schemas = {f"state of {job.name}": job.state, **{table.name: table.schema for table in job.tables}}
+        for name, schema in schemas.items():
+            if trace.where(job.name, schema) is None:
+                made = trace.made_of_them(job.name, schema)
+                yield name, f"{', '.join(made)}: made of {', '.join(trace.columns)}" if made else "", job.name
+
+
+def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
+    live = live_generation(lakehouse, job.name)
+    assert live is not None  # noqa: S101 - it was there under the lock that is held
+    return live
+
+
+def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
+    """Whether each job that has run is made of a stream, also jobs that the project has no more."""
+    records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
+    tables, size = {f"events.{stream.name}"}, 0
+    while len(tables) > size:
+        size = len(tables)
+        tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))
+    return {record["job"]: bool(tables.intersection(record["input_ids"])) for record in records}
+
+
+def _other_jobs(lakehouse: Lakehouse, stream: Stream) -> list[str]:
+    return [job for job, is_made_of_it in _made_of_stream(lakehouse, stream).items() if not is_made_of_it]
+
+
+def _elsewhere(
+    lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], values: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    known = {job.name for job in jobs}
+    for job, is_made_of_it in _made_of_stream(lakehouse, stream).items():
+        if is_made_of_it and job not in known:
+            yield (
+                f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and its state and tables "
+                "were not searched; remove the folder if nobody needs it"
+            )
+    if entries := texts_that_hold(lakehouse, values):
+        yield f"who and why in monitoring.edits: {entries} entries hold such a value as a word of their own"
+    yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
+    yield "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show rows of columns that are not private"
+    yield "topics of Kafka, and answers of services that events were sent to, and what those keep"
+    yield "backups of the lakehouse, and copies that others have made of its tables"

@@ -1,0 +1,204 @@
+"""Erases in what ingest keeps of a stream: its quarantine, its events, names of landing files, and what a rebuild moved aside."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+import polars as pl
+
+from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
+from keyfold.ingestion.ingest_records import IngestDone, IngestPlan
+from keyfold.ingestion.ingest_settings import existing_ingest
+from keyfold.ingestion.inspection import all_known_files, ingest_journal
+from keyfold.ingestion.known import KnownFiles
+from keyfold.ingestion.parsing.mapping import path_value
+from keyfold.ingestion.quarantined import FOUND, UNKNOWN, search_lines
+from keyfold.ingestion.sources.kafka.settings import PREFIX
+from keyfold.ingestion.sources.landing_names import source_place
+from keyfold.journal import Journal
+from keyfold.journal.checksums import record_checksums
+from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse.reading import scan_table
+from keyfold.lakehouse.row_erasure import count_rows_of, erase_rows, forget, forget_log
+from keyfold.state.rows.keys import wanted_keys
+from keyfold.storage.place import Place, path_below, to_place
+from keyfold.stream import Stream
+
+NAMES = "names of landing files"
+_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is erased of a stream.
+
+    Attributes:
+        texts: as they were given, by column.
+        wanted: the same in the columns' types.
+    """
+
+    texts: Mapping[str, Sequence[str]]
+    wanted: Mapping[str, pl.Series]
+
+    @property
+    def which(self) -> pl.Expr:
+        """The rows of a frame that has the columns."""
+        return reduce(and_, [pl.col(name).is_in(values.implode()) for name, values in self.wanted.items()])
+
+
+@dataclass(frozen=True)
+class Unsearchable:
+    """Quarantined lines whose fields cannot be told.
+
+    Attributes:
+        lines: how many.
+        where: the first of them, as FILE:LINE.
+    """
+
+    lines: int
+    where: tuple[str, ...]
+
+
+def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
+    """The values in their columns' types.
+
+    Raises:
+        KeyfoldError: a value is none of its column's type.
+    """
+    wanted: dict[str, pl.Series] = {}
+    for name, given in texts.items():
+        found = wanted_keys(given, (name,), stream.schema)
+        assert found is not None  # noqa: S101 - narrows: a column is named with a value at least
+        wanted[name] = found.frames[0][name]
+    return Values(texts, wanted)
+
+
+def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsearchable:
+    """The quarantined lines of a stream that cannot be searched for values, those moved aside among them."""
+    search, lines, where = _search(lakehouse, stream, values), 0, []
+    for table in _quarantines(lakehouse, stream).values():
+        rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
+        found = rows.select(pl.len()).collect().item()
+        first = rows.head(_LISTED - len(where)).collect() if found else pl.DataFrame()
+        lines, where = lines + found, [*where, *(f"{file}:{line}" for file, line in first.iter_rows())]
+    return Unsearchable(lines, tuple(where))
+
+
+def erase_in_ingest(
+    lakehouse: Lakehouse,
+    stream: Stream,
+    values: Values,
+    *,
+    sharing: Sequence[str],
+    remove_unsearchable: bool,
+    dry_run: bool,
+) -> dict[str, int]:
+    """Erase rows of a stream in what ingest keeps; gives how many were found, by place.
+
+    Call it under the locks of ingest of all streams that share the landing, whose names are given: each knows its files.
+    """
+    search = _search(lakehouse, stream, values)
+    lines = search != 0 if remove_unsearchable else search == FOUND
+    holds = holds_any(text for texts in values.texts.values() for text in texts)
+    rows: dict[str, int] = {}
+    for name, table in _quarantines(lakehouse, stream).items():
+        if dry_run:
+            rows[name] = count_rows_of(table, lines).rows
+        else:
+            file = pl.col("file").replace(_new_names(lakehouse, stream.name, table, holds))
+            rows[name] = erase_rows(table, lines, masked={"file": file}).rows
+    rows[NAMES] = sum(
+        _count_names(known, holds) if dry_run else known.rename(holds)
+        for name in sharing
+        for known in _known(lakehouse, name)
+    )
+    # The events last: what jobs have read is counted from them, also where a killed call is run again.
+    for name, table in _event_tables(lakehouse, stream.name).items():
+        rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which).rows
+    return rows
+
+
+def forget_in_ingest(lakehouse: Lakehouse, stream: Stream, sharing: Sequence[str]) -> int:
+    """Delete what only the history of the tables holds, and record checksums anew; gives how many files were deleted."""
+    quarantines, events = _quarantines(lakehouse, stream), _event_tables(lakehouse, stream.name)
+    deleted = sum(forget(table) for table in (*quarantines.values(), *events.values()))
+    for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream.name}")):
+        # Jobs read the live event table by the entries of its log; nobody reads these so.
+        forget_log(table)
+    for name in sharing:
+        if (birth := existing_ingest(lakehouse, name)) and (done := ingest_journal(lakehouse, name).last_done()):
+            record_checksums(birth.journal, birth.checksummed, done.batch)
+    return deleted
+
+
+def _search(lakehouse: Lakehouse, stream: Stream, values: Values) -> pl.Expr:
+    places = _landings(lakehouse, stream.name)
+
+    def path_of(file: str) -> str | None:
+        if file.startswith(PREFIX):
+            return file.removeprefix(PREFIX).partition("/")[0]
+        if is_erased(to_place(file).name):
+            return None
+        return path_value(to_place(file), _landing_of(places, file))
+
+    return search_lines(stream, values.wanted, values.texts, path_of)
+
+
+def _new_names(lakehouse: Lakehouse, stream: str, table: Place, holds: Holds) -> dict[str, str]:
+    """The files that a quarantine names and that are to have another name there."""
+    places, found = _landings(lakehouse, stream), {}
+    for file in scan_table(table).select(pl.col("file").drop_nulls().unique()).collect()["file"]:
+        if file.startswith(PREFIX):
+            continue
+        landing = _landing_of(places, file) or to_place(file).parent
+        inside = path_below(to_place(file), landing)
+        if inside is not None and not is_erased(str(inside)) and holds(str(inside)):
+            found[file] = str(landing / erased_name(inside.as_posix()))
+    return found
+
+
+def _landings(lakehouse: Lakehouse, stream: str) -> list[Place]:
+    sources = all_known_files(lakehouse, stream)
+    return [source_place(lakehouse, source) for source in sources if not source.startswith(PREFIX)]
+
+
+def _landing_of(places: Sequence[Place], file: str) -> Place | None:
+    return next((place for place in places if path_below(to_place(file), place) is not None), None)
+
+
+def _count_names(known: KnownFiles, holds: Holds) -> int:
+    return sum(holds(path) and not is_erased(path) for paths in known.all().values() for path in paths)
+
+
+def _known(lakehouse: Lakehouse, stream: str) -> Iterator[KnownFiles]:
+    for folder in (lakehouse.ingest(stream), *(aside / "ingest" for aside in _asides(lakehouse, stream))):
+        if folder.exists():
+            yield KnownFiles(folder, Journal(folder / "journal", IngestPlan, IngestDone), f"ingest of {stream}")
+
+
+def _quarantines(lakehouse: Lakehouse, stream: Stream) -> dict[str, Place]:
+    """Where rejected rows of a stream are: where it shares a landing, also in the quarantine of the stream that has it."""
+    names = dict.fromkeys((stream.name, stream.landing or stream.name))
+    every = [_tables(lakehouse, name, "quarantine", lakehouse.quarantine(name)) for name in names]
+    return {name: table for tables in every for name, table in tables.items()}
+
+
+def _event_tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
+    return _tables(lakehouse, stream, "events", lakehouse.events(stream))
+
+
+def _tables(lakehouse: Lakehouse, stream: str, kind: str, live: Place) -> dict[str, Place]:
+    asides = {f"aside/{folder.name}/{kind}": folder / kind for folder in _asides(lakehouse, stream)}
+    found = {**asides, f"{kind}.{stream}": live}
+    return {name: table for name, table in found.items() if table.exists() and is_table(table)}
+
+
+def _asides(lakehouse: Lakehouse, stream: str) -> list[Place]:
+    """What rebuilds of a stream have moved aside."""
+    pattern = re.compile(rf"{re.escape(stream)}-\d{{8}}T\d+")
+    with suppress(FileNotFoundError):
+        return sorted(folder for folder in (lakehouse.home / "aside").iterdir() if pattern.fullmatch(folder.name))
+    return []

@@ -1,0 +1,156 @@
+"""Erases in jobs: each that holds the values, or reads one that does, gets a new generation; all go live in one step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.calling.step_call import count
+from keyfold.keyed.generation.batch_records import KeyedDone
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.generation.together import go_live_together
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.plans.inputs import changes_for, input_tables
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.positions import Position, position_at
+from keyfold.lakehouse.reading import scan_files
+from keyfold.lakehouse.row_erasure import ErasedRows, count_rows_of, erase_rows
+from keyfold.state.changing.editing import origin_after
+from keyfold.state.changing.state_rewriting import map_frames, rewrite_beside
+from keyfold.state.erasure.tracing import Trace
+from keyfold.storage.place import Place
+
+
+def erase_in_jobs(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    live: Sequence[tuple[KeyedJob, Generation, KeyedDone]],
+    trace: Trace,
+    *,
+    dry_run: bool,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Erase rows in states and tables; gives how many were found, by place, and the generations that are live then, by job.
+
+    Args:
+        spark: rewrites states.
+        lakehouse: of which.
+        live: the jobs, each behind all that it reads, with what is live and its last batch; under the locks of all.
+        trace: where the values are.
+        dry_run: count alone.
+
+    Raises:
+        KeyfoldError: a job has yet to read what another one wrote.
+    """
+    rows: dict[str, int] = {}
+    made: dict[str, Generation] = {}
+    for job, generation, done in live:
+        found = _Rows(lakehouse, job, generation, done, trace)
+        rows |= found.count(spark)
+        if dry_run:
+            continue
+        found.check_is_even()
+        if found.is_to_change(made):
+            made[job.name] = found.without(spark, made)
+    if made:
+        go_live_together(lakehouse, list(made.values()))
+    return rows, {job.name: made.get(job.name, generation).name for job, generation, _ in live}
+
+
+class _Rows:
+    """The rows of a job that hold the values."""
+
+    def __init__(self, lakehouse: Lakehouse, job: KeyedJob, live: Generation, done: KeyedDone, trace: Trace) -> None:
+        self._lakehouse, self._job, self._live, self._done, self._trace = lakehouse, job, live, done, trace
+        self._rows: dict[str, int] = {}
+        self._events = self._read = 0
+
+    def count(self, spark: SparkSession) -> dict[str, int]:
+        """Search; gives how many rows were found, by place."""
+        job, live = self._job, self._live
+        in_state = ErasedRows(0, 0)
+        if (which := self._trace.where(job.name, job.state)) is not None:
+            in_state = _in_state(spark, job, live, self._done, which)
+        self._rows, self._events = {f"state of {job.name}": in_state.rows}, in_state.events
+        for table in job.tables:
+            if (which := self._trace.where(job.name, table.schema)) is not None:
+                there = count_rows_of(live.table(table.name), which, table.events)
+                self._rows[table.name] = there.rows
+                self._events += there.events
+        self._read = sum(self._read_of(name, table) for name, table in self._inputs())
+        return self._rows
+
+    def check_is_even(self) -> None:
+        """See that the job has read all that other jobs wrote: it goes on in new tables, of which it cannot tell what it has read.
+
+        Raises:
+            KeyfoldError: it has not.
+        """
+        for name, table in self._inputs():
+            if name.startswith("events.") or not self._unread(name, table):
+                continue
+            run = self._lakehouse.command("run", self._job.name)
+            raise KeyfoldError(f"job {self._job.name} has yet to read rows of {name}; run it once first: `{run}`")
+
+    def is_to_change(self, made: Mapping[str, Generation]) -> bool:
+        """Whether it gets a new generation: something was found, or a job that it reads has one."""
+        return bool(
+            any(self._rows.values()) or self._events != self._read or set(made).intersection(self._job.producers)
+        )
+
+    def without(self, spark: SparkSession, made: Mapping[str, Generation]) -> Generation:
+        """A generation without the values, which is not live yet."""
+        job, trace = self._job, self._trace
+        of_state = trace.where(job.name, job.state)
+
+        def without(frame: pl.DataFrame) -> pl.DataFrame:
+            return frame if of_state is None else frame.filter(~of_state.fill_null(False))
+
+        def erase_in_tables(generation: Generation) -> None:
+            for table in job.tables:
+                if (which := trace.where(job.name, table.schema)) is not None:
+                    erase_rows(generation.table(table.name), which, table.events)
+
+        # What the job has summed up stays, though its events go: they count as events that its state began with.
+        origin = replace(origin_after(self._live, "erasure", self._read - self._events), how="erasure")
+        ahead = self._lakehouse.seeing({name: generation.name for name, generation in made.items()})
+        positions = {
+            one.table: _end_of(made[producer].table(one.table))
+            for one in job.all_inputs.values()
+            if (producer := one.producer) is not None and producer in made
+        }
+        events = self._done.total_events - self._events
+        return rewrite_beside(
+            spark, ahead, job, self._live, origin, without, erase_in_tables, events=events, positions=positions
+        ).generation
+
+    def _inputs(self) -> list[tuple[str, Place]]:
+        return [(name, at) for name, at in input_tables(self._lakehouse, self._job).items() if self._trace.is_of(name)]
+
+    def _read_of(self, name: str, table: Place) -> int:
+        """How many events of a table that the job has read go."""
+        if (which := self._trace.where_in(name)) is None:
+            return 0
+        unread = scan_files(table, self._unread(name, table)).filter(which).select(self._job.copies).collect().item()
+        read = count_rows_of(table, which, self._job.copies).events - int(unread or 0)
+        return read * self._job.times_counted(name)
+
+    def _unread(self, name: str, table: Place) -> list[Place]:
+        read_as = next(one for one in self._job.all_inputs.values() if one.table == name)
+        changes = changes_for(self._job.name, read_as, table, self._done.positions.get(name))
+        return [table / file.path for file in changes.files]
+
+
+def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedDone, which: pl.Expr) -> ErasedRows:
+    def found(frame: pl.DataFrame) -> dict[str, int]:
+        theirs = frame.filter(which)
+        return {"rows": theirs.height, "events": count(theirs, job.state_events)}
+
+    told = map_frames(spark, live, done.batch, found)
+    return ErasedRows(sum(one["rows"] for one in told), sum(one["events"] for one in told))
+
+
+def _end_of(table: Place) -> Position:
+    return position_at(table, DeltaTable(str(table)).version())

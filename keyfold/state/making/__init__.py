@@ -1,0 +1,1 @@
+"""Make state of a table."""

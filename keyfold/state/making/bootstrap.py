@@ -1,0 +1,182 @@
+"""Seed a job: a new generation that begins with the state that any table holds, and goes on as if it had always run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import polars as pl
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from keyfold.errors import Misconfigured, NotFound
+from keyfold.journal.clock import check_advance
+from keyfold.keyed.generation.batch_records import InputTime
+from keyfold.keyed.generation.generations import Generation, Origin, go_live, live_generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.plans.inputs import input_tables, positions_explained
+from keyfold.keyed.reporting.conservation import events_in_table
+from keyfold.keyed.runner import watermark as watermark_of
+from keyfold.keyed.running.new_generation import new_generation
+from keyfold.keyed.running.seeding import Beginning, take_in
+from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse.positions import Position, check_position, position_at
+from keyfold.privacy import masked
+from keyfold.state.making.sources import open_source, reading
+from keyfold.state.making.staging import Checked, as_state, check_rows, private_in_state, write_rows
+from keyfold.storage.place import Place
+from keyfold.times import BEGINNING, shifted
+
+ReadFrom = int | Literal["live", "latest", "start"]
+"""Which version of the event table the state stands at; `live`: where the live generation has read to."""
+
+_SAMPLE = 5
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What a job is seeded with.
+
+    Attributes:
+        source: a table's name, or the path of a Delta table or of Parquet, CSV or JSON lines (`keyed-json` too).
+        mapping: SQL expressions over the source's columns, by column of state.
+        watermark: event time that the state has reached; None takes the live generation's, or none.
+        read_from: where reading goes on; None takes the live generation's place where there is one.
+
+    Raises:
+        KeyfoldError: `watermark` is later than `journal.clock.LATEST_ADVANCE`.
+    """
+
+    source: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    watermark: datetime | None = None
+    read_from: ReadFrom | None = None
+
+    def __post_init__(self) -> None:
+        check_advance("watermark", self.watermark)
+
+
+@dataclass(frozen=True)
+class Bootstrapped:
+    """What came of a bootstrap, or would.
+
+    Attributes:
+        job: its name.
+        generation: that is live now; None of a dry run.
+        checked: the rows and what they are.
+        versions: from which reading goes on, by table; a table that is not among them is read whole.
+        watermark: event time that the state has reached.
+        new_rows: of the event table, for the next run to read; a row of several keys counts once for each.
+        sample: the first rows of state; what is private is hidden.
+    """
+
+    job: str
+    generation: str | None
+    checked: Checked
+    versions: Mapping[str, int]
+    watermark: datetime
+    new_rows: int
+    sample: pl.DataFrame
+
+
+def bootstrap(
+    spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
+) -> Bootstrapped:
+    """Seed a new generation of a job from a table, and make it the live one in one step; the old one stays beside it.
+
+    The output tables of the new generation are empty: they tell what happens from here on.
+
+    Raises:
+        KeyfoldError: the rows cannot be the job's state (names row and column), nothing says where reading goes on, or
+            a run holds the job. Whatever was live is as it was.
+    """
+    with reading(wanted.source):
+        source = open_source(lakehouse, wanted.source, job.key)
+        checked = check_rows(job, source, wanted.mapping)
+        rows = as_state(job, source, wanted.mapping)
+        sample = masked(rows.head(_SAMPLE).collect(), private_in_state(job))
+    live = live_generation(lakehouse, job.name)
+    positions, watermark = _positions(lakehouse, job, wanted, live), _watermark(wanted, live)
+    versions = {name: position.version for name, position in positions.items()}
+    # What lies before the state's version is never read: the conservation check must not look for it.
+    skipped = _events_at(lakehouse, job, versions)
+    new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
+    if dry_run:
+        return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
+    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
+        generation = new_generation(spark, lakehouse, job, origin)
+        files = write_rows(rows, generation.seed, job.state)
+        # The event time that leads to this watermark, which follows it by the job's delay.
+        times = {
+            name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
+            for name, one in job.all_inputs.items()
+        }
+        beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
+        take_in(spark, lakehouse, job, generation, beginning)
+        go_live(lakehouse, generation)
+    return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
+
+
+def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> dict[str, Position]:
+    """Where reading goes on, by table; a table that is read from its beginning is not among them."""
+    tables = input_tables(lakehouse, job)
+    for stream in job.streams:
+        if not is_table(lakehouse.events(stream.name)):
+            raise NotFound(
+                f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; run `keyfold ingest "
+                f"{stream.name}` first"
+            )
+    done = live.journal.last_done() if live else None
+    read_from = wanted.read_from
+    if read_from is None:
+        if done is None:
+            raise NotFound(
+                f"job {job.name} has never run, so nothing says which events its new state has seen: give --from-version "
+                f"with a version of {' and '.join(tables)}, `latest` where it has seen all that is there, or `start` where none"
+            )
+        read_from = "live"
+    if read_from == "live":
+        if done is None:
+            raise NotFound(f"job {job.name} has never run: no live generation has read anything yet")
+        positions = {name: done.positions[name] for name in tables if name in done.positions}
+        for name, position in positions.items():
+            with positions_explained(
+                f"job {job.name}", name, "say with --from-version which events its state has seen"
+            ):
+                check_position(tables[name], position)
+        return positions
+    if read_from == "start":
+        return {}
+    if read_from != "latest" and len(tables) > 1:
+        raise Misconfigured(
+            f"job {job.name} reads {' and '.join(tables)}, and a version is one table's: give `latest`, `start` or `live`"
+        )
+    return {name: _position_at(name, table, read_from) for name, table in tables.items()}
+
+
+def _position_at(name: str, table: Place, read_from: int | str) -> Position:
+    newest = DeltaTable(str(table)).version()
+    version = newest if isinstance(read_from, str) else read_from
+    if not 0 <= version <= newest:
+        raise NotFound(f"{name} has versions 0 to {newest}, and none {version}")
+    return position_at(table, version)
+
+
+def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
+    if wanted.watermark is not None:
+        return wanted.watermark
+    carried = watermark_of(live) if live and wanted.read_from in (None, "live") else None
+    return carried or BEGINNING
+
+
+def _latest(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, int]:
+    return {name: DeltaTable(str(table)).version() for name, table in input_tables(lakehouse, job).items()}
+
+
+def _events_at(lakehouse: Lakehouse, job: KeyedJob, versions: Mapping[str, int]) -> int:
+    """Events that the tables have for a job at these versions; none of a table before its first."""
+    tables = input_tables(lakehouse, job)
+    return sum(
+        events_in_table(tables[name], job, version) * job.times_counted(name) for name, version in versions.items()
+    )

@@ -1,0 +1,68 @@
+"""Values of any table in the types of a job's state: the same value, or NULL, at any depth."""
+
+from functools import partial
+
+import polars as pl
+from polars.datatypes import DataTypeClass
+
+from keyfold.state.rows.exact_cast import exact_cast
+
+
+def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """The value in the wanted type, NULL where it does not fit; see `exact_cast`.
+
+    A list or struct fits if each of its values does. A struct may lack fields, which are NULL, and has none that the wanted one
+    lacks, unless it is NULL.
+
+    Args:
+        value: any expression.
+        have: its type.
+        wanted: the type of a column of state.
+    """
+    if have == wanted and not _holds_times(have):
+        return value
+    if isinstance(have, pl.Array):
+        value, have = value.arr.to_list(), pl.List(have.inner)
+    if isinstance(have, pl.List) and isinstance(wanted, pl.List):
+        return _fitted_list(value, _kind(have.inner), _kind(wanted.inner))
+    if isinstance(have, pl.Struct) and isinstance(wanted, pl.Struct):
+        return _fitted_struct(value, have, wanted)
+    return value.map_batches(partial(exact_cast, wanted=wanted), return_dtype=wanted, is_elementwise=True)
+
+
+def _holds_times(kind: pl.DataType) -> bool:
+    """Whether values of a type may lie outside the calendar, and fit no column then."""
+    if isinstance(kind, pl.List | pl.Array):
+        return _holds_times(_kind(kind.inner))
+    if isinstance(kind, pl.Struct):
+        return any(_holds_times(_kind(field.dtype)) for field in kind.fields)
+    return isinstance(kind, pl.Datetime)
+
+
+def _fitted_list(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    fits = value.list.eval(fitted(pl.element(), have, wanted))
+    return pl.when(_known(fits) == _known(value)).then(fits)
+
+
+def _known(values: pl.Expr) -> pl.Expr:
+    return values.list.drop_nulls().list.len()
+
+
+def _fitted_struct(value: pl.Expr, have: pl.Struct, wanted: pl.Struct) -> pl.Expr:
+    given = {field.name: _kind(field.dtype) for field in have.fields}
+    made, faults = [], []
+    for field in wanted.fields:
+        kind = _kind(field.dtype)
+        if field.name in given:
+            one = value.struct.field(field.name)
+            fits = fitted(one, given.pop(field.name), kind)
+            faults.append(fits.is_null() & one.is_not_null())
+        else:
+            fits = pl.lit(None, kind)
+        made.append(fits.alias(field.name))
+    faults += [value.struct.field(name).is_not_null() for name in given]
+    return pl.when(value.is_not_null(), *(~fault for fault in faults)).then(pl.struct(made))
+
+
+def _kind(kind: pl.DataType | DataTypeClass) -> pl.DataType:
+    return kind() if isinstance(kind, type) else kind

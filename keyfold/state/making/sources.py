@@ -1,0 +1,162 @@
+"""What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+from polars.io.plugins import register_io_source
+
+from keyfold.errors import InvalidData, NotFound
+from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse.files import open_for_reading
+from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out
+from keyfold.lakehouse.int96 import finer_time, int96_columns
+from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.state.rows.lines import is_keyed, keyed_rows
+from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.place import Place, to_place
+
+ENDINGS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "jsonl",
+}
+"""Formats by how a file's name ends; `.txt` is what Spark's own writer calls lines of JSON."""
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Say which source it is that cannot be read; lazy frames find that out wherever they are collected.
+
+    Raises:
+        KeyfoldError: a file of it is damaged, missing, or no file of its kind.
+    """
+    try:
+        yield
+    except (pl.exceptions.PolarsError, DeltaError, pa.ArrowException, OSError) as error:
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        raise InvalidData(f"{source} cannot be read: {why[0]}; nothing was changed") from error
+
+
+def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> pl.LazyFrame:
+    """The rows of a source; nothing is read yet.
+
+    Args:
+        lakehouse: whose tables go by their names.
+        source: a table's name as `keyfold show` takes it, or the path of a Delta table, a file, or a folder of files.
+
+        key: columns that the keys of lines in the form `keyed-json` become; without them there are no such lines.
+
+    Raises:
+        KeyfoldError: there is no such table or path, a line has another form than the first, or nothing says what its files are.
+    """
+    if source in (tables := lakehouse.tables()):
+        return _delta(tables[source])
+    path = to_place(source).expanduser()
+    if not path.exists():
+        there = ", ".join(tables) or "none yet"
+        raise NotFound(f"{source} is neither a path nor a table of {lakehouse.home}; tables there: {there}")
+    if path.is_dir() and is_table(path):
+        return _delta(path)
+    files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS) if path.is_dir() else [path]
+    if path.is_dir():
+        check_no_link_leads_out(path, files)
+    kinds = {ENDINGS.get(file.suffix) for file in files}
+    if len(kinds) != 1 or None in kinds:
+        raise InvalidData(
+            f"{path} holds no files of one kind that can be read; give a Delta table, or files that end in "
+            f"{', '.join(ENDINGS)}, all of one kind"
+        )
+    kind = kinds.pop()
+    if kind == "jsonl" and key and is_keyed(_first_line(files)):
+        try:
+            return keyed_rows({str(file): _lines(file) for file in files}, key)
+        except ValueError as error:
+            raise InvalidData(f"{error}; nothing was changed") from None
+    return _scan(kind, files)
+
+
+def _first_line(files: Sequence[Place]) -> str:
+    for file in files:
+        with open_for_reading(file) as opened:
+            for line in opened:
+                if line.strip():
+                    return line.decode(errors="replace")
+    return ""
+
+
+def _lines(file: Place) -> pl.Series:
+    return pl.Series(file.read_text(encoding="utf-8").split("\n"), dtype=pl.String)
+
+
+def _delta(path: Place) -> pl.LazyFrame:
+    """The rows by Delta's own reader: values of partitions are in the log alone, and files may lack columns."""
+    dataset = check_files_are_inside(path).to_pyarrow_dataset()
+    schema = pl.Schema(_frame(dataset.schema.empty_table()).schema)
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = limit
+        for batch in dataset.to_batches(columns=columns):
+            # A batch without columns has rows all the same, where a query takes constants alone.
+            frame = _frame(batch) if batch.num_columns else pl.DataFrame(height=batch.num_rows)
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield frame if left is None else frame.head(left)
+            left = None if left is None else left - frame.height
+            if left is not None and left <= 0:
+                return
+
+    return register_io_source(read, schema=schema, is_pure=True)
+
+
+def _frame(rows: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    return frame
+
+
+def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
+    """The rows of Parquet files, their times of 96 bits in microseconds: Polars bounds those outside the years of nanoseconds."""
+    wide = set[str]()
+    for file in files:
+        with open_for_reading(file) as opened:
+            metadata = pq.read_metadata(opened)
+            wide.update(int96_columns(metadata))
+            if found := finer_time(opened, metadata):
+                raise InvalidData(f"{file} has a time that is finer than a microsecond: {found}; nothing was changed")
+    rows = scan_parquet(files)
+    if not wide:
+        return rows
+    kinds = rows.collect_schema()
+    return scan_parquet(
+        files, schema={name: _in_micros(kinds[name]) if name in wide else kinds[name] for name in kinds}
+    )
+
+
+def _in_micros(kind: Any) -> Any:
+    if isinstance(kind, pl.Struct):
+        return pl.Struct({field.name: _in_micros(field.dtype) for field in kind.fields})
+    if isinstance(kind, pl.List):
+        return pl.List(_in_micros(kind.inner))
+    return pl.Datetime("us", kind.time_zone) if isinstance(kind, pl.Datetime) else kind
+
+
+def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
+    if kind == "parquet":
+        return _scan_parquet(files)
+    # Of a bucket by their URLs, and by the credentials of the environment, as all else.
+    texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
+    options: Any = {"credential_provider": None}
+    if kind == "csv":
+        # As text: what is a number, and what only looks like one (007), the columns of the state say.
+        return pl.scan_csv(texts, infer_schema=False, **options)
+    # By all lines: a column that is empty in the first ten thousand has a type too.
+    return pl.scan_ndjson(texts, infer_schema_length=None, **options)

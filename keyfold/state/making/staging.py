@@ -1,0 +1,206 @@
+"""Rows of a job's state made of any table: mapped, checked row by row, and written as files that a generation begins with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.errors import InvalidData
+from keyfold.keyed.generation.batch_records import PlannedFile
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.rows.hashing import key_hash
+from keyfold.lakehouse.data_files import ROWS_A_GROUP
+from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.files import new_file, sync_folder
+from keyfold.lakehouse.parquet import scan_parquet
+from keyfold.privacy import MASK, masked
+from keyfold.state.making.fitting import fitted
+from keyfold.storage.place import Place
+
+_FAULTS_SHOWN = 3
+_ROW = "#row"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Rows of state that were checked, and what they are.
+
+    Attributes:
+        rows: how many.
+        keys: how many keys they have.
+        events: how many events they stand for that no row of an output table does.
+        timers: rows with a timer, by its column.
+        left_empty: columns of state that the source has nothing for.
+    """
+
+    rows: int
+    keys: int
+    events: int
+    timers: dict[str, int]
+    left_empty: tuple[str, ...]
+
+
+def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> pl.LazyFrame:
+    """The source's rows in the columns of the job's state, values that do not fit as NULL; see `check_rows`.
+
+    Args:
+        job: whose state.
+        source: any rows.
+        mapping: SQL expressions over the source's columns, by column of state; a column that is not named is taken
+            from the source's of the same name.
+
+    Raises:
+        KeyfoldError: an expression is none, names what is not there, or a column that may not be empty has none.
+    """
+    values = _values(job, source, mapping)
+    wanted = polars_schema(job.state)
+    have = source.select(**values).collect_schema()
+    return source.select(
+        (fitted(expression, have[name], wanted[name]) if (expression := values.get(name)) is not None else pl.lit(None))
+        .cast(wanted[name])
+        .alias(name)
+        for name in wanted
+    )
+
+
+def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> Checked:
+    """See that every row of the source can be state.
+
+    Raises:
+        KeyfoldError: as `as_state`, or rows lack a key, have a value that does not fit its column, or are of one key
+            where the job keeps one; names the first of them, by number, and the column.
+    """
+    values = _values(job, source, mapping)
+    state = as_state(job, source, mapping)
+    never_empty = [field.name for field in job.state if not field.nullable or field.name in job.key]
+    both = pl.concat(
+        [state, source.select(**{f"#{name}": value for name, value in values.items()})], how="horizontal"
+    ).with_row_index(_ROW, offset=1)
+    faults = {
+        **{f"no {name}": pl.col(name).is_null() & _given_empty(name, values) for name in never_empty},
+        **{f"bad {name}": pl.col(name).is_null() & pl.col(f"#{name}").is_not_null() for name in values},
+    }
+    hashed = key_hash(job.key)
+    single = pl.lit(value=False) if job.one_per_key is None else job.one_per_key
+    timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
+    found = both.select(
+        pl.len().alias("rows"),
+        # By their hashes: exact but for one chance in a hundred thousand at ten million keys, at a third of the cost.
+        hashed.n_unique().alias("keys"),
+        hashed.filter(single).len().alias("single"),
+        hashed.filter(single).n_unique().alias("single keys"),
+        job.state_events.cast(pl.Int64).alias("events"),
+        *(pl.col(name).count().alias(f"timers {name}") for name in timers),
+        *(condition.sum().alias(name) for name, condition in faults.items()),
+    ).collect(engine="streaming")
+    counts = found.row(0, named=True)
+    wrong = {name: condition for name, condition in faults.items() if counts[name]}
+    if wrong:
+        raise InvalidData(_told(job, both, wrong, counts))
+    if counts["single"] != counts["single keys"]:
+        _refuse_repeated(job, state)
+    return Checked(
+        rows=counts["rows"],
+        keys=counts["keys"] if counts["rows"] else 0,
+        events=counts["events"] or 0,
+        timers={name: counts[f"timers {name}"] for name in timers},
+        left_empty=tuple(name for name in job.state.names if name not in values),
+    )
+
+
+def private_in_state(job: KeyedJob) -> frozenset[str]:
+    """The columns of a job's state that show what is private of its stream; a column of the events is what it is there."""
+    private = job.private_of(job.state)
+    return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
+
+
+def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:
+    """Write rows of state as a file that a generation begins with, durably.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.parquet"
+    # Whatever was begun there before is of an attempt that failed.
+    path.unlink(missing_ok=True)
+    with new_file(path) as file:
+        rows.select(schema.names).sink_parquet(file, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
+    sync_folder(folder)
+    reached("seed: staged")
+    count = scan_parquet(path).select(pl.len()).collect().item()
+    return (PlannedFile(path=path.name, rows=count, bytes=path.stat().st_size),)
+
+
+def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> dict[str, pl.Expr]:
+    """What each column of state is made of; a column that the source has nothing for is left out."""
+    there = source.collect_schema().names()
+    unknown = [name for name in mapping if name not in job.state.names]
+    if unknown:
+        raise InvalidData(
+            f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.names)}"
+        )
+    values = {name: pl.col(name) for name in job.state.names if name in there}
+    for name, text in mapping.items():
+        values[name] = _expression(name, text, source, there)
+    lacking = [field.name for field in job.state if not field.nullable and field.name not in values]
+    lacking += [name for name in job.key if name not in values and name not in lacking]
+    if lacking:
+        raise InvalidData(
+            f"job {job.name}: nothing says what {', '.join(lacking)} of its state is made of: the source has "
+            f"{', '.join(there)}; say it with --map {lacking[0]}=EXPRESSION"
+        )
+    return values
+
+
+def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) -> pl.Expr:
+    try:
+        expression = pl.sql_expr(text)
+        source.select(expression).collect_schema()
+    except pl.exceptions.PolarsError as error:
+        why = str(error).splitlines()[0]
+        raise InvalidData(
+            f"--map {name}={text}: {why}; write SQL over the source's columns, {', '.join(there)}"
+        ) from None
+    return expression
+
+
+def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
+    return pl.col(f"#{name}").is_null() if name in values else pl.lit(value=True)
+
+
+def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
+    kinds, private = polars_schema(job.state), private_in_state(job)
+    told: list[str] = []
+    for fault, condition in wrong.items():
+        what, _, name = fault.partition(" ")
+        columns = [_ROW] if what == "no" else [_ROW, f"#{name}"]
+        shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
+        if what == "no":
+            rows = ", ".join(str(row) for row in shown[_ROW])
+            told.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
+        else:
+            values = [(row, MASK if name in private else repr(value)) for row, value in shown.iter_rows()]
+            rows = ", ".join(f"row {row}: {value}" for row, value in values)
+            hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
+            told.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
+    return f"job {job.name}: rows that cannot be state: {'; '.join(told)}; nothing was changed"
+
+
+def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
+    """Name keys that have two rows of those that a key has one of."""
+    assert job.one_per_key is not None  # noqa: S101 - such rows were counted
+    numbered = state.with_row_index(_ROW, offset=1).filter(job.one_per_key)
+    repeated = (
+        numbered.group_by(job.key).agg(pl.col(_ROW)).filter(pl.col(_ROW).list.len() > 1).head(_FAULTS_SHOWN)
+    ).collect(engine="streaming")
+    repeated = masked(repeated, private_in_state(job))
+    told = "; ".join(
+        f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
+        for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
+    )
+    raise InvalidData(f"job {job.name} keeps one such row of {', '.join(job.key)}: {told}; nothing was changed")

@@ -1,0 +1,1 @@
+"""Read state: of jobs, and of any Spark checkpoint."""

@@ -1,0 +1,301 @@
+"""A job's state as typed rows, at any batch that is retained.
+
+Spark finds the manifest of each state partition; workers read the parts that it names, a range of keys at a time, as tables.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from keyfold.errors import Damaged, NotFound
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, partitions_of
+from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.parts.folding import state_frames
+from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.rows.codec import empty
+from keyfold.keyed.running.state_manifests import state_manifests
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.reading.failures import REMEDY, explained
+from keyfold.state.reading.retained_batches import find_batch, find_generation
+from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
+from keyfold.state.rows.selection import selected
+from keyfold.storage.place import Place
+
+_ROWS_AT_ONCE = 50_000
+
+Change = Callable[[pl.DataFrame], pl.DataFrame]
+"""What is made of some rows of state, on a worker; all rows of a key are among them."""
+
+
+@dataclass(frozen=True)
+class StateRows:
+    """The rows of a job's state at a batch; nothing is read until they are asked for.
+
+    Attributes:
+        job, generation: whose they are.
+        batch: after which; None of a generation that has finished none, whose state is empty.
+        key: columns of the key.
+        schema: the columns, as the job declares its state: the key's, its own, and of timers `deadline` (event time)
+            and `stale_at` (processing time).
+    """
+
+    job: str
+    generation: str
+    batch: int | None
+    key: tuple[str, ...]
+    schema: pa.Schema
+    _session: SparkSession
+    _manifests: DataFrame | None
+    _parts: Place
+    _wanted: WantedKeys | None
+    _slots: Slots | None = None
+    _columns: Mapping[str, str] | None = None
+    partitions: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are all rows in all columns."""
+        return self._wanted is None and self._columns is None
+
+    @property
+    def manifests(self) -> DataFrame | None:
+        """The manifests of its parts, by `partition`; None of a generation that has finished no batch."""
+        return self._manifests
+
+    @property
+    def parts(self) -> Place:
+        """The folder of its parts."""
+        return self._parts
+
+    @property
+    def where(self) -> str:
+        """What they are of, for people."""
+        return f"job {self.job}, {self.generation}, batch {self.batch}"
+
+    def select(self, columns: Mapping[str, str]) -> "StateRows":
+        """The rows with some columns, by their new names.
+
+        Raises:
+            KeyfoldError: there is no such column, or a name comes twice.
+        """
+        wanted = selected(self.where, columns, self.schema.names)
+        schema = pa.schema([self.schema.field(old).with_name(new) for old, new in wanted.items()])
+        key = tuple(wanted[name] for name in self.key if name in wanted)
+        return replace(self, key=key, schema=schema, _columns=wanted)
+
+    def spark(self) -> DataFrame:
+        """The rows as a Spark frame; workers decode them when it is used.
+
+        Example:
+            >>> read_state(spark, lakehouse, "purchase_totals").spark().where("quantity > 1000").show()  # doctest: +SKIP
+        """
+        return self.changed(lambda rows: rows, self.schema)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
+
+        Raises:
+            KeyfoldError: the state is damaged.
+
+        Example:
+            >>> sum(rows.height for rows in read_state(spark, lakehouse, "rides").frames())  # doctest: +SKIP
+        """
+        if self._manifests is None:
+            return
+        with explained(self.where):
+            # Small: a row a state partition. The parts are read here, range by range.
+            for row in self._manifests.toLocalIterator():
+                for frame in partition_frames(self.where, self._parts, row["manifest"], slots=self._slots):
+                    rows = _kept(frame.drop(SLOT), self._wanted, self._columns)
+                    if rows.height:
+                        yield rows
+
+    def polars(self) -> pl.DataFrame:
+        """All the rows as one Polars frame: for few, or with keys.
+
+        Raises:
+            KeyfoldError: the state is damaged.
+        """
+        return pl.concat([empty(self.schema), *self.frames()])
+
+    def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
+        """What a function makes of rows of whole keys, as a Spark frame of a schema."""
+
+        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+            for frame in rows:
+                made = change(frame)
+                for part in made.iter_slices(_ROWS_AT_ONCE):
+                    yield from part.to_arrow().select(schema.names).cast(schema).to_batches()
+
+        return self.worked(work, schema)
+
+    def worked(
+        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> DataFrame:
+        """What a function makes, on each worker, of frames of rows of whole keys, as a Spark frame of a schema."""
+        wanted, columns = self._wanted, self._columns
+
+        def kept(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+            return work(_kept(frame.drop(SLOT), wanted, columns) for frame in frames)
+
+        return self._over_frames(kept, schema)
+
+    def collect_from_frames(
+        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> list[Any]:
+        """The few rows that workers report of what they made of the rows.
+
+        Raises:
+            KeyfoldError: the state is damaged, or the work failed.
+        """
+        with explained(self.where):
+            return self.worked(work, schema).collect()
+
+    def collect_from_slots(
+        self,
+        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        columns: Sequence[str],
+    ) -> list[Any]:
+        """The few rows that workers report of some columns of all rows and their `SLOT`, whatever keys are wanted.
+
+        Raises:
+            KeyfoldError: the state is damaged, or the work failed.
+        """
+        with explained(self.where):
+            return self._over_frames(work, schema, columns).collect()
+
+    def _over_frames(
+        self,
+        work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]],
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        kind = from_arrow_schema(schema)
+        if self._manifests is None:
+            return self._session.createDataFrame([], kind)
+        where, parts, slots = self.where, self._parts, self._slots
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            manifests = (one.as_buffer() for batch in batches for one in batch.column("manifest"))
+            return work(frame for one in manifests for frame in partition_frames(where, parts, one, columns, slots))
+
+        return self._manifests.mapInArrow(run, kind)
+
+
+def read_state(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: KeyedJob | str,
+    *,
+    generation: str | None = None,
+    batch: int | None = None,
+    keys: Iterable[Key] = (),
+) -> StateRows:
+    """The rows of a job's state; reading writes nothing, and may go on beside a run of the job.
+
+    Args:
+        spark: the session.
+        lakehouse: where the job is.
+        job: the job, or its name: then the columns are told by the state itself.
+        generation: its name, or a branch's; the live one by default.
+        batch: one that is retained; the last by default.
+        keys: those wanted, as `keys.Key` says; all by default. Of what cannot hold them nothing is read.
+
+    Raises:
+        KeyfoldError: there is no such job, generation or batch, its files are damaged, or a key is none of the job's.
+
+    Example:
+        >>> ride = read_state(spark, lakehouse, "ride_summaries", keys=["ride-17"]).polars()  # doctest: +SKIP
+    """
+    name = job if isinstance(job, str) else job.name
+    found = find_generation(lakehouse, name, generation)
+    last = find_batch(found, batch)
+    born, key = found.record["fixed"], tuple(found.record["fixed"]["key"])
+    session = spark.newSession()
+    manifests = None if last is None else state_manifests(session, found, last)
+    where = f"job {name}, {found.name}, batch {last}"
+    schema = _schema(where, found, job if isinstance(job, KeyedJob) else None, manifests)
+    wanted = wanted_keys(keys, key, schema)
+    slots = wanted.slots(born, schema) if wanted else None
+    if manifests is not None and slots is not None:
+        manifests = of_partitions(manifests, partitions_of(slots, found.partitions))
+    return StateRows(
+        name, found.name, last, key, schema, session, manifests, found.parts, wanted, slots, partitions=found.partitions
+    )
+
+
+def of_partitions(manifests: DataFrame, labels: list[int]) -> DataFrame:
+    """The manifests of some partitions."""
+    return manifests.where(F.col("partition").isin(labels))
+
+
+def partition_frames(
+    where: str, parts: Place, manifest: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
+) -> Iterator[pl.DataFrame]:
+    """The rows of a state partition with their `SLOT`; each frame has all rows of its keys.
+
+    Args:
+        where: what they are of, for people.
+        parts: the generation's folder of parts.
+        manifest: as Spark keeps it.
+        columns: those wanted, all by default.
+        slots: those wanted, all by default.
+
+    Raises:
+        Damaged: the manifest or a part is not what was written.
+    """
+    try:
+        yield from state_frames(Manifest.unpack(manifest), parts, columns, slots)
+    except Damaged as error:
+        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
+
+
+def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: DataFrame | None) -> pa.Schema:
+    """The columns of the state: the job's, unless the generation was born with others; then as the state has them."""
+    born = generation.record["fixed"]["columns of state"]
+    if job is not None and fixed(job)["columns of state"] == born:
+        return _nullable(job.state)
+    if manifests is not None:
+        with explained(where):
+            first = manifests.first()
+        if first is not None:
+            rows = next(partition_frames(where, generation.parts, first["manifest"], slots=NO_SLOTS))
+            return _plain(rows.drop(SLOT).to_arrow().schema)
+    if job is not None:
+        return _nullable(job.state)
+    raise NotFound(f"{where}: it keeps nothing, and there is no job of that name to say what columns it would have")
+
+
+def _kept(rows: pl.DataFrame, wanted: WantedKeys | None, columns: Mapping[str, str] | None) -> pl.DataFrame:
+    kept = rows if wanted is None else wanted.of(rows)
+    return kept if columns is None else kept.select(pl.col(old).alias(new) for old, new in columns.items())
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema in the types that jobs declare: Polars has the large ones alone."""
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind):
+        return pa.list_(_plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain_type(field.type)) for field in kind])
+    return kind

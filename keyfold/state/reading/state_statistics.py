@@ -1,0 +1,252 @@
+"""What a job's state is like: its size, how it lies over key groups, its timers, how it grew."""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from keyfold.keyed.calling.slots import SLOT, key_groups_of
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.runner import watermark
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.reading.reader import StateRows
+from keyfold.state.reading.retained_batches import Role, find_generation, generations_of, retained_batches
+from keyfold.times import from_micros
+
+_TIMERS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ListedGeneration:
+    """A generation, as its own records tell of it; no state is read.
+
+    Attributes:
+        job, generation, role: what it is: `live`, `kept` or `branch`.
+        born_at: ISO 8601.
+        key, key_groups, schema_version: that it was born with.
+        retained: batches of which it has the state.
+        watermark: event time reached, None before any event.
+        open_events: that its state stands for, by the journal.
+        bytes: of the state after the last batch, compressed.
+    """
+
+    job: str
+    generation: str
+    role: Role
+    born_at: str
+    key: tuple[str, ...]
+    key_groups: int
+    schema_version: int
+    retained: tuple[int, ...]
+    watermark: datetime | None
+    open_events: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How large the state was after a batch: open events by the journal, its bytes (None once not retained)."""
+
+    batch: int
+    finished_at: datetime
+    open_events: int
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Timers:
+    """The timers of one kind: how many rows have one, the earliest and the latest, and the keys that are due next."""
+
+    rows: int
+    first: datetime | None
+    last: datetime | None
+    next: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class StateStatistics:
+    """What a job's state is like after a batch.
+
+    Attributes:
+        job, generation, batch: whose it is.
+        rows, keys: that it holds.
+        bytes: of its parts, as they are kept (Parquet, LZ4): rows that were replaced and not yet joined are among them.
+        key_groups: of the job; `groups_used` have any row.
+        largest_group: rows of the largest key group; `skew` is that over the mean of those used.
+        largest: the five largest groups: number, rows, keys.
+        timers: by column, `deadline` (event time) and `stale_at` (processing time), those that the job has.
+        watermark: event time reached: deadlines before it are due.
+        growth: over the last batches, oldest first.
+    """
+
+    job: str
+    generation: str
+    batch: int | None
+    rows: int
+    keys: int
+    bytes: int
+    key_groups: int
+    groups_used: int
+    largest_group: int
+    skew: float
+    largest: tuple[dict[str, int], ...]
+    timers: dict[str, Timers]
+    watermark: datetime | None
+    growth: tuple[Growth, ...]
+
+
+def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
+    """The generations of a job, oldest first, then its branches.
+
+    Raises:
+        KeyfoldError: the job has none.
+    """
+    return [_listed(job, one.generation, one.role) for one in generations_of(lakehouse, job)]
+
+
+def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> StateStatistics:
+    """Count a state, by key group, on workers; columns other than the key's and the timers' are not decoded.
+
+    Args:
+        lakehouse: where the job is.
+        rows: of the job's state, with no keys picked out.
+        last: of how many batches to tell the growth.
+
+    Raises:
+        KeyfoldError: the state is damaged.
+
+    Example:
+        >>> state_statistics(lakehouse, read_state(spark, lakehouse, "ride_summaries")).skew  # doctest: +SKIP
+    """
+    generation = find_generation(lakehouse, rows.job, rows.generation)
+    kinds = [column for column in (DEADLINE, STALE_AT) if column in rows.schema.names]
+    groups, due = _counted(rows, kinds)
+    used = [group["rows"] for group in groups]
+    largest = sorted(groups, key=lambda group: (-group["rows"], group["key_group"]))
+    return StateStatistics(
+        job=rows.job,
+        generation=rows.generation,
+        batch=rows.batch,
+        rows=sum(used),
+        keys=sum(group["keys"] for group in groups),
+        bytes=_bytes_after(generation, rows.batch),
+        key_groups=generation.record["fixed"]["key_groups"],
+        groups_used=len(used),
+        largest_group=max(used, default=0),
+        skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
+        largest=tuple({name: group[name] for name in ("key_group", "rows", "keys")} for group in largest[:5]),
+        timers={kind: _timers(groups, due, rows.key, kind) for kind in kinds},
+        watermark=watermark(generation),
+        growth=_growth(generation, last),
+    )
+
+
+def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A row a key group, and the rows that are due next."""
+    key = list(rows.key)
+    schema = pa.schema([pa.field("groups", pa.binary()), pa.field("due", pa.binary())])
+    work = _counting(key, kinds, schema)
+    frames = [
+        (pl.read_ipc(io.BytesIO(row["groups"])), pl.read_ipc(io.BytesIO(row["due"])))
+        for row in rows.collect_from_slots(work, schema, list(dict.fromkeys([*key, *kinds])))
+    ]
+    if not frames:
+        return [], []
+    # A key group may lie in two frames, each with other keys of it.
+    groups = pl.concat([groups for groups, _ in frames]).group_by("key_group").agg(
+        pl.col("rows", "keys", *(f"rows {kind}" for kind in kinds)).sum(),
+        *(pl.col(f"first {kind}").min() for kind in kinds),
+        *(pl.col(f"last {kind}").max() for kind in kinds),
+    )  # fmt: skip
+    return groups.to_dicts(), pl.concat([due for _, due in frames]).to_dicts()
+
+
+def _counting(
+    key: list[str], kinds: list[str], schema: pa.Schema
+) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
+    """Make the function that counts the rows of each key group, a row a frame."""
+    times = [pl.col(kind).to_physical() for kind in kinds]
+
+    def count(rows: pl.DataFrame) -> dict[str, bytes]:
+        groups = pl.Series("key_group", key_groups_of(rows[SLOT].to_numpy()).astype("int32"))
+        counted = rows.group_by(groups).agg(
+            pl.len().cast(pl.Int64).alias("rows"),
+            pl.struct(key).n_unique().cast(pl.Int64).alias("keys"),
+            *(time.count().cast(pl.Int64).name.prefix("rows ") for time in times),
+            *(time.min().name.prefix("first ") for time in times),
+            *(time.max().name.prefix("last ") for time in times),
+        )
+        due = [rows.head(0).select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
+        for kind in kinds:
+            timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
+            # The first few of each frame: those of all are among them.
+            due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
+        # As bytes, since keys may be of any type: the report's columns are the same for every job.
+        return {"groups": _as_bytes(counted), "due": _as_bytes(pl.concat(due))}
+
+    def work(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+        for rows in frames:
+            if rows.height:
+                yield pa.RecordBatch.from_pylist([count(rows)], schema=schema)
+
+    return work
+
+
+def _as_bytes(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer)
+    return buffer.getvalue()
+
+
+def _bytes_after(generation: Generation, batch: int | None) -> int:
+    done = None if batch is None else generation.journal.done(batch)
+    return done.state_bytes if done else 0
+
+
+def _timers(groups: list[dict[str, Any]], due: list[dict[str, Any]], key: tuple[str, ...], kind: str) -> Timers:
+    firsts = [group[f"first {kind}"] for group in groups if group[f"first {kind}"] is not None]
+    lasts = [group[f"last {kind}"] for group in groups if group[f"last {kind}"] is not None]
+    order = sorted((one for one in due if one["kind"] == kind), key=lambda one: (one["at"], str(one)))
+    shown = ({**{column: one[column] for column in key}, kind: from_micros(one["at"])} for one in order[:_TIMERS_SHOWN])
+    return Timers(
+        rows=sum(group[f"rows {kind}"] for group in groups),
+        first=from_micros(min(firsts)) if firsts else None,
+        last=from_micros(max(lasts)) if lasts else None,
+        next=tuple(shown),
+    )
+
+
+def _growth(generation: Generation, last: int) -> tuple[Growth, ...]:
+    retained = set(retained_batches(generation))
+    return tuple(
+        Growth(
+            done.batch,
+            done.finished_at,
+            done.open_events,
+            done.state_bytes if done.batch in retained else None,
+        )
+        for done in generation.journal.recent(last)
+    )
+
+
+def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:
+    retained, done = retained_batches(generation), generation.journal.last_done()
+    born = generation.record.get("fixed", {})
+    return ListedGeneration(
+        job=job,
+        generation=generation.name,
+        role=role,
+        born_at=generation.record.get("born_at", ""),
+        key=tuple(born.get("key", ())),
+        key_groups=born.get("key_groups", 0),
+        schema_version=born.get("schema_version", 0),
+        retained=tuple(retained),
+        watermark=watermark(generation),
+        open_events=done.open_events if done else 0,
+        bytes=done.state_bytes if done else 0,
+    )

@@ -1,0 +1,153 @@
+"""All variables that `transformWithState` of any Spark query keeps of a key, as one row a key."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.state_source import read_source
+from keyfold.state.reading.failures import explained
+from keyfold.state.reading.spark_checkpoint import TTL, check_batch, describe_parts, parts_of, rows_of_keys
+from keyfold.state.rows.selection import select_columns
+
+_KEPT = {"ValueState": "value", "ListState": "list_value", "MapState": "map_value"}
+_KEY = "#key"
+"""The key's struct, under a name that no variable has."""
+
+
+@dataclass(frozen=True)
+class VariableRows:
+    """A row a key of a checkpoint's state: the key's columns, and a column a variable.
+
+    Attributes:
+        where: what they are of, for people.
+        key: columns of the key.
+    """
+
+    where: str
+    key: tuple[str, ...]
+    _frame: DataFrame
+
+    @property
+    def schema(self) -> pa.Schema:
+        return to_arrow_schema(self._frame.schema)
+
+    def select(self, columns: Mapping[str, str]) -> "VariableRows":
+        """The key and some variables, by their new names.
+
+        Raises:
+            KeyfoldError: there is no such variable, or a name comes twice.
+        """
+        wanted = {**{name: name for name in self.key}, **columns}
+        key = tuple(wanted[name] for name in self.key)
+        return VariableRows(self.where, key, select_columns(self._frame, wanted, self.where))
+
+    def spark(self) -> DataFrame:
+        """The rows as a Spark frame."""
+        return self._frame
+
+    def changed(self, change: Callable[[pl.DataFrame], pl.DataFrame], schema: pa.Schema) -> DataFrame:
+        """What a function makes of rows of whole keys, on workers, as a Spark frame of a schema."""
+
+        def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
+            for frame in rows:
+                yield from change(frame).to_arrow().select(schema.names).cast(schema).to_batches()
+
+        return self._worked(work, schema)
+
+    def collect_from_frames(
+        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> list[Any]:
+        """The few rows that workers report of what they made of the rows.
+
+        Raises:
+            KeyfoldError: the state is damaged, or the work failed.
+        """
+        with explained(self.where):
+            return self._worked(work, schema).collect()
+
+    def _worked(
+        self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> DataFrame:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return work(cast(pl.DataFrame, pl.from_arrow(batch)) for batch in batches if batch.num_rows)
+
+        return self._frame.mapInArrow(run, from_arrow_schema(schema))
+
+
+def read_variables(
+    spark: SparkSession,
+    checkpoint: Path | str,
+    *,
+    operator: int | None = None,
+    batch: int | None = None,
+    keys: Iterable[Mapping[str, Any]] = (),
+) -> VariableRows:
+    """All variables of each key that a query's `transformWithState` keeps.
+
+    A value or a list whose rows have one field is that field's values; a map is a list of objects with `key` and `value`.
+    Timers and times to live are left out.
+
+    Args:
+        spark: the session.
+        checkpoint: its folder, or a URL of another file system.
+        operator: of this one; needless where there is but one.
+        batch: after which; the last by default.
+        keys: values of the key's columns; rows that have those of any are kept.
+
+    Raises:
+        KeyfoldError: there is no checkpoint or no such batch, or not one operator that has variables.
+
+    Example:
+        >>> read_variables(spark, "/checkpoints/sales").spark().show()  # doctest: +SKIP
+    """
+    where, parts = f"checkpoint {checkpoint}", parts_of(spark, checkpoint)
+    having = [one for one in parts if one.kind in _KEPT and operator in (None, one.operator)]
+    if len({one.operator for one in having}) != 1:
+        raise KeyfoldError(
+            f"{where}: keyed-json is of the state variables of one operator, and it has {describe_parts(parts)}; "
+            "name one with --operator, or read a part as jsonl"
+        )
+    check_batch(checkpoint, having[0], batch)
+    frames: list[DataFrame] = []
+    for one in having:
+        whole = {} if one.kind == "ValueState" else {"flattenCollectionTypes": "false"}
+        options = {"operatorId": one.operator, "batchId": batch, **one.options, **whole}
+        with explained(f"{where}, {one.name}"):
+            frame = read_source(spark, checkpoint, "statestore", **options)
+        kept = _KEPT[one.kind]
+        frames.append(
+            frame.select(F.col("key").alias(_KEY), _bare(F.col(kept), frame.schema[kept].dataType).alias(one.name))
+        )
+    key = cast(StructType, frames[0].schema[_KEY].dataType).fieldNames()
+    union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
+    # A key has a row of each variable; of the others that row is empty.
+    rows = union.groupBy(_KEY).agg(*(F.first(f"`{one.name}`", ignorenulls=True).alias(one.name) for one in having))
+    columns = [F.col(_KEY)[name].alias(name) for name in key]
+    columns += [F.col(f"`{one.name}`").alias(f"value_{one.name}" if one.name in key else one.name) for one in having]
+    return VariableRows(where, tuple(key), rows_of_keys(rows.select(*columns), [dict(one) for one in keys], checkpoint))
+
+
+def _bare(value: Column, kind: DataType) -> Column:
+    """A variable's value without the structs that Spark has it in."""
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return F.transform(value, lambda one: _bare(one, element))
+    if isinstance(kind, MapType):
+        named, valued = kind.keyType, kind.valueType
+        return F.transform(
+            F.map_entries(value),
+            lambda one: F.struct(_bare(one["key"], named).alias("key"), _bare(one["value"], valued).alias("value")),
+        )
+    if isinstance(kind, StructType) and kind.fieldNames() == ["value", TTL]:
+        return _bare(value["value"], kind["value"].dataType)
+    return value[kind.names[0]] if isinstance(kind, StructType) and len(kind) == 1 else value

@@ -1,0 +1,1 @@
+"""Rows of state: as lines, by key, and cast exactly."""

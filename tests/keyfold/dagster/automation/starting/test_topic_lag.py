@@ -1,0 +1,116 @@
+"""The sensor on a topic: pure decisions, the same as for files, and what Dagster is told of them."""
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.dagster.automation.starting.new_data import Decision, Source
+from keyfold.dagster.automation.starting.sensors import new_data_sensor, source_sensor
+from keyfold.dagster.automation.starting.topic_lag import TopicSource, decide_on_lag
+from keyfold.errors import KeyfoldError
+from keyfold.ingestion.sources.kafka.offsets import ReadTopic, TopicState
+from keyfold.lakehouse import Lakehouse
+from spark_jobs.streams import RIDE_POINTS
+
+MINUTE = 60_000_000_000
+NOW = 10_000 * MINUTE
+
+
+def topic(*ends: int, first: int = 0, identity: str = "a") -> TopicState:
+    begin = dict.fromkeys(range(len(ends)), first)
+    return TopicState("rides", identity, begin, dict(enumerate(ends)), begin)
+
+
+def read(*offsets: int, identity: str = "a") -> ReadTopic:
+    return ReadTopic(id=identity, next=dict(enumerate(offsets)))
+
+
+def decided(
+    state: TopicState, taken: ReadTopic | None, before: Decision | None = None, minutes: float = 0, **more: bool
+):
+    return decide_on_lag(state, taken, before.cursor if before else None, NOW + int(minutes * MINUTE), **more)
+
+
+def test_all_messages_that_were_not_read_go_into_one_run():
+    assert decided(topic(5, 0, 2), None).new == 7
+    assert decided(topic(5, 0, 2), read(4, 0)).new == 3
+    nothing = decided(topic(5, 0), read(5, 0))
+    assert (nothing.new, nothing.reason) == (0, "no new messages in topic rides")
+
+
+def test_what_was_read_is_not_new_whatever_the_cursor_and_what_was_not_is():
+    asked = decided(topic(5), None)
+    assert not decided(topic(5), read(5), asked).new
+    assert decided(topic(6), read(5), asked).new == 1
+
+
+def test_a_topic_made_anew_asks_for_the_run_that_says_so():
+    assert decided(topic(2, identity="b"), read(5)).new == 2
+
+
+def test_runs_that_read_nothing_are_asked_for_less_and_less_often_and_then_no_more():
+    decision, state, at = decided(topic(5), None), topic(5), 0.0
+    asked = [at]
+    while at < 5_000:
+        at += 0.5
+        decision = decided(state, None, decision, at)
+        if decision.new:
+            asked.append(at)
+    assert asked == [0, 1, 6, 21, 81, 321]
+    assert "6 runs read nothing: look why the last one failed; mend it" in decision.reason
+    # Something more has come: once more.
+    assert decided(topic(6), None, decision, at).new == 6
+    # A run has read something: from the start.
+    assert decided(topic(9), read(6), decision, at).attempt == 1
+
+
+def test_a_run_that_broke_off_is_asked_for_again_without_new_messages():
+    again = decided(topic(5), read(5), unfinished=True)
+    assert (again.new, again.attempt) == (1, 1)
+    held = decided(topic(5), read(5), again, 0.5, unfinished=True)
+    assert "a run left something undone, and 1 run read nothing" in held.reason
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=20))
+def test_a_reader_that_follows_the_sensor_has_read_all_in_the_end(steps):
+    end, taken, decision = 0, None, None
+    for minutes, (more, works) in enumerate(steps):
+        end += more
+        decision = decided(topic(end), taken, decision, minutes * 300)
+        if decision.new and works:
+            taken = read(end)
+    final = decided(topic(end), taken, decision, len(steps) * 300 + 10_000)
+    assert final.new or "no new messages" in final.reason or "runs read nothing" in final.reason
+    if not final.new and "read nothing" not in final.reason:
+        assert end == (taken.next[0] if taken else 0)
+
+
+def test_the_sensor_tells_dagster_of_new_messages_and_of_brokers_that_cannot_be_reached(lakehouse: Lakehouse):
+    def tick(source: TopicSource) -> dg.SensorResult | dg.SkipReason:
+        def made(_: Lakehouse) -> Source:
+            return source
+
+        sensor = new_data_sensor("rides_lags", "rides", dg.AssetKey("rides_landing"), made)
+        with dg.DagsterInstance.ephemeral() as instance:
+            told = sensor(dg.build_sensor_context(instance=instance, resources={"lakehouse": lakehouse}))
+        assert isinstance(told, dg.SensorResult | dg.SkipReason)
+        return told
+
+    def unreachable() -> TopicState:
+        raise KeyfoldError("topic rides: Kafka at a:1 does not tell what it holds: Connection refused")
+
+    told = tick(TopicSource(lambda: topic(5, 1), lambda: None))
+    assert isinstance(told, dg.SensorResult)
+    assert [request.tags["keyfold/new"] for request in told.run_requests or []] == ["6"]
+    assert told.asset_events[0].metadata["new_messages"].value == 6
+    assert "Connection refused" in str(tick(TopicSource(unreachable, lambda: None)))
+
+
+def test_a_stream_whose_topic_the_deployment_names_has_the_sensor_of_its_topic(monkeypatch):
+    assert source_sensor(RIDE_POINTS, "rides").name == "ride_points_landed"
+    monkeypatch.setenv("KEYFOLD_KAFKA_TOPICS", "ride_points=city.rides")
+    with pytest.raises(KeyfoldError, match="KEYFOLD_KAFKA_BOOTSTRAP is not set"):
+        source_sensor(RIDE_POINTS, "rides")
+    monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    assert source_sensor(RIDE_POINTS, "rides").name == "ride_points_lags"

@@ -1,0 +1,155 @@
+"""The maintenance job: every table of a group, with its figures on the table's asset."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.dagster.automation.upkeep.maintenance import maintenance
+from keyfold.dagster.resources import LakehouseResource
+from keyfold.journal.checksums import read_checksums
+from keyfold.lakehouse import Lakehouse, exclusive, write_json
+from keyfold.maintenance.removals import remember_removals
+from keyfold.storage.place import Place
+from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
+from spark_jobs.streams import RIDE_POINTS, WEATHER
+from tests.made_generations import put_generation
+
+JOB, SCHEDULE = maintenance("rides", streams=[RIDE_POINTS, WEATHER], jobs=[RIDE_SUMMARIES])
+
+
+def append(table: Place, times: int) -> None:
+    table.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(times):
+        rows = pl.DataFrame({"number": [number], "timestamp": [datetime(2026, 1, 1, number, tzinfo=UTC)]})
+        rows.write_delta(str(table), mode="append")
+
+
+def files(table: Path) -> int:
+    return len(DeltaTable(str(table)).file_uris())
+
+
+def remembers(table: Place) -> str | None:
+    """For how long a table's log remembers files that were replaced."""
+    return DeltaTable(str(table)).metadata().configuration.get("delta.deletedFileRetentionDuration")
+
+
+@pytest.fixture
+def tables(lakehouse: Lakehouse) -> dict[str, Place]:
+    ids = {"ride_summaries": "one", "late.ride_summaries": "another"}
+    generation = put_generation(lakehouse, "ride_summaries", table_ids=ids)
+    found = {
+        "events.ride_points": lakehouse.events("ride_points"),
+        "quarantine.ride_points": lakehouse.quarantine("ride_points"),
+        "ride_summaries": generation.table("ride_summaries"),
+        "late.ride_summaries": generation.table("late.ride_summaries"),
+    }
+    for table in found.values():
+        append(table, 3)
+    return found
+
+
+@pytest.fixture
+def instance():
+    with dg.DagsterInstance.local_temp() as temporary:
+        yield temporary
+
+
+def run(lakehouse: Lakehouse, instance: dg.DagsterInstance, **config: float) -> dg.ExecuteInProcessResult:
+    ops = {node.name: {"config": config} for node in JOB.nodes} if config else {}
+    resources = {"lakehouse": LakehouseResource(home=str(lakehouse.home))}
+    return JOB.execute_in_process({"ops": ops}, instance=instance, resources=resources, raise_on_error=False)
+
+
+def observed(instance: dg.DagsterInstance, asset: str) -> dict[str, object]:
+    (record,) = instance.fetch_observations(dg.AssetKey(asset), limit=1).records
+    assert record.asset_observation is not None
+    return {name: value.value for name, value in record.asset_observation.metadata.items()}
+
+
+def test_every_table_of_the_group_is_joined_and_its_asset_tells(lakehouse, tables, instance):
+    assert run(lakehouse, instance).success
+    assert {name: files(table) for name, table in tables.items()} == dict.fromkeys(tables, 1)
+    told = observed(instance, "ride_points_events")
+    assert (told["files_before"], told["files_after"], told["files_deleted"]) == (3, 1, 0)
+    assert told["retention_days"] == 7
+    assert observed(instance, "ride_summaries_late")["files_after"] == 1
+
+
+def test_the_log_entries_of_maintenance_are_recorded_so_that_a_check_verifies_them(lakehouse, tables, instance):
+    write_json(
+        lakehouse.ingest("ride_points") / "ingest.json", {"format": 1, "identity": "", "tables": {}, "fixed": {}}
+    )
+    assert run(lakehouse, instance).success
+    recorded = {
+        name: read_checksums(folder / "journal")
+        for name, folder in (
+            ("events", lakehouse.ingest("ride_points")),
+            ("ride_summaries", tables["ride_summaries"].parents[1]),
+        )
+    }
+    entries = {name: f"tables/{name}/{3:020d}.json" for name in recorded}
+    assert {name for name, sums in recorded.items() if sums and entries[name] in sums.files} == set(recorded)
+
+
+def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_for_the_retention_again(
+    lakehouse, tables, instance
+):
+    for table in tables.values():
+        remember_removals(table, timedelta(hours=1))
+    with exclusive(lakehouse.ingest("ride_points"), "ingest --continuous"):
+        assert run(lakehouse, instance, retention_days=2).success
+    assert {name: remembers(table) for name, table in tables.items()} == {
+        "events.ride_points": "interval 3600 seconds",
+        "quarantine.ride_points": "interval 3600 seconds",
+        "ride_summaries": "interval 172800 seconds",
+        "late.ride_summaries": "interval 172800 seconds",
+    }
+    assert run(lakehouse, instance, retention_days=2).success
+    assert {remembers(table) for table in tables.values()} == {"interval 172800 seconds"}
+
+
+def test_tables_that_are_not_there_yet_are_no_fault(lakehouse, instance):
+    assert run(lakehouse, instance).success
+
+
+def test_a_job_that_runs_elsewhere_is_left_alone_and_the_rest_is_done(lakehouse, tables, instance):
+    with exclusive(lakehouse.job("ride_summaries"), "job ride_summaries"):
+        assert run(lakehouse, instance).success
+    assert (files(tables["ride_summaries"]), files(tables["events.ride_points"])) == (3, 1)
+
+
+def test_a_retention_of_less_than_a_day_is_refused(lakehouse, instance):
+    refused = run(lakehouse, instance, retention_days=0.5)
+    assert not refused.success
+    assert any("greater than or equal to 1" in str(event) for event in refused.all_events if event.is_failure)
+
+
+def test_every_op_holds_the_pool_of_what_writes_its_tables():
+    pools = {node.name: node.pool for node in JOB.all_node_defs if isinstance(node, dg.OpDefinition)}
+    assert pools == {
+        "maintain_ride_points_events": "stream_ride_points",
+        "maintain_weather_events": "stream_weather",
+        "maintain_ride_summaries_tables": "job_ride_summaries",
+    }
+
+
+def test_no_session_of_spark_is_asked_for():
+    assert {key for node in JOB.all_node_defs if isinstance(node, dg.OpDefinition) for key in _resources(node)} == {
+        "lakehouse"
+    }
+
+
+def _resources(op: dg.OpDefinition) -> set[str]:
+    return {key for key in op.required_resource_keys if key != "io_manager"}
+
+
+def test_the_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run(instance):
+    assert SCHEDULE.default_status is dg.DefaultScheduleStatus.STOPPED
+    context = dg.build_schedule_context(instance=instance)
+    assert isinstance(SCHEDULE(context), dg.RunRequest)
+    waiting = instance.create_run_for_job(JOB, status=dg.DagsterRunStatus.STARTED)
+    assert waiting.run_id in str(SCHEDULE(context))

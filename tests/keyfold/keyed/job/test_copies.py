@@ -1,0 +1,219 @@
+"""Events that belong to several keys: each copy reaches its key's state once, and none is lost. Without Spark but where counted."""
+
+from collections import Counter
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.copies import KeysOf
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting.conservation import Conservation, check_conservation
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.reading.reader import read_state
+from keyfold.stream import Stream
+from tests.keyfold.keyed.toy_jobs import START, TIME
+from tests.keyfold.state.local_manifests import SESSION, local_reader
+from tests.keyfold.state.local_state import state_without_spark
+
+__all__ = ["local_reader", "state_without_spark"]
+
+TAG = pa.field("tag", pa.string(), nullable=False)
+POST = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "tags": pl.List(pl.String)}
+OF_TAG = pa.schema([TAG, ("at", TIME), ("posts", pa.int64())])
+OPEN_TAG = pa.schema([TAG, ("posts", pa.int64()), ("deadline", TIME)])
+TAGGED = pa.schema([("tag", pa.string()), ("posts", pa.int64())])
+UNTAGGED = "(none)"
+FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)
+
+
+def step(state, events, clock) -> Step:
+    """Posts of a tag until it has been silent for ten minutes."""
+    came = events.group_by("tag").agg(
+        pl.col("posts").sum(), (pl.col("at").max() + timedelta(minutes=10)).alias("deadline")
+    )
+    merged = pl.concat([state, came]).group_by("tag").agg(pl.col("posts").sum(), pl.col("deadline").max())
+    is_over = pl.col("deadline") <= clock.watermark
+    return Step(state=merged.filter(~is_over), output=merged.filter(is_over).drop("deadline"))
+
+
+def joined(events: pl.DataFrame) -> pl.DataFrame:
+    return events.group_by("tag").agg(pl.col("at").max(), pl.col("posts").sum())
+
+
+def tags(**changes) -> KeyedJob:
+    settings = {
+        "name": "tags",
+        "stream": Stream("posts", OF_TAG, event_time="at"),
+        "key": ("tag",),
+        "keys_of": KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED),
+        "event_time": "at",
+        "watermark_delay": timedelta(minutes=5),
+        "events": OF_TAG,
+        "derived": {"posts": pl.lit(1, pl.Int64)},
+        "state": OPEN_TAG,
+        "output": TAGGED,
+        "step": step,
+        "event_count": pl.col("posts").sum(),
+        "key_groups": 4,
+        "output_events": pl.col("posts").sum(),
+        "state_events": pl.col("posts").sum(),
+    }
+    return KeyedJob(**{**settings, **changes})
+
+
+def posts(*rows) -> pl.DataFrame:
+    """Posts of (minutes after START, tags)."""
+    return pl.DataFrame(
+        {
+            "user": ["ann"] * len(rows),
+            "at": [START + timedelta(minutes=minutes) for minutes, _ in rows],
+            "tags": [told for _, told in rows],
+        },
+        schema=POST,
+    )
+
+
+@pytest.fixture
+def land(lakehouse):
+    """Put posts into the event table, one file a call."""
+
+    def land(*rows):
+        lakehouse.events("posts").parent.mkdir(parents=True, exist_ok=True)
+        posts(*rows).write_delta(str(lakehouse.events("posts")), mode="append")
+
+    return land
+
+
+def test_one_arrival_reaches_the_state_of_each_of_its_keys_once(without_spark, lakehouse, land, rows, minutes):
+    land((0, ["a", "b"]), (1, ["b", "b", None]), (2, []), (3, None))
+    summary = run_job(without_spark, lakehouse, tags(), Incremental(advance_to=minutes(60)))
+    assert rows("tags") == [(UNTAGGED, 2), ("a", 1), ("b", 2)]
+    assert summary.counts.events == 5
+
+
+def test_a_combiner_joins_copies(without_spark, lakehouse, land, rows, minutes):
+    land((0, ["a", "b"]), (1, ["b"]), (2, ["b", "a"]))
+    summary = run_job(without_spark, lakehouse, tags(combine=joined), Incremental(advance_to=minutes(60)))
+    assert rows("tags") == [("a", 2), ("b", 3)]
+    assert summary.counts.events == 5
+
+
+def test_an_event_may_be_late_for_one_of_its_keys_and_not_for_another(without_spark, lakehouse, land, rows, minutes):
+    land((0, ["a"]), (30, ["b"]))
+    run_job(without_spark, lakehouse, tags())
+    assert rows("tags") == [("a", 1)]
+    land((21, ["a", "b"]))
+    run_job(without_spark, lakehouse, tags(), Incremental(advance_to=minutes(60)))
+    assert rows("tags") == [("a", 1), ("b", 2)]
+    assert rows("late.tags") == [("a", minutes(21), 1)]
+
+
+def test_where_no_key_may_be_missing_an_event_without_one_is_refused_with_what_to_say(without_spark, lakehouse, land):
+    job = tags(keys_of=KeysOf("tag", pl.col("tags")))
+    land((0, ["a"]), (1, []))
+    with pytest.raises(
+        KeyfoldError, match=r"without a value in tag, .* which key an event without a tag is of \(`otherwise`\)"
+    ):
+        run_job(without_spark, lakehouse, job)
+
+
+def test_what_is_no_column_of_the_key_or_is_derived_already_is_refused():
+    for changes in ({"keys_of": KeysOf("at", pl.col("tags"))}, {"derived": {"tag": pl.lit("a"), "posts": pl.lit(1)}}):
+        with pytest.raises(KeyfoldError, match=r"keys_of is of .*must be of a column of the key, tag"):
+            tags(**changes)
+
+
+def test_other_keys_need_a_new_generation(without_spark, lakehouse, land):
+    land((0, ["a"]))
+    run_job(without_spark, lakehouse, tags())
+    live = live_generation(lakehouse, "tags")
+    assert live is not None
+    check_generation(live, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise=UNTAGGED)))
+    for other in (
+        KeysOf("tag", pl.col("tags"), otherwise="none"),
+        KeysOf("tag", pl.col("tags").list.head(1), UNTAGGED),
+    ):
+        with pytest.raises(KeyfoldError, match=r"was born with keys_of tag of .*--full-refresh"):
+            run_job(without_spark, lakehouse, tags(keys_of=other))
+    run_job(without_spark, lakehouse, tags(keys_of=KeysOf("tag", pl.col("tags"), otherwise="none")), FullRefresh())
+
+
+def test_the_harness_takes_events_as_they_lie_in_the_event_table_and_copies_alike(minutes):
+    harness, told = TestHarness(tags()), TestHarness(tags())
+    harness.batch(posts((0, ["a", "b"]), (1, None)), advance_to=minutes(30))
+    copies = pl.DataFrame({"tag": ["a", "b", UNTAGGED], "at": [START, START, minutes(1)], "posts": [1, 1, 1]})
+    told.batch(copies.cast(pl.Schema(polars_schema(OF_TAG))), advance_to=minutes(30))
+    assert sorted(harness.written["tags"].rows()) == sorted(told.written["tags"].rows()) == [
+        (UNTAGGED, 1), ("a", 1), ("b", 1)
+    ]  # fmt: skip
+
+
+LISTS = st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), max_size=4)
+
+
+@given(st.lists(LISTS, max_size=20), st.sampled_from([None, UNTAGGED]))
+def test_copies_are_those_of_plain_python_and_are_counted_without_making_any(lists, otherwise):
+    keys_of, events = KeysOf("tag", pl.col("tags"), otherwise), posts(*enumerate(lists))
+    expected = Counter(
+        (number, key)
+        for number, told in enumerate(lists)
+        for key in ({one for one in told or [] if one} or {otherwise})
+    )
+    copies = keys_of.copies_of(events)
+    at = [(row["at"] - START) // timedelta(minutes=1) for row in copies.iter_rows(named=True)]
+    assert Counter(zip(at, copies["tag"].to_list(), strict=True)) == expected
+    assert events.select(keys_of.count).item() == sum(key is not None for _, key in expected)
+
+
+@pytest.mark.parametrize("point", ["work: before", "work: after", "done: after"])
+def test_a_crash_loses_no_copy_and_makes_none_twice(without_spark, cut_power, lakehouse, land, rows, minutes, point):
+    land((0, ["a", "b"]), (1, ["b", None]), (2, []))
+    whole = Incremental(advance_to=minutes(60))
+    assert cut_power(point, lambda: run_job(without_spark, lakehouse, tags(), whole))
+    summary = run_job(without_spark, lakehouse, tags(), whole)
+    assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
+    assert summary.totals.events == 4
+
+
+@pytest.mark.usefixtures("state_without_spark", "local_reader")
+def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies(
+    without_spark, lakehouse, land, tmp_path, minutes
+):
+    land((0, ["a", "b"]), (1, ["b"]))
+    run_job(without_spark, lakehouse, tags())
+    state = read_state(SESSION, lakehouse, tags()).polars()
+    assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
+    state.write_parquet(tmp_path / "state.parquet")
+    land((2, ["c", "a"]), (3, []))
+    told = bootstrap(without_spark, lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")))
+    origin = live_generation(lakehouse, "tags").origin  # type: ignore[union-attr]
+    assert origin is not None
+    assert (origin.events_skipped, origin.events_seeded, told.new_rows) == (3, 3, 3)
+
+
+def test_on_spark_copies_are_conserved_and_a_lost_one_shows(spark, lakehouse, land, rows, minutes):
+    job = tags(combine=joined)
+    land((0, ["a", "b"]), (1, ["b", "b", None]))
+    land((2, []), (40, ["c", "d", "e"]))
+    run_job(spark, lakehouse, job, options=FILE_BY_FILE)
+    assert rows("tags") == [(UNTAGGED, 1), ("a", 1), ("b", 2)]
+    land((3, ["a", "e"]))
+    run_job(spark, lakehouse, job)
+    assert rows("late.tags") == [("a", minutes(3), 1)]
+    # Not read yet: the job knows nothing of it.
+    land((50, ["a", "b", "c", "d"]))
+    assert check_conservation(spark, lakehouse, job) == Conservation(9, 4, 4, 1, 9, rows_read=5)
+    blind = tags(combine=joined, keys_of=KeysOf("tag", pl.col("tags").list.head(1), otherwise=UNTAGGED))
+    assert not check_conservation(spark, lakehouse, blind).balanced

@@ -1,0 +1,206 @@
+"""Lookups: a step gets a small table whole, as it was when its batch was planned."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import keyfold
+from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lakehouse, Lookup, Misconfigured, NotFound, Stream
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job import lookups
+from keyfold.operators.joins import lookup_join
+from keyfold.testing import local_spark
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+READ = lookups._read
+ITEM = pa.field("item", pa.string(), nullable=False)
+SALE = pa.schema([ITEM, pa.field("sold_at", pa.timestamp("us", tz="UTC"), nullable=False)])
+SALES = Stream("sales", SALE, event_time="sold_at")
+PRODUCT = pa.schema([ITEM, pa.field("title", pa.string()), pa.field("price", pa.int64())])
+
+
+def job(path="products.csv"):
+    return lookup_join(
+        "named",
+        ("sales", Input(SALES, SALE, "sold_at")),
+        ("products", Lookup(path, PRODUCT, ("item",))),
+        key_groups=2,
+    )
+
+
+class Shop:
+    """A lakehouse with sales, and a table of products beside them."""
+
+    def __init__(self, folder):
+        self.lakehouse, self.spark, self._landed = Lakehouse(folder), local_spark(), 0
+
+    def sell(self, *items):
+        landing = self.lakehouse.landing("sales")
+        landing.mkdir(parents=True, exist_ok=True)
+        self._landed += 1
+        times = [NOON + timedelta(minutes=self._landed, seconds=at) for at in range(len(items))]
+        pl.DataFrame({"item": items, "sold_at": times}).write_parquet(str(landing / f"{self._landed}.parquet"))
+        keyfold.ingest(self.spark, self.lakehouse, SALES)
+
+    def products(self, text, name="products.csv"):
+        (self.lakehouse.home / name).write_text(text)
+
+    def run(self, wanted=None):
+        return keyfold.run(self.spark, self.lakehouse, wanted or job())
+
+    @property
+    def generation(self):
+        generation = live_generation(self.lakehouse, "named")
+        assert generation
+        return generation
+
+    def named(self):
+        return sorted(
+            pl.read_delta(str(self.generation.table("named"))).select("item", "title", "price").rows(), key=repr
+        )
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)
+
+
+def test_each_event_has_the_row_that_counted_when_its_run_was_planned(shop):
+    shop.sell("t1", "x9")
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    shop.run()
+    shop.products("item,title,price\nt1,Green tea,4\nx9,Jam,2\n")
+    shop.sell("t1", "x9")
+    shop.run()
+    assert shop.named() == [("t1", "Green tea", 3), ("t1", "Green tea", 4), ("x9", "Jam", 2), ("x9", None, None)]
+
+
+def test_a_table_is_read_again_only_where_it_changed_and_one_copy_is_kept(shop, monkeypatch):
+    read = []
+    monkeypatch.setattr(lookups, "_read", lambda where, lookup, place: read.append(place) or READ(where, lookup, place))
+    shop.sell("t1")
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    shop.run()
+    kept = lookups.KeptLookups("job named", job().lookups, shop.lakehouse.home, shop.generation.folder)
+    read.clear()
+    assert kept.plan() == kept.plan()
+    assert len(read) == 1
+    shop.products("item,title,price\nt1,Green tea,44\n")
+    assert list(kept.plan().values()) == [file.name for file in (shop.generation.folder / "lookups").iterdir()]
+    assert len(read) == 2
+
+
+def test_a_batch_that_is_worked_on_again_sees_the_table_as_it_was_planned(shop, cut_power):
+    shop.sell("t1")
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    assert cut_power("work: before", shop.run)
+    shop.products("item,title,price\nt1,Black tea,9\n")
+    shop.run()
+    assert shop.named() == [("t1", "Green tea", 3)]
+
+
+def test_a_delta_table_and_files_of_other_kinds_are_read_alike(shop):
+    products = pl.DataFrame({"item": ["t1"], "title": ["Green tea"], "price": [3]})
+    home = shop.lakehouse.home
+    products.write_delta(str(home / "delta"))
+    products.write_parquet(home / "p.parquet")
+    products.write_ndjson(home / "p.ndjson")
+    shop.products("price,title,item\n3,Green tea,t1\n")
+    shop.sell("t1")
+    for path in ("delta", "p.parquet", "p.ndjson", "products.csv", str(home / "p.parquet")):
+        keyfold.run(shop.spark, shop.lakehouse, job(path), keyfold.keyed.generation.run_mode.FullRefresh())
+        assert shop.named() == [("t1", "Green tea", 3)]
+
+
+def test_codes_stay_as_they_are_written_and_whole_numbers_exact(shop):
+    rows = "".join(f"{number:03},,{2**53 + number}\n" for number in range(1, 200))
+    shop.products(f"item,title,price\n{rows}84A,Jam,1\n")
+    shop.sell("007", "84A", "7")
+    shop.run()
+    assert shop.named() == [("007", None, 2**53 + 7), ("7", None, None), ("84A", "Jam", 1)]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "kind"),
+    [
+        ("price", [1.0, 1.5], pl.Float64),
+        ("at", [1_500], pl.Datetime("ns", "UTC")),
+        ("share", [2**53 + 1], pl.Int64),
+    ],
+)
+def test_a_value_that_its_column_cannot_hold_is_refused_and_not_cut(column, values, kind):
+    declared = pa.schema([ITEM, ("price", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("share", pa.float64())])
+    rows = pl.DataFrame({"item": [str(at) for at in range(len(values))], column: pl.Series(values).cast(kind)})
+    others = [pl.lit(None).alias(name) for name in declared.names if name not in rows.columns]
+    with pytest.raises(InvalidData, match=f"has values in {column} that .* does not hold"):
+        lookups.conform_lookup("lookup products", Lookup("p.csv", declared, ("item",)), rows.with_columns(others))
+
+
+FAULTS = {
+    "gone": (None, NotFound, "products.csv.* is not there"),
+    "a key twice": ("item,title,price\nt1,a,1\nt1,b,2\n", InvalidData, "has the key item='t1' more than once"),
+    "a key without a value": ("item,title,price\n,a,1\n", InvalidData, "rows without a value in item"),
+    "no such column": ("item,title\nt1,a\n", InvalidData, "has no column price; it has item, title"),
+    "another type": (
+        "item,title,price\nt1,a,cheap\n",
+        InvalidData,
+        "could not parse `cheap` as dtype `i64` at column 'price'",
+    ),
+    "half a piece": (
+        "item,title,price\nt1,a,1.5\n",
+        InvalidData,
+        "could not parse `1.5` as dtype `i64` at column 'price'",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_table_that_cannot_be_looked_up_in_fails_the_plan_and_the_run_after_it_goes_on(shop, fault):
+    text, kind, reason = FAULTS[fault]
+    shop.sell("t1")
+    if text:
+        shop.products(text)
+    with pytest.raises(kind, match=reason):
+        shop.run()
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    shop.run()
+    assert shop.named() == [("t1", "Green tea", 3)]
+
+
+def test_a_kept_table_that_was_changed_is_damage(shop, cut_power):
+    shop.sell("t1")
+    shop.products("item,title,price\nt1,Green tea,3\n")
+    assert cut_power("work: before", shop.run)
+    (kept,) = (shop.generation.folder / "lookups").iterdir()
+    pl.read_parquet(kept).with_columns(price=pl.lit(99, pl.Int64)).write_parquet(kept)
+    with pytest.raises(KeyfoldError, match="is not what was kept") as raised:
+        shop.run()
+    assert isinstance(raised.value, Damaged)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Lookup("p.csv", PRODUCT, ()), "key is empty"),
+        (lambda: Lookup("p.csv", PRODUCT, ("sku",)), "key names sku"),
+        (
+            lambda: lookup_join(
+                "j",
+                ("sales", Input(SALES, SALE.append(pa.field("price", pa.int64())), "sold_at")),
+                ("p", Lookup("p.csv", PRODUCT, ("item",))),
+            ),
+            "both sales and p have price",
+        ),
+        (
+            lambda: lookup_join(
+                "j", ("sales", Input(SALES, SALE, "sold_at")), ("p", Lookup("p.csv", PRODUCT, ("title",)))
+            ),
+            "input sales has no column title",
+        ),
+    ],
+)
+def test_a_lookup_that_does_not_fit_is_refused_where_the_job_is_made(make, reason):
+    with pytest.raises(Misconfigured, match=reason):
+        make()

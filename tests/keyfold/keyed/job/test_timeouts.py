@@ -1,0 +1,113 @@
+"""Timeouts: in processing time a key closes before what comes after, leaves whole, and is renewed by what came."""
+
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
+from keyfold.keyed.job.timeouts import Timeout
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TIME = pl.Datetime("us", "UTC")
+KEY = ("user",)
+SILENCE = Timeout(timedelta(seconds=30), "processing_time")
+IN_EVENT_TIME = Timeout(timedelta(seconds=30))
+
+
+def after(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def clock(seconds, watermark=0):
+    return Clock(after(watermark), after(watermark), after(seconds))
+
+
+def kept(*rows):
+    """Rows of (user, clicks, seconds after NOON at which they are stale)."""
+    times = [None if seconds is None else after(seconds) for *_, seconds in rows]
+    return pl.DataFrame(
+        {"user": [row[0] for row in rows], "clicks": [row[1] for row in rows], STALE_AT: times},
+        schema={"user": pl.String, "clicks": pl.Int64, STALE_AT: TIME},
+    )
+
+
+def heard(*users):
+    return pl.DataFrame({"user": users}, schema={"user": pl.String})
+
+
+def stale_at(rows):
+    return {
+        user: None if time is None else (time - NOON).total_seconds()
+        for user, time in rows.select("user", STALE_AT).rows()
+    }
+
+
+def test_a_key_is_over_at_the_very_moment_and_not_before():
+    state = kept(("ann", 1, 30), ("bob", 2, 31))
+    assert SILENCE.part(state, KEY, clock(29)).over.is_empty()
+    parted = SILENCE.part(state, KEY, clock(30))
+    assert parted.over["user"].to_list() == ["ann"]
+    assert parted.going_on["user"].to_list() == ["bob"]
+
+
+def test_a_key_leaves_whole_when_the_last_of_its_rows_is_due():
+    state = kept(("ann", 1, 10), ("ann", 2, 40), ("ann", 3, None), ("bob", 1, 10))
+    early, late = SILENCE.part(state, KEY, clock(39)), SILENCE.part(state, KEY, clock(40))
+    assert early.over["user"].to_list() == ["bob"]
+    assert late.going_on.is_empty()
+    assert late.over["clicks"].to_list() == [1, 2, 3, 1]
+
+
+def test_rows_without_a_time_are_never_over():
+    state = kept(("ann", 1, None), ("bob", 1, 0))
+    assert SILENCE.part(state, KEY, clock(1000)).going_on["user"].to_list() == ["ann"]
+
+
+def test_in_event_time_none_is_over_before_its_events_and_rows_stay_as_they_are():
+    state = kept(("ann", 1, 0))
+    over, going_on = IN_EVENT_TIME.part(state, KEY, clock(1000, watermark=1000))
+    assert over.is_empty()
+    assert IN_EVENT_TIME.renew(going_on, going_on, heard("ann"), KEY, clock(1000)) is state
+
+
+def test_what_came_renews_all_rows_of_its_key_and_no_other():
+    before = kept(("ann", 1, 40), ("bob", 1, 45))
+    state = pl.concat([before, kept(("ann", 2, None))])
+    renewed = SILENCE.renew(state, before, heard("ann", "ann"), KEY, clock(20))
+    assert renewed.columns == state.columns
+    assert stale_at(renewed) == {"ann": 50, "bob": 45}
+    assert renewed["clicks"].to_list() == [1, 1, 2]
+
+
+def test_a_key_of_which_nothing_is_known_counts_as_heard_of_now():
+    state = kept(("ann", 1, None))
+    assert stale_at(SILENCE.renew(state.drop(STALE_AT), state, heard(), KEY, clock(20))) == {"ann": 50}
+
+
+def test_a_clock_that_went_back_takes_no_time_from_a_key():
+    before = kept(("ann", 1, 100))
+    assert stale_at(SILENCE.renew(before, before, heard("ann"), KEY, clock(10))) == {"ann": 100}
+
+
+def test_when_a_key_is_due_is_said_by_the_event_in_event_time_and_by_the_batch_in_processing_time():
+    events = pl.DataFrame({"at": [after(5)]})
+    assert events.select(IN_EVENT_TIME.due_at(pl.col("at"), clock(100))).item() == after(35)
+    assert events.select(SILENCE.due_at(pl.col("at"), clock(100))).item() == after(130)
+
+
+@pytest.mark.parametrize(("timeout", "column", "due"), [(IN_EVENT_TIME, DEADLINE, 7), (SILENCE, STALE_AT, 9)])
+def test_each_time_has_its_column_and_its_clock(timeout, column, due):
+    schema = timeout.add_column(pa.schema([("user", pa.string())]))
+    assert schema.names == ["user", column]
+    assert timeout.add_column(schema) is schema
+    rows = pl.DataFrame({column: [after(due), after(due + 1), None]}, schema={column: TIME})
+    assert rows.select(timeout.is_due(clock(9, watermark=7))).to_series().to_list() == [True, False, False]
+
+
+@pytest.mark.parametrize("given", [{"after": timedelta(0)}, {"after": timedelta(1), "in_": "arrival"}])
+def test_what_is_no_timeout_is_refused(given):
+    with pytest.raises(KeyfoldError, match="a timeout is"):
+        Timeout(**given)

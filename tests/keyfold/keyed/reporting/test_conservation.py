@@ -1,0 +1,89 @@
+"""Conservation where it is hard to count: odd paths, events that combined rows stand for, tables beside the main one."""
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold.keyed.job.clock import Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.reporting.conservation import Conservation, check_conservation
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.stream import Stream
+from tests.keyfold.keyed.toy_jobs import START, TIME, clicks, windows
+
+CLOSED = pa.schema([("user", pa.string()), ("n_events", pa.int64())])
+USER, HOUR = pa.field("user", pa.string(), nullable=False), pa.field("hour", TIME, nullable=False)
+JOINED = pa.schema([USER, HOUR, ("at", TIME), ("n_events", pa.int64())])
+HOURS = pa.schema([*JOINED, ("deadline", TIME)])
+
+
+def land(lakehouse: Lakehouse, *rows: tuple[str, int]) -> None:
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
+
+
+# On a cluster such a folder is refused, since Spark's state reader needs links there that only this machine sees.
+@pytest.mark.one_machine
+def test_state_is_counted_in_a_folder_of_any_name(spark, tmp_path):
+    lakehouse = Lakehouse(tmp_path / "a home, 100% é")
+    land(lakehouse, ("ann", 0), ("bob", 30))
+    run_job(spark, lakehouse, windows())
+    assert check_conservation(spark, lakehouse, windows()) == Conservation(2, 1, 1, 0, 2)
+
+
+def join(events: pl.DataFrame) -> pl.DataFrame:
+    return events.group_by("user", "hour").agg(pl.col("at").max(), pl.col("n_events").sum())
+
+
+def hourly(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """Counts an hour's clicks; says nothing of them in its own table, and what closed in the one beside it."""
+    is_late = pl.col("hour") + timedelta(hours=1) <= clock.late_watermark
+    late = events.filter(is_late)
+    all_ = pl.concat([state.drop("deadline"), events.filter(~is_late)])
+    sums = join(all_).with_columns(deadline=pl.col("hour") + timedelta(hours=1)).select(HOURS.names)
+    is_over = pl.col("deadline") <= clock.watermark
+    closed = sums.filter(is_over).select("user", "n_events")
+    return Step(sums.filter(~is_over), pl.DataFrame(schema={"user": pl.String}), late, {"closed": closed})
+
+
+HOURLY = KeyedJob(
+    name="hourly",
+    stream=Stream("clicks", JOINED, event_time="at"),
+    key=("hour", "user"),
+    event_time="at",
+    watermark_delay=timedelta(0),
+    events=JOINED,
+    state=HOURS,
+    output=pa.schema([("user", pa.string())]),
+    step=hourly,
+    derived={
+        "hour": pl.col("at").dt.truncate("1h"),
+        "n_events": pl.lit(1, pl.Int64),
+    },
+    combine=join,
+    event_count=pl.col("n_events").sum(),
+    step_decides_late=True,
+    side_outputs=(OutputTable("closed", CLOSED, events=pl.col("n_events").sum()),),
+    key_groups=4,
+    output_events=pl.lit(0),
+    state_events=pl.col("n_events").sum(),
+)
+
+
+def test_a_key_may_be_derived_and_rows_may_stand_for_many_events_wherever_they_end(spark, lakehouse):
+    land(lakehouse, *[("ann", minute) for minute in range(10)], ("bob", 70), ("bob", 71))
+    summary = run_job(spark, lakehouse, HOURLY)
+    assert summary.counts.events == 12
+    assert check_conservation(spark, lakehouse, HOURLY) == Conservation(12, 10, 2, 0, 12)
+    # Behind the watermark but in an hour that is still open, and in one that is over.
+    land(lakehouse, ("cid", 65), ("ann", 20), ("ann", 21))
+    run_job(spark, lakehouse, HOURLY)
+    assert check_conservation(spark, lakehouse, HOURLY) == Conservation(15, 10, 3, 2, 15)
+    late = pl.read_delta(str(lakehouse.table("late.hourly")))
+    assert late["n_events"].sum() == 2
+    assert late["hour"].unique().to_list() == [START]

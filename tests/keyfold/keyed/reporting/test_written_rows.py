@@ -1,0 +1,71 @@
+"""What a job wrote lately: the files that its done records name, whatever maintenance has made of the table since."""
+
+import polars as pl
+
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh
+from keyfold.keyed.reporting.written_rows import files_written, last_batch
+from keyfold.keyed.runner import run_job
+from keyfold.maintenance import maintain
+from tests.keyfold.keyed.conftest import land, without_spark
+from tests.keyfold.keyed.toy_jobs import totals, windows
+
+__all__ = ["land", "without_spark"]  # fixtures
+
+
+def written(lakehouse, job, table, since, until, generation="generation-0001"):
+    """Clicks of the rows written, by batch; None where it cannot be told."""
+    files = files_written(lakehouse, job, table, generation, since, until)
+    return files and {batch: sum(map(clicks_of, paths)) for batch, paths in files.items()}
+
+
+def clicks_of(path):
+    return pl.read_parquet(path.read_bytes())["clicks"].sum()
+
+
+def test_before_the_first_batch_there_is_nothing_to_tell_of(lakehouse):
+    assert last_batch(lakehouse, "windows") is None
+    assert files_written(lakehouse, "windows", "windows", "generation-0001", -1, 0) is None
+
+
+def test_one_row_written_is_one_row_told_of_though_its_file_was_joined_with_others(without_spark, lakehouse, land):
+    for minute in (0, 20, 40):
+        land(("ann", minute))
+        run_job(without_spark, lakehouse, windows())
+    before = last_batch(lakehouse, "windows")
+    land(("ann", 60), ("ann", 61))
+    run_job(without_spark, lakehouse, windows())
+    batch = last_batch(lakehouse, "windows")
+    assert (before, batch) == (2, 3)
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    assert maintain(lakehouse, "windows", live.table("windows")).files_after == 1
+    assert written(lakehouse, "windows", "windows", before, batch) == {3: 1}
+    assert written(lakehouse, "windows", "windows", 0, batch) == {1: 1, 2: 1, 3: 1}
+
+
+def test_of_an_upsert_table_the_rows_are_told_of_and_not_the_files_they_were_merged_into(
+    without_spark, lakehouse, land
+):
+    land(*[("ann", minute) for minute in range(5)], ("bob", 1))
+    run_job(without_spark, lakehouse, totals())
+    land(("bob", 5))
+    run_job(without_spark, lakehouse, totals())
+    # bob has two clicks by now, and ann's row, which lies in the same file, was not written.
+    assert written(lakehouse, "totals", "totals", 0, 1) == {1: 2}
+
+
+def test_what_another_generation_wrote_or_what_is_gone_cannot_be_told(without_spark, lakehouse, land):
+    for minute in (0, 20, 40):
+        land(("ann", minute))
+        run_job(without_spark, lakehouse, windows())
+    assert written(lakehouse, "windows", "windows", 2, 2) == {}
+    assert written(lakehouse, "windows", "windows", 2, 3) is None
+    assert written(lakehouse, "windows", "windows", 0, 2, "generation-0000") is None
+    files = files_written(lakehouse, "windows", "windows", "generation-0001", 0, 2)
+    assert files
+    files[1][0].unlink()
+    assert written(lakehouse, "windows", "windows", 0, 2) is None
+    assert written(lakehouse, "windows", "windows", 1, 2) == {2: 1}
+    run_job(without_spark, lakehouse, windows(), FullRefresh())
+    assert written(lakehouse, "windows", "windows", 1, 2) is None

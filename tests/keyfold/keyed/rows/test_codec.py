@@ -1,0 +1,86 @@
+"""Blobs: what goes in comes out, of every size and type, and what earlier versions wrote is read."""
+
+import io
+from datetime import UTC, datetime
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+from keyfold.keyed.rows.codec import decode, encode
+
+SCHEMA = {
+    "key": pl.String,
+    "number": pl.Int64,
+    "small": pl.Int16,
+    "part": pl.Float64,
+    "is": pl.Boolean,
+    "at": pl.Datetime("us", "UTC"),
+    "money": pl.Decimal(20, 4),
+    "bytes": pl.Binary,
+    "list": pl.List(pl.String),
+    "record": pl.Struct({"a": pl.Int64, "b": pl.List(pl.Float64)}),
+}
+
+
+def rows(count):
+    """Rows of every type that state has, with values that are not there in every column but the key."""
+    number = range(count)
+    values = {
+        "key": [f"key {one} ö" for one in number],
+        "number": [one << 40 for one in number],
+        "small": [one % 999 - 500 for one in number],
+        "part": [one / 3 for one in number],
+        "is": [one % 2 == 0 for one in number],
+        "at": [datetime.fromtimestamp(one, UTC) for one in number],
+        "money": [None if one % 4 else f"{one}.25" for one in number],
+        "bytes": [bytes([one % 256]) * (one % 7) for one in number],
+        "list": [["", f"{one}"] * (one % 3) for one in number],
+        "record": [{"a": one, "b": [one / 2] * (one % 3)} for one in number],
+    }
+    frame = pl.DataFrame({**values, "money": pl.Series(values["money"], dtype=pl.String).cast(SCHEMA["money"])}, SCHEMA)
+    return frame.with_columns(pl.when(pl.int_range(pl.len()) % 5 > 0).then(pl.exclude("key")))
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 200, 2_000, 20_000])
+def test_a_frame_of_any_size_comes_back_as_it_was(count):
+    frame = rows(count)
+    assert_frame_equal(decode(encode(frame)), frame)
+
+
+@pytest.mark.parametrize("count", [1, 20_000])
+def test_a_blob_is_read_from_whatever_holds_its_bytes(count):
+    frame = rows(count)
+    payload = encode(frame)
+    for held in (bytearray(payload), memoryview(payload), pa.py_buffer(payload)):
+        assert_frame_equal(decode(held), frame)
+
+
+def test_a_part_of_a_frame_is_encoded_without_the_rest():
+    whole, alone = rows(20_000), rows(10)
+    assert len(encode(whole[:10])) < 2 * len(encode(alone))
+    assert_frame_equal(decode(encode(whole[:10])), alone)
+
+
+def test_small_blobs_of_earlier_versions_are_read():
+    buffer = io.BytesIO()
+    rows(3).write_parquet(buffer, compression="lz4", statistics=False)
+    assert_frame_equal(decode(buffer.getvalue()), rows(3))
+
+
+def test_large_blobs_are_parquet_for_other_programs():
+    assert pl.read_parquet(io.BytesIO(encode(rows(20_000)))).height == 20_000
+
+
+def test_a_small_blob_is_an_arrow_stream_for_other_programs():
+    assert pa.ipc.open_stream(encode(rows(3))).read_all().num_rows == 3
+
+
+@pytest.mark.parametrize("count", [3, 2_000])
+def test_a_blob_that_is_cut_short_anywhere_is_an_error(count):
+    payload = encode(rows(count))
+    # At each place of a small blob, where a stream reads as one of no rows if it is cut behind its schema.
+    for length in {*range(0, len(payload), len(payload) // 1_000 + 1), len(payload) - 1}:
+        with pytest.raises((pl.exceptions.PolarsError, OSError)):
+            decode(payload[:length])

@@ -1,0 +1,108 @@
+"""What is counted while a run goes on adds up: tables, state and journal are looked at as one batch left them."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.runner import run_continuously, run_job
+from keyfold.keyed.running import settled as module
+from keyfold.keyed.running.settled import Settled, settled
+from keyfold.lakehouse import exclusive
+from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.without_spark import SPARK, without_spark
+from tests.keyfold.state.local_state import frames_of_state
+from tests.made_generations import plan_of, put_done, put_generation
+
+__all__ = ["without_spark"]
+
+JOB = windows()
+
+
+def land(lakehouse, *rows):
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    clicks(*rows).write_delta(str(lakehouse.events("clicks")), mode="append")
+
+
+@pytest.fixture
+def done(lakehouse, without_spark):
+    """The job has run once."""
+    land(lakehouse, ("ann", 0), ("bob", 30))
+    run_job(SPARK, lakehouse, JOB)
+    return live_generation(lakehouse, JOB.name)
+
+
+def found_in(lakehouse, generation) -> Settled:
+    found = settled(lakehouse, JOB, generation)
+    assert found is not None
+    return found
+
+
+def test_after_a_run_it_is_its_last_batch(lakehouse, done):
+    found = found_in(lakehouse, done)
+    assert found.done.batch == 0
+    assert found.versions == {table.name: DeltaTable(str(done.table(table.name))).version() for table in JOB.tables}
+
+
+def test_before_the_first_batch_there_is_none(lakehouse):
+    assert settled(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
+
+
+def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
+    done.journal.write_plans([plan_of(1, "events.clicks", 1)])
+    with pytest.raises(KeyfoldError, match="its last run was cut off"):
+        settled(lakehouse, JOB, done)
+
+
+def test_a_batch_that_is_being_worked_on_has_changed_nothing_yet(lakehouse, done):
+    done.journal.write_plans([plan_of(1, "events.clicks", 1)])
+    with exclusive(lakehouse.job(JOB.name), "a run"):
+        assert found_in(lakehouse, done).done.batch == 0
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch, is_finished):
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    # The first of two slices of a run; or a batch of which Spark has not been told that it is over.
+    done.journal.write_plans(
+        [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
+    )
+    put_done(done, 1, finished=is_finished)
+    with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
+        settled(lakehouse, JOB, done)
+
+
+def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, done):
+    stop, looks = threading.Event(), 0
+    running = threading.Thread(
+        target=run_continuously,
+        args=(SPARK, lakehouse, JOB),
+        kwargs={"stop": stop, "every": timedelta(milliseconds=10)},
+    )
+    running.start()
+    try:
+        for number in range(1, 6):
+            land(lakehouse, *((user, 30 * number + at) for at, user in enumerate(("ann", "bob", "eve"))))
+            batch = 0
+            while batch < number:
+                assert running.is_alive()
+                found = found_in(lakehouse, done)
+                batch, looks = found.done.batch, looks + 1
+                rows = {
+                    name: DeltaTable(str(done.table(name)), version=version).count()
+                    for name, version in found.versions.items()
+                }
+                assert rows == found.done.total_rows
+                assert open_events(done, batch) == found.done.open_events
+    finally:
+        stop.set()
+        running.join(60)
+    assert looks > 5
+
+
+def open_events(generation, batch):
+    """Clicks that the state of a batch holds, by the stand-in's own file of it."""
+    return sum(frame.select(JOB.state_events).item() for frame in frames_of_state(generation, batch))

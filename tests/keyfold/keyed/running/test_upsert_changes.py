@@ -1,0 +1,205 @@
+"""An upsert table as an input: what each batch made of each key, once, however batches are cut and wherever a run dies."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold import Input, JobTable, KeyedJob, Misconfigured, Step
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.lakehouse.reading import scan_table
+from keyfold.state.changing.editing import origin_after
+from keyfold.state.changing.state_rewriting import rewrite
+from tests.examples import examples
+from tests.keyfold.keyed.conftest import cut_power, without_spark
+from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, TIME, USER, Site
+from tests.keyfold.state.local_state import state_without_spark
+
+__all__ = ["cut_power", "state_without_spark", "without_spark"]
+
+LEVEL = pa.field("level", pa.string(), nullable=False)
+TOTAL = pa.schema([USER, pa.field("clicks", pa.int64()), LEVEL])
+USERS = pa.schema([LEVEL, pa.field("users", pa.int64())])
+NOTHING = {"output_events": pl.lit(0), "state_events": pl.lit(0)}
+
+
+def level_of(clicks):
+    return f"level {clicks // 3}"
+
+
+def total(state, events, clock):
+    """Clicks of each user so far, and the user's level: one for every three."""
+    new = events.group_by("user").agg(clicks=pl.len().cast(pl.Int64))
+    known = pl.concat([state.select("user", "clicks"), new]).group_by("user").agg(pl.col("clicks").sum())
+    known = known.with_columns(level=pl.format("level {}", pl.col("clicks") // 3))
+    return Step(state=known, output=known)
+
+
+TOTALS = KeyedJob(
+    "totals",
+    CLICKS,
+    ("user",),
+    "at",
+    timedelta(minutes=5),
+    CLICK,
+    TOTAL,
+    TOTAL,
+    total,
+    step_decides_late=True,
+    output_mode="upsert",
+    output_key=("user",),
+    output_changes=True,
+    key_groups=2,
+    output_events=pl.lit(0),
+    state_events=pl.col("clicks").sum(),
+)
+CHANGED = JobTable.changes_of(TOTALS)
+
+
+def move_users(state, events, clock):
+    """How many users are at each level: each change takes a user to one, and from another."""
+    came = [
+        events["to"].group_by("level").agg(users=pl.len().cast(pl.Int64)),
+        events["away"].group_by("level").agg(users=-pl.len().cast(pl.Int64)),
+    ]
+    known = pl.concat([state, *came]).group_by("level").agg(pl.col("users").sum())
+    return Step(state=known, output=known)
+
+
+AT = CHANGED.schema.field("changed_at")
+LEVELS = KeyedJob.with_inputs(
+    "levels",
+    {
+        "to": Input(CHANGED, pa.schema([LEVEL, AT]), "changed_at", conserved=False),
+        "away": Input(
+            CHANGED,
+            pa.schema([LEVEL, AT]),
+            "changed_at",
+            conserved=False,
+            derived={"level": pl.col("level_before").fill_null("none")},
+        ),
+    },
+    ("level",),
+    USERS,
+    USERS,
+    move_users,
+    output_mode="upsert",
+    output_key=("level",),
+    key_groups=2,
+    **NOTHING,
+)
+POINTS = ["changes: written", "work: after", "done: after", "commit: before", "commit: one table", "commit: after"]
+CHANGE = ("user", "clicks_before", "clicks", "is_new")
+
+
+def changes(site):
+    rows = scan_table(site.lakehouse.table("changes.totals")).sort("change", "user").collect()
+    return [sorted(part.select(CHANGE).rows()) for _, part in rows.group_by("change", maintain_order=True)]
+
+
+def levels(site):
+    rows = scan_table(site.lakehouse.table("levels")).collect().rows()
+    return {level: users for level, users in rows if users and level != "none"}
+
+
+def by_definition(deliveries):
+    """Changes of each delivery, and how many users there are at each level in the end."""
+    totals, expected = Counter(), []
+    for users in deliveries:
+        came = Counter(users)
+        expected.append(
+            sorted((user, totals[user] or None, totals[user] + count, not totals[user]) for user, count in came.items())
+        )
+        totals += came
+    return expected, dict(Counter(level_of(clicks) for clicks in totals.values()))
+
+
+DELIVERIES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["ann", "bob", "cat", "dan"]), min_size=1, max_size=5),
+        st.sampled_from([None, *POINTS]),
+        st.sampled_from([None, "skipped", *POINTS]),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@examples(20, shrinks=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(DELIVERIES)
+def test_changes_are_told_once_and_what_is_made_of_them_is_the_same_however_runs_are_cut(
+    tmp_path_factory, cut_power, deliveries
+):
+    site = Site(tmp_path_factory.mktemp("home"))
+    minutes = count()
+    for users, of_producer, of_consumer in deliveries:
+        # Some are behind the watermark: totals are never closed.
+        site.click(*((user, 2 * at - 7 * (at % 2)) for user, at in zip(users, minutes, strict=False)))
+        run(site, cut_power, TOTALS, of_producer)
+        if of_consumer != "skipped":
+            run(site, cut_power, LEVELS, of_consumer)
+    site.run(LEVELS)
+    expected, at_levels = by_definition([users for users, *_ in deliveries])
+    assert changes(site) == expected
+    assert levels(site) == at_levels
+    assert scan_table(site.lakehouse.table("late.levels")).collect().is_empty()
+
+
+def run(site, cut_power, job, point):
+    if point:
+        cut_power(point, lambda: site.run(job))
+    site.run(job)
+
+
+def test_a_row_that_is_written_again_as_it_was_is_no_change(tmp_path):
+    same = replace(TOTALS, step=lambda state, events, clock: always(events))
+    site = Site(tmp_path)
+    for at in range(3):
+        site.click(("ann", at))
+        site.run(same)
+    assert changes(site) == [[("ann", None, 1, True)]]
+    site.run(LEVELS)
+    assert levels(site) == {"level 0": 1}
+
+
+def always(events):
+    one = events.select("user").unique().with_columns(clicks=pl.lit(1, pl.Int64), level=pl.lit("level 0"))
+    return Step(state=one, output=one)
+
+
+def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spark):
+    site = Site(tmp_path, state_without_spark)
+    site.click(("ann", 0))
+    site.run(TOTALS)
+    live = live_generation(site.lakehouse, "totals")
+    assert live
+    rewrite(site.spark, site.lakehouse, TOTALS, live, origin_after(live, "nothing", 0), lambda rows: rows)
+    site.click(("ann", 1))
+    site.run(TOTALS)
+    rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()
+    assert rows.select(CHANGE).rows() == [("ann", None, 1, True), ("ann", 1, 2, False)]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: JobTable.of(TOTALS), r"totals is updated in place.*JobTable\.changes_of"),
+        (lambda: JobTable.changes_of(replace(TOTALS, output_changes=False)), "keeps no changes of it: totals"),
+        (lambda: JobTable.changes_of(TOTALS, "sums"), "has no such table: sums"),
+        (lambda: OutputTable("rows", TOTAL, changes=True), "changes are of an upsert table"),
+        (
+            lambda: OutputTable("twice", TOTAL.append(pa.field("change", TIME)), "upsert", ("user",), changes=True),
+            "two columns change; rename its own",
+        ),
+    ],
+)
+def test_changes_that_cannot_be_are_refused_where_they_are_declared(make, reason):
+    with pytest.raises(Misconfigured, match=reason):
+        make()

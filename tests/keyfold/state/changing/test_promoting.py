@@ -1,0 +1,97 @@
+"""A branch becomes the live generation."""
+
+from datetime import timedelta
+
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
+from keyfold.keyed.runner import run_job
+from keyfold.state.changing.promoting import promote
+from tests.keyfold.keyed.conftest import cut_power, land, minutes, rows, without_spark
+from tests.keyfold.keyed.toy_jobs import windows
+
+__all__ = ["cut_power", "land", "minutes", "rows", "without_spark"]
+
+
+def live_name(lakehouse):
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    return live.name
+
+
+def patient():
+    """The job with a longer delay: less is late."""
+    return windows(watermark_delay=timedelta(minutes=30))
+
+
+def test_a_promoted_branch_is_live_and_goes_on_from_what_it_has_read(lakehouse, without_spark, land, rows, minutes):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    land(("ann", 2))
+    run_job(without_spark, lakehouse, windows())
+    assert len(rows("late.windows")) == 1
+    run_job(without_spark, lakehouse, patient(), Replay("patient"))
+    land(("cat", 26))
+    promoted = promote(lakehouse, "windows", "patient")
+    assert promoted.name == "generation-0002" == live_name(lakehouse)
+    assert not (lakehouse.job("windows") / "branches" / "patient").exists()
+    summary = run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
+    assert summary.counts.events == 1
+    assert rows("windows") == [("ann", minutes(0), 2), ("bob", minutes(20), 1), ("cat", minutes(20), 1)]
+    assert rows("late.windows") == []
+
+
+def test_a_branch_of_part_of_history_is_not_promoted(lakehouse, without_spark, land, minutes):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, windows(), Replay("part", since=minutes(10)))
+    with pytest.raises(KeyfoldError, match=r"holds events since .* alone, and a job goes on from all"):
+        promote(lakehouse, "windows", "part")
+    assert live_name(lakehouse) == "generation-0001"
+
+
+def test_a_branch_that_was_cut_off_is_not_promoted(lakehouse, without_spark, land, cut_power):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    assert cut_power("done: before", lambda: run_job(without_spark, lakehouse, windows(), Replay("again")))
+    with pytest.raises(KeyfoldError, match="was cut off; make it anew: `keyfold try windows again`"):
+        promote(lakehouse, "windows", "again")
+
+
+def test_a_branch_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
+    land(("ann", 1))
+    run_job(without_spark, lakehouse, windows(), Replay("some"))
+    with pytest.raises(KeyfoldError, match="no branch 'other'; its branches: some"):
+        promote(lakehouse, "windows", "other")
+
+
+@pytest.mark.parametrize("point", ["promote: renamed", "generation: before it goes live", "generation: live"])
+def test_a_killed_promotion_leaves_the_old_one_live_and_can_be_made_again(
+    lakehouse, without_spark, land, rows, minutes, cut_power, point
+):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, patient(), Replay("patient"))
+    assert cut_power(point, lambda: promote(lakehouse, "windows", "patient"))
+    if point != "generation: live":
+        assert live_name(lakehouse) == "generation-0001"
+        run_job(without_spark, lakehouse, windows())
+        promote(lakehouse, "windows", "patient")
+    assert live_name(lakehouse) == "generation-0002"
+    run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]
+
+
+def test_a_branch_whose_promotion_was_killed_outlives_a_new_generation_that_fails(
+    lakehouse, without_spark, land, rows, minutes, cut_power
+):
+    land(("ann", 1), ("bob", 25))
+    run_job(without_spark, lakehouse, windows())
+    run_job(without_spark, lakehouse, patient(), Replay("patient"))
+    assert cut_power("promote: renamed", lambda: promote(lakehouse, "windows", "patient"))
+    assert cut_power("work: after", lambda: run_job(without_spark, lakehouse, windows(), FullRefresh()))
+    assert promote(lakehouse, "windows", "patient").name == "generation-0002"
+    run_job(without_spark, lakehouse, patient(), Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(20), 1)]

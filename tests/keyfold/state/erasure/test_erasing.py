@@ -1,0 +1,210 @@
+"""A person's rows, erased wherever they are; and named keys, corrected or removed. Without Spark but for its reader."""
+
+import json
+
+import polars as pl
+import pytest
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import create_table
+from keyfold.lakehouse.commits import append_files
+from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.row_erasure import erase_rows, erased_rows, forget
+from keyfold.state.changing import editing
+from keyfold.state.changing.audit import Author, digest
+from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.erasure.erasing import Erasure, erase
+from keyfold.stream import Stream
+from tests.keyfold.keyed.conftest import cut_power, minutes, rows, without_spark
+from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.state.local_state import frames_of_state, state_without_spark
+
+__all__ = ["cut_power", "minutes", "rows", "state_without_spark", "without_spark"]
+
+CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
+BY = Author("dpo@example.org", "request 17")
+EVA = Erasure({"user": ["eva"]}, BY)
+
+
+@pytest.fixture
+def land(lakehouse):
+    """Put clicks into the event table as ingest does, one file a call."""
+    calls = iter(range(100))
+
+    def land(*events):
+        table = lakehouse.events("clicks")
+        create_table(table, CLICK)
+        append_files(table, [write_data_file(clicks(*events), table, CLICK)], "ingest", next(calls))
+
+    return land
+
+
+@pytest.fixture
+def spark(state_without_spark, monkeypatch):
+    def rows_of(_spark, lakehouse, job, keys):
+        live = live_generation(lakehouse, job.name)
+        assert live is not None
+        done = live.journal.last_done()
+        assert done is not None
+        frames = frames_of_state(live, done.batch)
+        wanted = editing.wanted_keys(keys, job.key, job.state)
+        assert wanted is not None
+        return wanted.of(pl.concat(frames))
+
+    monkeypatch.setattr(editing, "rows_of", rows_of)
+    return state_without_spark
+
+
+def files_that_hold(lakehouse, text):
+    """Every file below the home in which a Parquet value, or the text itself, is."""
+    found = []
+    for path in lakehouse.home.rglob("*"):
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+            if any(text in str(value) for row in frame.rows() for value in row):
+                found.append(path)
+        elif path.is_file() and text.encode() in path.read_bytes():
+            found.append(path)
+    return found
+
+
+def test_a_person_is_erased_from_state_tables_events_and_history_and_all_counts_add_up(
+    spark, lakehouse, land, rows, minutes
+):
+    job = windows()
+    land(("ann", 1), ("eva", 2), ("eva", 13), ("bob", 31))
+    run_job(spark, lakehouse, job)
+    land(("eva", 3), ("ann", 4))
+    run_job(spark, lakehouse, job)
+    land(("eva", 32))
+    run_job(spark, lakehouse, job)
+    land(("eva", 33), ("ann", 34))
+    assert files_that_hold(lakehouse, "eva")
+    counted = erase(spark, lakehouse, CLICKS, [job], EVA, dry_run=True)
+    assert counted.rows == {"state of windows": 1, "windows": 2, "late.windows": 1, "events.clicks": 5}
+    assert files_that_hold(lakehouse, "eva")
+    erased = erase(spark, lakehouse, CLICKS, [job], EVA)
+    assert (erased.rows, erased.generations, erased.sums) == (counted.rows, {"windows": "generation-0002"}, ())
+    assert files_that_hold(lakehouse, "eva") == []
+    assert rows("windows") == [("ann", minutes(0), 1)]
+    summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
+    assert summary.counts.events == 1
+    assert rows("windows") == [("ann", minutes(0), 1), ("ann", minutes(30), 1), ("bob", minutes(30), 1)]
+    assert (summary.totals.events, summary.totals.open_events, len(rows("late.windows"))) == (4, 0, 1)
+    assert erased_rows(lakehouse.events("clicks")) == 5
+    audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
+    assert (audited["who"], audited["why"], audited["what"]) == (BY.who, BY.why, "erased")
+    assert json.loads(audited["keys"]) == {"user": digest('["eva"]')}
+    assert json.loads(audited["rows"])["events.clicks"] == 5
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "seed: staged",
+        "erasure: files written",
+        "erasure: committed",
+        "seed: tables carried",
+        "done: after",
+        "generation: before it goes live",
+        "generation: live",
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_erasure_that_was_cut_off_is_finished_by_the_same_call(
+    spark, lakehouse, land, rows, minutes, cut_power, point, count
+):
+    job = windows()
+    land(("ann", 1), ("eva", 2), ("bob", 31), ("eva", 32))
+    run_job(spark, lakehouse, job)
+    cut_power(point, lambda: erase(spark, lakehouse, CLICKS, [job], EVA), count)
+    erase(spark, lakehouse, CLICKS, [job], EVA)
+    assert files_that_hold(lakehouse, "eva") == []
+    summary = run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(30), 1)]
+    assert (summary.totals.events, summary.totals.open_events) == (2, 0)
+
+
+def test_events_that_were_never_read_are_erased_before_a_job_sees_them(spark, lakehouse, land, rows, minutes):
+    job = windows()
+    land(("ann", 1))
+    run_job(spark, lakehouse, job)
+    land(("eva", 2), ("bob", 3))
+    land(("eva", 4))
+    erase(spark, lakehouse, CLICKS, [job], EVA)
+    run_job(spark, lakehouse, job, Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 1), ("bob", minutes(0), 1)]
+
+
+def test_what_is_to_be_erased_must_be_said_in_the_stream_s_own_words(spark, lakehouse, land):
+    land(("ann", 1))
+    run_job(spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match="no column name; it has user, at, clicks"):
+        erase(spark, lakehouse, CLICKS, [windows()], Erasure({"name": ["eva"]}, BY))
+    with pytest.raises(KeyfoldError, match="say what is to be erased"):
+        erase(spark, lakehouse, CLICKS, [windows()], Erasure({}, BY))
+    with pytest.raises(KeyfoldError, match=r"clicks is .* and 'eva' is none"):
+        erase(spark, lakehouse, CLICKS, [windows()], Erasure({"clicks": ["eva"]}, BY))
+
+
+def test_an_erased_table_keeps_its_other_rows_and_no_old_version(spark, lakehouse, land):
+    land(("ann", 1), ("eva", 2))
+    land(("eva", 3))
+    table = lakehouse.events("clicks")
+    assert erase_rows(table, pl.col("user") == "eva").rows == 2
+    assert erase_rows(table, pl.col("user") == "eva").rows == 0
+    assert forget(table) == 2
+    assert pl.read_delta(str(table))["user"].to_list() == ["ann"]
+    assert len(list(table.glob("*.parquet"))) == 1
+
+
+def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(spark, lakehouse, land, rows, minutes):
+    land(("ann", 1), ("bob", 2))
+    run_job(spark, lakehouse, windows())
+    edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
+    shown = edit_state(spark, lakehouse, windows(), edit, dry_run=True)
+    assert (shown.generation, shown.rows_after["clicks"].to_list()) == (None, [42])
+    edited = edit_state(spark, lakehouse, windows(), edit)
+    assert (edited.generation, edited.rows_before["clicks"].to_list()) == ("generation-0002", [1])
+    run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("ann", minutes(0), 42), ("bob", minutes(0), 1)]
+    audited = pl.read_delta(str(lakehouse.monitoring("edits"))).row(0, named=True)
+    assert (audited["what"], audited["generation"]) == ("corrected", "generation-0002")
+    assert json.loads(audited["keys"]) == [{"user": "ann"}]
+
+
+def test_a_key_s_state_is_removed(spark, lakehouse, land, rows, minutes):
+    land(("ann", 1), ("bob", 2))
+    run_job(spark, lakehouse, windows())
+    edit_state(spark, lakehouse, windows(), Edit(("ann",), {}, BY))
+    summary = run_job(spark, lakehouse, windows(), Incremental(advance_to=minutes(90)))
+    assert rows("windows") == [("bob", minutes(0), 1)]
+    assert summary.totals.events == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "corrections", "why"),
+    [
+        ((), {}, "say which keys"),
+        (("zoe",), {}, "none of these keys has state"),
+        (("ann",), {"user": "'bob'"}, "user cannot be set; the state's own columns are window, clicks, deadline"),
+        (("ann",), {"visits": "1"}, "visits cannot be set"),
+        (("ann",), {"clicks": "visits + 1"}, "--set clicks=visits"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_refused_before_anything_changes(spark, lakehouse, land, keys, corrections, why):
+    land(("ann", 1))
+    run_job(spark, lakehouse, windows())
+    with pytest.raises(KeyfoldError, match=why):
+        edit_state(spark, lakehouse, windows(), Edit(keys, corrections, BY))
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    assert live.name == "generation-0001"
+
+
+def test_who_and_why_are_asked_for():
+    with pytest.raises(KeyfoldError, match="say why it is done"):
+        Author("me", " ")

@@ -1,0 +1,285 @@
+"""A seeded job goes on as one that saw all of history."""
+
+import json
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.foreign import check_files_are_inside
+from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.sources import open_source
+from tests.examples import examples
+from tests.keyfold.keyed.conftest import cut_power, land, minutes, rows, without_spark
+from tests.keyfold.keyed.toy_jobs import START, clicks, windows
+from tests.keyfold.keyed.without_spark import SPARK
+
+__all__ = ["cut_power", "land", "minutes", "rows", "without_spark"]
+
+
+@pytest.fixture
+def make_lakehouse(tmp_path_factory):
+    return lambda: Lakehouse(tmp_path_factory.mktemp("lakehouse"))
+
+
+def open_windows(*users):
+    """State as another system would hand it over: open windows of (user, minute the window began, clicks)."""
+    return pl.DataFrame(
+        {
+            "who": [user for user, _, _ in users],
+            "began": [(START + timedelta(minutes=minute)).isoformat() for _, minute, _ in users],
+            "clicks": [count for _, _, count in users],
+        }
+    )
+
+
+MAPPING = {"user": "who", "window": "began"}
+
+
+def test_a_seeded_job_goes_on_as_if_it_had_seen_what_its_state_is_of(
+    lakehouse, without_spark, land, rows, minutes, tmp_path
+):
+    land(("ann", 1), ("ann", 2), ("bob", 8))
+    open_windows(("ann", 0, 2), ("bob", 0, 1)).write_csv(tmp_path / "open.csv")
+    seeds = pl.read_csv(tmp_path / "open.csv").with_columns(deadline=pl.lit(minutes(10).isoformat()))
+    seeds.write_csv(tmp_path / "open.csv")
+    told = bootstrap(
+        without_spark,
+        lakehouse,
+        windows(),
+        Bootstrap(str(tmp_path / "open.csv"), MAPPING, watermark=minutes(3), read_from="latest"),
+    )
+    assert (told.checked.rows, told.checked.keys, told.checked.events, told.new_rows) == (2, 2, 3, 0)
+    land(("ann", 3), ("cat", 22))
+    run_job(without_spark, lakehouse, windows())
+    assert rows("windows") == [("ann", minutes(0), 3), ("bob", minutes(0), 1)]
+    land(("ann", 4))
+    run_job(without_spark, lakehouse, windows())
+    assert [row[0] for row in rows("late.windows")] == ["ann"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv"])
+def test_a_seed_may_be_of_any_form(lakehouse, without_spark, land, rows, minutes, tmp_path, form):
+    land(("ann", 1))
+    frame = pl.DataFrame(
+        {"user": ["ann"], "window": [minutes(0)], "clicks": [7], "deadline": [minutes(10)]},
+        schema_overrides={"window": pl.Datetime("us", "UTC"), "deadline": pl.Datetime("us", "UTC")},
+    )
+    path = tmp_path / f"seed.{form}"
+    {"parquet": frame.write_parquet, "jsonl": frame.write_ndjson, "csv": frame.write_csv}[form](path)
+    bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), read_from="latest"))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", minutes(0), 7)]
+
+
+def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spark, land, minutes, tmp_path):
+    land(("ann", 1))
+    path = tmp_path / "seed.jsonl"
+    path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
+    told = bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), read_from="start"), dry_run=True)
+    assert told.generation is None
+    assert (told.new_rows, told.checked.left_empty, told.checked.timers) == (1, ("deadline",), {"deadline": 0})
+    assert told.sample["user"].to_list() == ["ann"]
+    assert live_generation(lakehouse, "windows") is None
+    assert not lakehouse.job("windows").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "mapping", "why"),
+    [
+        ('{"user": "ann", "clicks": 1}\n{"user": null, "clicks": 1}', {}, r"user is empty in 1 rows \(row 2\)"),
+        ('{"user": "ann", "clicks": "many"}', {}, r"clicks is no Int64 in 1 rows \(row 1: 'many'\)"),
+        ('{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 rows \(row 1: 1.5\)"),
+        ('{"user": "ann", "deadline": 1767225600}', {}, "say what the numbers are with --map"),
+        ('{"user": "ann", "deadline": "soon"}', {}, r"deadline is no .* \(row 1: 'soon'"),
+        ('{"name": "ann"}', {}, "nothing says what user of its state is made of: the source has name"),
+        ('{"user": "ann"}', {"sessions": "1"}, "keeps no column sessions; its state has user, window"),
+        (
+            '{"user": "ann"}',
+            {"clicks": "count_of_clicks"},
+            "--map clicks=count_of_clicks: .*over the source's columns, user",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_state_are_named(lakehouse, without_spark, land, tmp_path, lines, mapping, why):
+    land(("ann", 1))
+    path = tmp_path / "seed.jsonl"
+    path.write_text(lines)
+    with pytest.raises(KeyfoldError, match=why):
+        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path), mapping, read_from="latest"))
+    assert live_generation(lakehouse, "windows") is None
+
+
+def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, land, tmp_path):
+    land(("ann", 1))
+    path = tmp_path / "seed.jsonl"
+    path.write_text('{"user": "ann"}\n{"user": "bob"}\n{"user": "ann"}')
+    with pytest.raises(KeyfoldError, match=r"one such row of user: ann has rows 1, 3"):
+        bootstrap(without_spark, lakehouse, windows(one_per_key=pl.lit(True)), Bootstrap(str(path), read_from="latest"))
+
+
+def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_spark, land, tmp_path):
+    land(("ann", 1))
+    path = tmp_path / "seed.jsonl"
+    path.write_text('{"user": "ann"}')
+    with pytest.raises(KeyfoldError, match="--from-version"):
+        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path)))
+
+
+def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
+    land(("ann", 1))
+    with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
+        bootstrap(without_spark, lakehouse, windows(), Bootstrap("events.klicks"))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "generation: tables made",
+        "generation: born",
+        "seed: staged",
+        "plan: after",
+        "work: before",
+        "done: before",
+        "done: after",
+        "commit: after",
+        "seed: taken in",
+        "generation: before it goes live",
+        "generation: live",
+    ],
+)
+def test_a_kill_leaves_the_old_generation_live_or_the_new_one_whole(
+    lakehouse, without_spark, land, rows, minutes, cut_power, tmp_path, point
+):
+    land(("ann", 1), ("bob", 2))
+    run_job(without_spark, lakehouse, windows())
+    path = tmp_path / "seed.jsonl"
+    path.write_text(
+        '{"user": "zoe", "window": "2026-01-01T00:00:00Z", "clicks": 5, "deadline": "2026-01-01T00:10:00Z"}'
+    )
+
+    def seed():
+        bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(path)))
+
+    assert cut_power(point, seed)
+    live = live_generation(lakehouse, "windows")
+    assert live is not None
+    is_new = point == "generation: live"
+    assert live.name == ("generation-0002" if is_new else "generation-0001")
+    if not is_new:
+        seed()
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("zoe", minutes(0), 5)]
+
+
+CLICKS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 80)), min_size=1, max_size=25)
+
+
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=CLICKS, after=CLICKS)
+def test_whatever_the_events_were_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(
+    make_lakehouse, without_spark, before, after
+):
+    job = windows()
+    whole, seeded = make_lakehouse(), make_lakehouse()
+    for one in (whole, seeded):
+        put(one, before)
+        run_job(SPARK, one, job)
+    frame = open_state_by_hand(before)
+    path = seeded.home / "state.parquet"
+    frame.write_parquet(path)
+    bootstrap(SPARK, seeded, job, Bootstrap(str(path)))
+    for one in (whole, seeded):
+        put(one, after)
+        run_job(SPARK, one, job)
+        run_job(SPARK, one, job, Incremental(advance_to=START + timedelta(minutes=200)))
+    already = {row for row in table(whole, "windows") if row not in table(seeded, "windows")}
+    assert already | set(table(seeded, "windows")) == set(table(whole, "windows"))
+    assert all(
+        row[1] + timedelta(minutes=10) <= START + timedelta(minutes=max(m for _, m in before) - 5) for row in already
+    )
+    assert sorted(table(seeded, "late.windows")) == sorted(late_of(whole, before))
+
+
+def put(lakehouse, events):
+    lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
+    clicks(*events).write_delta(str(lakehouse.events("clicks")), mode="append")
+
+
+def table(lakehouse, name):
+    return pl.read_delta(str(lakehouse.table(name))).rows()
+
+
+def late_of(whole, before):
+    """What was late in the whole run; nothing is in the first batch of a job."""
+    return table(whole, "late.windows")
+
+
+def open_state_by_hand(events):
+    """Which windows are open after these events, counted in plain Python."""
+    reached = max(minute for _, minute in events) - 5
+    counts: dict = {}
+    for user, minute in events:
+        began = minute // 10 * 10
+        if began + 10 > reached:
+            counts[user, began] = counts.get((user, began), 0) + 1
+    return pl.DataFrame(
+        {
+            "user": [user for user, _ in counts],
+            "window": [START + timedelta(minutes=began) for _, began in counts],
+            "clicks": list(counts.values()),
+            "deadline": [START + timedelta(minutes=began + 10) for _, began in counts],
+        },
+        schema={
+            "user": pl.String,
+            "window": pl.Datetime("us", "UTC"),
+            "clicks": pl.Int64,
+            "deadline": pl.Datetime("us", "UTC"),
+        },
+    )
+
+
+def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
+    lakehouse, without_spark, land, rows, minutes, tmp_path
+):
+    land(("ann", 1))
+    seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
+    write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
+    bootstrap(without_spark, lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"))
+    run_job(without_spark, lakehouse, windows(), Incremental(advance_to=minutes(60)))
+    assert rows("windows") == [("ann", minutes(0), 2), ("zoë / %41", minutes(0), 5)]
+
+
+@pytest.mark.parametrize(
+    "path", ["{outside}", "file://{outside}", "../outside.parquet", "%2e%2e/outside.parquet", "link.parquet"]
+)
+def test_a_delta_table_whose_log_names_files_outside_its_folder_is_refused(lakehouse, tmp_path, path):
+    outside, table = tmp_path / "outside.parquet", tmp_path / "table"
+    pl.DataFrame({"user": ["secret"]}).write_parquet(outside)
+    write_deltalake(str(table), pl.DataFrame({"user": ["ann"]}))
+    (table / "link.parquet").symlink_to(outside)
+    log = table / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"] |= {"path": path.format(outside=outside), "size": outside.stat().st_size}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    for read in (lambda: open_source(lakehouse, str(table)), lambda: check_files_are_inside(table)):
+        with pytest.raises(KeyfoldError, match="outside its folder"):
+            read()
+
+
+def test_a_folder_of_files_with_a_link_out_of_it_is_refused(lakehouse, tmp_path):
+    pl.DataFrame({"user": ["secret"]}).write_parquet(tmp_path / "outside.parquet")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link.parquet").symlink_to(tmp_path / "outside.parquet")
+    with pytest.raises(KeyfoldError, match="outside its folder"):
+        open_source(lakehouse, str(tmp_path / "folder"))

@@ -1,0 +1,261 @@
+"""State as Spark's store has it: read, compared, and damaged."""
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from keyfold.cli import state_diff, state_reading
+from keyfold.cli.state import app
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.run_mode import Replay
+from keyfold.keyed.reporting.conservation import check_conservation
+from keyfold.keyed.runner import run_job
+from keyfold.lakehouse import Lakehouse
+from keyfold.state.differences.diff import diff_states, diff_with_table
+from keyfold.state.reading.export import write_state
+from keyfold.state.reading.reader import read_state
+from keyfold.state.reading.state_statistics import list_state, state_statistics
+from tests.folders import copy_folder, move_folder
+from tests.keyfold.keyed.toy_jobs import clicks, windows
+
+BATCHES = [
+    [("ann", 1), ("bob", 3), ("ann", 14), ("cat", 4)],
+    [("dan", 15), ("bob", 16), ("eve", 16)],
+    [("dan", 31), ("ann", 33), ("eve", 16)],
+]
+JOB = windows()
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
+    """Three runs of a job and a branch, in a home whose name has a blank; and what the harness holds after each run."""
+    # On a cluster such a name is refused.
+    name = "a home" if str(spark.sparkContext.master).startswith("local") else "home"
+    lakehouse = new_home(name)
+    lakehouse.events("clicks").parent.mkdir(parents=True)
+    harness, states = TestHarness(JOB), []
+    for batch in BATCHES:
+        clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
+        run_job(spark, lakehouse, JOB)
+        harness.batch(clicks(*batch))
+        states.append(harness.state)
+    run_job(spark, lakehouse, JOB, Replay("all-at-once"))
+    return lakehouse, states
+
+
+def rows_of(frame):
+    return sorted(frame.select(JOB.state.names).rows())
+
+
+def files_of(folder):
+    """When each file was written, and its size; on a cluster, views of moved checkpoints stand beside these for a while."""
+    return {
+        path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else "a folder"
+        for path in folder.rglob("*")
+        if ".keyfold-view-" not in str(path)
+    }
+
+
+def test_every_batch_reads_as_the_harness_held_it_and_reading_writes_nothing(spark, made):
+    lakehouse, states = made
+    before = files_of(lakehouse.home)
+    for batch, state in enumerate(states):
+        read = read_state(spark, lakehouse, JOB, batch=batch)
+        assert rows_of(read.polars()) == rows_of(state)
+        assert rows_of(pl.DataFrame(read.spark().toArrow())) == rows_of(state)
+    assert rows_of(read_state(spark, lakehouse, "windows").polars()) == rows_of(states[-1])
+    state_statistics(lakehouse, read_state(spark, lakehouse, JOB))
+    assert files_of(lakehouse.home) == before
+
+
+def test_a_key_is_found_without_looking_into_other_groups(spark, made):
+    lakehouse, states = made
+    expected = states[1].filter(pl.col("user") == "bob")
+    read = read_state(spark, lakehouse, JOB, batch=1, keys=["bob"])
+    assert rows_of(read.polars()) == rows_of(expected)
+    assert rows_of(pl.DataFrame(read.spark().toArrow())) == rows_of(expected)
+    assert read_state(spark, lakehouse, JOB, keys=["nobody"]).polars().height == 0
+
+
+def test_the_list_and_the_statistics_tell_of_the_generation_and_the_branch(spark, made):
+    lakehouse, states = made
+    live, branch = list_state(lakehouse, "windows")
+    assert (live.generation, live.role, live.retained) == ("generation-0001", "live", (0, 1, 2))
+    assert (branch.generation, branch.role) == ("all-at-once", "branch")
+    assert live.open_events == states[-1]["clicks"].sum()
+    found = state_statistics(lakehouse, read_state(spark, lakehouse, JOB))
+    assert (found.rows, found.keys) == (states[-1].height, states[-1]["user"].n_unique())
+    assert found.timers["deadline"].first == states[-1]["deadline"].min()
+    assert [one.open_events for one in found.growth] == [state["clicks"].sum() for state in states]
+    assert all(one.bytes for one in found.growth)
+    assert found.skew == round(found.largest_group * found.groups_used / found.rows, 2)
+
+
+def by_key(state):
+    keys = defaultdict(Counter)
+    for user, *row in state.select(JOB.state.names).rows():
+        keys[user][tuple(row)] += 1
+    return keys
+
+
+def compared(before, after):
+    """Plain Python: which keys came, went and changed."""
+    was, now = by_key(before), by_key(after)
+    return {
+        **dict.fromkeys(now.keys() - was.keys(), "added"),
+        **dict.fromkeys(was.keys() - now.keys(), "removed"),
+        **{key: "changed" for key in was.keys() & now.keys() if was[key] != now[key]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(0, 1), pytest.param(1, 2, marks=pytest.mark.slow), pytest.param(2, 0, marks=pytest.mark.slow), (1, 1)],
+)
+def test_two_batches_differ_as_plain_python_says(spark, made, first, second):
+    lakehouse, states = made
+    diff = diff_states(read_state(spark, lakehouse, JOB, batch=first), read_state(spark, lakehouse, JOB, batch=second))
+    expected, summary = compared(states[first], states[second]), diff.summary()
+    counts = Counter(expected.values())
+    assert (summary.added, summary.removed, summary.changed) == tuple(
+        counts[one] for one in ("added", "removed", "changed")
+    )
+    assert (
+        summary.keys_before == states[first]["user"].n_unique() == summary.removed + summary.changed + summary.unchanged
+    )
+    assert summary.keys_after == states[second]["user"].n_unique()
+    assert summary.is_equal == (first == second)
+    rows = diff.first_rows(100)
+    assert dict(rows.select("user", "change").rows()) == expected
+    for user, before, after in rows.select("user", "before", "after").rows():
+        for side, state in ((before, states[first]), (after, states[second])):
+            assert Counter(tuple(row.values()) for row in side or ()) == by_key(state)[user]
+
+
+def test_a_generation_and_its_branch_are_compared(spark, made):
+    lakehouse, _ = made
+    live, branch = (read_state(spark, lakehouse, JOB, generation=name) for name in (None, "all-at-once"))
+    summary = diff_states(live, branch).summary()
+    # All at once, nothing is late: eve's third click counts, in a window that is over by now.
+    assert summary.is_equal
+    assert summary.after == "job windows, all-at-once, batch 0"
+
+
+def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(spark, made, tmp_path):
+    lakehouse, states = made
+    write_state(read_state(spark, lakehouse, JOB), tmp_path / "delta", "delta")
+    assert diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "delta")).summary().is_equal
+    changed = states[-1].with_columns(clicks=pl.col("clicks") + 1, more=pl.lit("x")).drop("deadline")
+    changed.write_csv(tmp_path / "rows.csv")
+    summary = diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "rows.csv")).summary()
+    assert summary.changed == states[-1]["user"].n_unique()
+    assert summary.columns == {"clicks": summary.changed}
+    assert summary.not_compared == ("deadline", "more")
+    pl.DataFrame({"city": ["x"]}).write_csv(tmp_path / "other.csv")
+    with pytest.raises(KeyfoldError, match="has no column user, of the key"):
+        diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, str(tmp_path / "other.csv"))
+    with pytest.raises(KeyfoldError, match="no table and no path 'nowhere'"):
+        diff_with_table(read_state(spark, lakehouse, JOB), lakehouse, "nowhere")
+
+
+def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
+    lakehouse, _ = made
+    read = read_state(spark, lakehouse, JOB)
+    write_state(read, tmp_path / "here", "keyed-json")
+    write_state(read, (tmp_path / "there").as_uri(), "keyed-json")
+
+    def lines(folder):
+        return sorted(line for file in folder.glob("part-*") for line in file.read_text().splitlines())
+
+    assert lines(tmp_path / "here") == lines(tmp_path / "there") != []
+    diff = diff_states(read_state(spark, lakehouse, JOB, batch=0), read)
+    diff.write(tmp_path / "diff", "delta")
+    assert pl.read_delta(str(tmp_path / "diff")).height == diff.first_rows(100).height
+    with pytest.raises(KeyfoldError, match="is there already"):
+        diff.write(tmp_path / "diff", "delta")
+
+
+def test_a_home_that_was_moved_is_read_where_it_is_and_stays_as_it_is(spark, made):
+    lakehouse, states = made
+    moved, aside = Lakehouse(lakehouse.home.with_name("moved")), lakehouse.home.with_name("aside")
+    copy_folder(lakehouse.home, moved.home)
+    move_folder(lakehouse.home, aside)
+    try:
+        before = files_of(moved.home)
+        if isinstance(moved.home, Path):
+            assert rows_of(read_state(spark, moved, JOB, batch=1).polars()) == rows_of(states[1])
+            assert check_conservation(spark, moved, JOB).balanced
+        else:
+            # A store has no links, through which it could be read.
+            with pytest.raises(KeyfoldError, match=r"was moved here, .* run the job once"):
+                read_state(spark, moved, JOB, batch=1)
+        assert files_of(moved.home) == before
+    finally:
+        move_folder(aside, lakehouse.home)
+
+
+@pytest.mark.on_disk("of a copy, which in a store is read after a run alone")
+def test_a_file_that_is_whole_in_size_alone_is_an_error_that_says_where(spark, made, tmp_path):
+    lakehouse, _ = made
+    broken = Lakehouse(lakehouse.home.with_name("broken"))
+    copy_folder(lakehouse.home, broken.home)
+    live = live_generation(broken, "windows")
+    assert live is not None
+    for file in live.checkpoint.glob("state/0/*/SSTs/*.sst"):
+        file.write_bytes(b"?" * file.stat().st_size)
+    before = files_of(broken.home)
+    with pytest.raises(KeyfoldError, match=r"job windows, generation-0001, batch 2: its state cannot be read: .*sst"):
+        read_state(spark, broken, JOB).polars()
+    with pytest.raises(KeyfoldError, match="nothing was changed"):
+        write_state(read_state(spark, broken, JOB), tmp_path / "out", "parquet")
+    assert not (tmp_path / "out").exists()
+    assert files_of(broken.home) == before
+
+
+@pytest.fixture
+def keyfold(spark, made, monkeypatch):
+    """The commands, in the session that is there."""
+    from contextlib import nullcontext  # noqa: PLC0415
+
+    for module in (state_reading, state_diff):
+        monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+
+    def call(*words, code=0):
+        result = CliRunner().invoke(app, [*words, "--home", str(made[0].home)])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.output
+
+    return call
+
+
+def test_the_commands_print_what_the_functions_give(keyfold, made, tmp_path):
+    _, states = made
+    printed = [json.loads(line) for line in keyfold("read", "windows", "--batch", "1").splitlines()]
+    assert Counter(row["user"] for row in printed) == Counter(states[1]["user"])
+    (line,) = keyfold("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json").splitlines()
+    assert json.loads(line)["bob"]["clicks"] == 1
+    words = ("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json", "--columns", "clicks=n")
+    assert keyfold(*words) == '{"bob":{"n":1}}\n'
+    assert len(keyfold("read", "windows", "--batch", "0", "--limit", "2").splitlines()) == 2
+    told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--format", "parquet", "--json"))
+    assert told["rows"] == states[-1].height == pl.read_parquet(tmp_path / "out" / "*.parquet").height
+    assert "generation-0001 (live): batches 0 to 2" in keyfold("list")
+    assert json.loads(keyfold("stats", "windows", "--json"))["rows"] == states[-1].height
+    summary, *rows = keyfold("diff", "windows", "0", "1", "--rows", "9", "--json").splitlines()
+    assert json.loads(summary)["added"] == sum(json.loads(row)["change"] == "added" for row in rows)
+    assert "alike" in keyfold("diff", "windows", "all-at-once")
+
+
+def test_the_commands_say_what_is_wrong(keyfold):
+    assert "retained: 0 to 2" in keyfold("read", "windows", "--batch", "9", code=1)
+    assert "give a JOB" in keyfold("read", code=2)
+    assert "say where with --to" in keyfold("read", "windows", "--format", "delta", code=2)
+    assert "no batch" in keyfold("diff", "windows", "live:x", code=1)
+    assert "no job 'trips'" in keyfold("stats", "trips", code=2)

@@ -1,0 +1,346 @@
+"""Checkpoints of stock Spark queries, none of them Keyfold's: every kind of state that Spark keeps."""
+
+import json
+import shutil
+from contextlib import nullcontext
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from typer.testing import CliRunner
+
+from keyfold.cli import ingest as ingest_command
+from keyfold.cli import run as run_command
+from keyfold.cli import state_bootstrap, state_reading
+from keyfold.cli.app import app
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.job.parameters import build_job
+from keyfold.state.making.sources import open_source
+from keyfold.state.making.staging import as_state, check_rows
+from keyfold.state.reading.export import lines_of, write_frame, write_state
+from keyfold.state.reading.spark_checkpoint import parts_of, read_checkpoint
+from keyfold.state.reading.variables import read_variables
+from spark_jobs.jobs.registry import JOBS
+
+CLICKS = [("ann", 1, 1), ("bob", 3, 2), ("ann", 14, 3)]
+NUMBER = StructType([StructField("n", LongType())])
+OUT = StructType([StructField("user", StringType())])
+IN_2030 = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def at(minute):
+    return datetime(2026, 1, 1, 0, minute, tzinfo=UTC)
+
+
+class Kept(StatefulProcessor):
+    """Keeps a value, a list and a map a key; and a timer, or a time to live."""
+
+    def __init__(self, ttl):
+        self._ttl = ttl
+
+    def init(self, handle):
+        self._handle = handle
+        self._total = handle.getValueState("total", NUMBER, self._ttl)
+        self._seen = handle.getListState("seen", NUMBER, self._ttl)
+        self._by_name = handle.getMapState(
+            "by_name", StructType([StructField("name", StringType())]), NUMBER, self._ttl
+        )
+
+    def handleInputRows(self, key, rows, timerValues):
+        total = 0
+        for row in rows:
+            total += row.n
+            self._seen.appendValue((row.n,))
+            self._by_name.updateValue((f"n{row.n}",), (row.n,))
+        self._total.update((total,))
+        if self._ttl is None:
+            self._handle.registerTimer(int(IN_2030.timestamp() * 1000))
+        yield Row(user=key[0])
+
+
+@pytest.fixture(scope="module")
+def checkpoints(spark: SparkSession, tmp_path_factory):
+    """A folder a query, each run over the same few clicks."""
+    folder = tmp_path_factory.mktemp("queries")
+    source = folder / "source"
+    source.mkdir()
+    rows = [{"user": user, "at": at(minute).isoformat(), "n": n} for user, minute, n in CLICKS]
+    (source / "clicks.json").write_text("\n".join(map(json.dumps, rows)))
+    own = spark.newSession()
+    own.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+
+    def stream(session=own):
+        clicks = session.readStream.schema("user string, at timestamp, n long").json(str(source))
+        return clicks.withWatermark("at", "5 minutes")
+
+    def run(name, frame, mode="append"):
+        writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(folder / name))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+
+    run("window", stream().groupBy(F.window("at", "10 minutes"), "user").agg(F.sum("n").alias("total")), "update")
+    run("distinct", stream().dropDuplicates(["user", "at"]))
+    same = F.expr("a.user = b.user AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR")
+    joined = (
+        stream().alias("a").join(stream().alias("b"), same).select("a.user", "a.at", "a.n", F.col("b.n").alias("m"))
+    )
+    run("join", joined.dropDuplicates(["user", "at"]))
+    run("two", stream().dropDuplicates(["user", "at"]).groupBy(F.window("at", "10 minutes"), "user").count())
+    by_user = stream().groupBy("user")
+    run("timers", by_user.transformWithState(Kept(None), OUT, "Append", "EventTime"))
+    run("ttl", by_user.transformWithState(Kept(3_600_000), OUT, "Append", "ProcessingTime"))
+    run("stateless", own.readStream.schema("n long").json(str(source)))
+    return folder
+
+
+def read(spark, checkpoint, part=None, **options):
+    frame = pl.from_arrow(read_checkpoint(spark, checkpoint, part, **options).toArrow())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def test_the_parts_of_every_query_are_found(spark, checkpoints):
+    found = {
+        name: [(part.name, part.kind) for part in parts_of(spark, checkpoints / name)]
+        for name in ("window", "distinct", "join", "timers", "ttl")
+    }
+    variables = [("by_name", "MapState"), ("seen", "ListState")]
+    assert found == {
+        "window": [("default", "store")],
+        "distinct": [("default", "store")],
+        "join": [("default", "store"), ("left", "join side"), ("right", "join side")],
+        "timers": [*variables, ("timers", "TimerState"), ("total", "ValueState")],
+        "ttl": [*variables, ("timers", "TimerState"), ("total", "ValueState")],
+    }
+
+
+def test_windows_stay_in_an_aggregation(spark, checkpoints):
+    found = read(spark, checkpoints / "window")
+    assert found.columns == ["operator", "window", "user", "sum"]
+    assert sorted((row["window"]["start"], row["user"], row["sum"]) for row in found.to_dicts()) == [
+        (at(0), "ann", 1),
+        (at(0), "bob", 2),
+        (at(10), "ann", 3),
+    ]
+
+
+def test_both_sides_of_a_join_and_the_keys_of_a_deduplication(spark, checkpoints):
+    for side in ("left", "right"):
+        assert sorted(read(spark, checkpoints / "join", side).select("user", "at", "n").rows()) == [
+            ("ann", at(1), 1),
+            ("ann", at(14), 3),
+            ("bob", at(3), 2),
+        ]
+    found = read(spark, checkpoints / "distinct")
+    assert found.columns == ["operator", "user", "at"]
+    assert sorted(found.select("user", "at").rows()) == sorted((user, at(minute)) for user, minute, _ in CLICKS)
+
+
+def test_values_lists_maps_and_timers(spark, checkpoints):
+    place = checkpoints / "timers"
+    assert sorted(read(spark, place, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
+    assert sorted(read(spark, place, "seen").rows()) == [(0, "ann", 1), (0, "ann", 3), (0, "bob", 2)]
+    assert sorted(read(spark, place, "by_name").rows()) == [
+        (0, "ann", "n1", 1),
+        (0, "ann", "n3", 3),
+        (0, "bob", "n2", 2),
+    ]
+    assert sorted(read(spark, place, "timers").rows()) == [(0, "ann", IN_2030), (0, "bob", IN_2030)]
+    whole = {
+        user: [one["n"] for one in values]
+        for _, user, values in read(spark, place, "seen", whole_collections=True).rows()
+    }
+    assert {user: sorted(values) for user, values in whole.items()} == {"ann": [1, 3], "bob": [2]}
+
+
+def test_a_time_to_live_is_a_column(spark, checkpoints):
+    before = datetime.now(UTC)
+    for part, rows in (("total", 2), ("seen", 3), ("by_name", 3)):
+        found = read(spark, checkpoints / "ttl", part)
+        assert found.height == rows
+        assert (
+            found["ttl_expires_at"].is_between(datetime(2026, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)).all()
+        )
+        assert (found["ttl_expires_at"] - before).dt.total_minutes().is_between(0, 60).all()
+
+
+def test_only_the_rows_of_a_key(spark, checkpoints):
+    found = read(spark, checkpoints / "timers", "seen", keys=[{"user": "ann"}])
+    assert sorted(found["n"].to_list()) == [1, 3]
+    found = read(spark, checkpoints / "join", "left", keys=[{"user": "ann", "n": 3}, {"user": "bob"}])
+    assert sorted(found["n"].to_list()) == [2, 3]
+    with pytest.raises(KeyfoldError, match="no column city; there are operator, user, n"):
+        read_checkpoint(spark, checkpoints / "timers", "seen", keys=[{"city": "x"}])
+
+
+def test_a_part_is_found_in_whichever_operators_have_it(spark, checkpoints):
+    place = checkpoints / "two"
+    operators = {part.operator for part in parts_of(spark, place)}
+    assert operators == {0, 1}
+    both = read(spark, place, "default")
+    one_by_one = [read(spark, place, "default", operator=operator) for operator in operators]
+    assert both.height == sum(frame.filter(pl.col("operator") == at).height for at, frame in enumerate(one_by_one))
+    assert set(both["operator"].to_list()) == operators
+
+
+def test_an_operator_without_the_part_gives_nothing_and_a_checkpoint_without_it_an_error(spark, checkpoints, tmp_path):
+    sides = {part.operator for part in parts_of(spark, checkpoints / "join") if part.name == "left"}
+    (other,) = {part.operator for part in parts_of(spark, checkpoints / "join")} - sides
+    empty = read(spark, checkpoints / "join", "left", operator=other)
+    assert (empty.height, empty.columns) == (0, read(spark, checkpoints / "join", "left").columns)
+    with pytest.raises(KeyfoldError, match=r"no state 'total'; it has default \(store of operator 0, .*operator 1"):
+        read_checkpoint(spark, checkpoints / "two", "total")
+    with pytest.raises(KeyfoldError, match="no operator 7 with state"):
+        read_checkpoint(spark, checkpoints / "two", "default", operator=7)
+    with pytest.raises(KeyfoldError, match="has several parts of state, name one: default"):
+        read_checkpoint(spark, checkpoints / "join")
+    with pytest.raises(KeyfoldError, match="holds no state: its query keeps none"):
+        parts_of(spark, checkpoints / "stateless")
+    with pytest.raises(KeyfoldError, match="is no checkpoint of a Spark query"):
+        parts_of(spark, tmp_path / "nowhere")
+
+
+def test_another_batch_than_there_is_says_which_there_are(spark, checkpoints):
+    last = parts_of(spark, checkpoints / "window")[0].last_batch
+    assert read(spark, checkpoints / "window", batch=last).height == 3
+    with pytest.raises(KeyfoldError, match=f"no state of batch 7; retained: 0 to {last}"):
+        read_checkpoint(spark, checkpoints / "window", batch=7)
+
+
+def test_a_moved_checkpoint_is_read_where_it_is(spark, checkpoints, tmp_path):
+    # On a cluster a name with blanks is refused.
+    moved = tmp_path / ("moved to here" if spark.sparkContext.master.startswith("local") else "moved")
+    (checkpoints / "timers").rename(moved)
+    try:
+        assert sorted(read(spark, moved, "total").rows()) == [(0, "ann", 4), (0, "bob", 2)]
+    finally:
+        moved.rename(checkpoints / "timers")
+
+
+def test_state_that_is_damaged_is_an_error_that_says_where(spark, checkpoints, tmp_path):
+    broken = shutil.copytree(checkpoints / "window", tmp_path / "broken")
+    for file in broken.glob("state/0/*/SSTs/*.sst"):
+        file.unlink()
+    with pytest.raises(KeyfoldError, match=f"checkpoint {broken}: its state cannot be read: .*sst"):
+        write_frame(read_checkpoint(spark, broken), tmp_path / "out", "jsonl", f"checkpoint {broken}")
+
+
+def test_rows_go_to_files_with_their_microseconds(spark, checkpoints, tmp_path):
+    made = write_frame(read_checkpoint(spark, checkpoints / "join", "left"), tmp_path / "out", "jsonl", "join")
+    lines = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    assert made.rows == len(lines) == 3
+    assert {line["at"] for line in lines} == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
+
+
+@pytest.mark.parametrize("place", ["timers", "ttl"])
+def test_all_variables_of_a_key_are_one_object(spark, checkpoints, place):
+    rows = read_variables(spark, checkpoints / place)
+    found = {}
+    for row in lines_of(rows, "keyed-json").collect():
+        found |= json.loads(row[0])
+    assert {user: (sorted(kept["seen"]), kept["total"]) for user, kept in found.items()} == {
+        "ann": ([1, 3], 4),
+        "bob": ([2], 2),
+    }
+    assert sorted(found["ann"]["by_name"], key=str) == [{"key": "n1", "value": 1}, {"key": "n3", "value": 3}]
+    (only,) = (
+        read_variables(spark, checkpoints / place, keys=[{"user": "bob"}]).select({"total": "n"}).spark().collect()
+    )
+    assert only.asDict() == {"user": "bob", "n": 2}
+
+
+def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark, lakehouse, checkpoints, tmp_path):
+    rows = read_variables(spark, checkpoints / "timers").select({"seen": "models", "total": "quantities"})
+    assert write_state(rows, tmp_path / "out", "keyed-json").rows == 2
+    job = build_job(JOBS["purchase_totals"], {})
+    source, mapping = open_source(lakehouse, str(tmp_path / "out"), job.key), {"quantity": "quantities"}
+    assert check_rows(job, source, mapping).keys == 2
+    kept = as_state(job, source, mapping).select("item", pl.col("models").list.sort(), "quantity").collect()
+    assert sorted(kept.rows()) == [("ann", ["1", "3"], 4), ("bob", ["2"], 2)]
+
+
+@pytest.fixture
+def keyfold(spark, lakehouse, monkeypatch):
+    """The commands, in the session that is there."""
+    for module in (ingest_command, run_command, state_bootstrap, state_reading):
+        monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
+
+    def call(*words, code=0):
+        result = CliRunner().invoke(app, [*map(str, words), "--home", str(lakehouse.home)])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.output
+
+    return call
+
+
+PURCHASES = [("ann", 5, "x", 1), ("bob", -1, "y", 2), ("cat", 7, "z", 3), ("ann", 1, "3", 4)]
+
+
+def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyfold, lakehouse, checkpoints, tmp_path):
+    """Read as keyed-json with columns chosen and renamed; that very file seeds a job, which adds what comes to it."""
+    landing = tmp_path / "landing"
+    landing.mkdir()
+
+    def come(purchases):
+        lines = [
+            json.dumps({"item": item, "quantity": quantity, "model": [model], "time": at(minute).isoformat()})
+            for item, quantity, model, minute in purchases
+        ]
+        (landing / f"{len(list(landing.iterdir()))}.ndjson").write_text("\n".join(lines))
+        keyfold("ingest", "sales", "--settle", "0", "--from", landing)
+
+    come([("before", 1, "w", 0)])
+    chosen = ("--format", "keyed-json", "--columns", "seen=models,total=quantity")
+    printed = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen)
+    keyfold("state", "read", "--checkpoint", checkpoints / "timers", *chosen, "--to", tmp_path / "seed")
+    written = "".join(file.read_text() for file in (tmp_path / "seed").iterdir())
+    kept = {}
+    for line in written.splitlines():
+        kept |= json.loads(line)
+    assert sorted(printed.splitlines()) == sorted(written.splitlines())
+    assert {user: (sorted(one["models"]), one["quantity"]) for user, one in kept.items()} == {
+        "ann": ([1, 3], 4),
+        "bob": ([2], 2),
+    }
+
+    seed = ("state", "bootstrap", "purchase_totals", "--from", tmp_path / "seed", "--from-version", "latest")
+    assert "nothing was changed" in keyfold(*seed, "--dry-run")
+    assert "2 rows of 2 keys" in keyfold(*seed)
+    come(PURCHASES)
+    keyfold("run", "purchase_totals")
+
+    totals = {user: one["quantity"] for user, one in kept.items()}
+    models = {user: set(map(str, one["models"])) for user, one in kept.items()}
+    for item, quantity, model, _ in PURCHASES:
+        totals[item] = totals.get(item, 0) + quantity
+        models[item] = models.get(item, set()) | {model}
+    latest = pl.read_delta(str(lakehouse.table("latest_purchase_totals")))
+    seen = {row["item"]: (row["quantity"], row["models"]) for row in latest.to_dicts()}
+    assert seen == {item: (total, sorted(models[item])) for item, total in totals.items()}
+
+    part = ("--part", "total", "--columns", "user=item,n")
+    assert {
+        json.loads(line)["item"]
+        for line in keyfold("state", "read", "--checkpoint", checkpoints / "timers", *part).splitlines()
+    } == {"ann", "bob"}
+    strange = ("--part", "total", "--columns", "sum=n")
+    told = keyfold("state", "read", "--checkpoint", checkpoints / "timers", *strange, code=1)
+    assert "no column sum; there are operator, user, n" in told
+    both = ("--format", "keyed-json", "--columns", "seen=n,total=n")
+    assert "two columns would have the name n" in keyfold(
+        "state", "read", "--checkpoint", checkpoints / "timers", *both, code=1
+    )
+
+
+def test_variables_of_a_query_that_has_none_are_refused(spark, checkpoints):
+    with pytest.raises(KeyfoldError, match=r"keyed-json is of the state variables of one operator, and it has default"):
+        read_variables(spark, checkpoints / "window")
+    with pytest.raises(KeyfoldError, match=r"no column sum; there are user, by_name, seen, total"):
+        read_variables(spark, checkpoints / "timers").select({"sum": "n"})
