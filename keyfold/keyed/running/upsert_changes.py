@@ -4,7 +4,7 @@ A batch's changes are written before its commit record, from its staged rows and
 it, which is the same however often the batch is tried. They are committed as the rows of all append tables are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 import polars as pl
@@ -43,13 +43,26 @@ def write_changes(
     for table in job.tables:
         if table.changes and (staged := [file for file in files.get(table.name, ()) if file.rows]):
             name = name_of_changes(table.name)
-            changes = _changes(table, generation.table(table.name), staged, plan.batch, plan.clock.watermark)
-            if not changes.height:
-                continue
             folder, schema = generation.table(name), tables[name].schema
-            found[name] = [write_data_file(part, folder, schema) for part in changes.iter_slices(_ROWS_A_FILE)]
-            reached("changes: written")
+            written: list[WrittenFile] = []
+            for group in _groups(staged):
+                changes = _changes(table, generation.table(table.name), group, plan.batch, plan.clock.watermark)
+                written += [write_data_file(part, folder, schema) for part in changes.iter_slices(_ROWS_A_FILE)]
+            if written:
+                found[name] = written
+                reached("changes: written")
     return found
+
+
+def _groups(staged: Sequence[WrittenFile]) -> Iterator[list[WrittenFile]]:
+    """Cut a batch's files into groups that fit in memory: no two files of a batch have rows of one key."""
+    group: list[WrittenFile] = []
+    for file in staged:
+        if group and sum(one.rows for one in group) + file.rows > _ROWS_A_FILE:
+            yield group
+            group = []
+        group.append(file)
+    yield group
 
 
 def _changes(
