@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from keyfold.keyed.job.several_inputs import Input
     from keyfold.keyed.job.step import Step
     from keyfold.keyed.job.template import JobTemplate
+    from keyfold.keyed.job.waiting import Waiting
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.lakehouse import Lakehouse
     from keyfold.operators.patterns import FollowedBy, Times, Without, pattern_job
@@ -71,6 +72,7 @@ __all__ = [
     "TestHarness",
     "Times",
     "Unreachable",
+    "Waiting",
     "Without",
     "assert_nothing_lost",
     "build_job",
@@ -102,6 +104,7 @@ _MODULES = {
     "keyfold.keyed.job.several_inputs": ("Input",),
     "keyfold.keyed.job.step": ("Step",),
     "keyfold.keyed.job.template": ("JobTemplate",),
+    "keyfold.keyed.job.waiting": ("Waiting",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.operators.patterns": ("FollowedBy", "Times", "Without", "pattern_job"),
     "keyfold.project": ("Project",),

@@ -79,22 +79,23 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=40, help="that each open ride has sent")
     parser.add_argument("--batches", type=int, default=20, help="that are timed, all that they join among it")
     parser.add_argument("--delay", default="10m", help="of the watermark")
+    parser.add_argument("--ends", action="store_true", help="rides end after that many points, and others begin")
     parser.add_argument("--close", choices=["fast", "complete"], default="fast")
     arguments = parser.parse_args()
     job = build_job(RIDE_SUMMARIES, {"watermark_delay": arguments.delay, "close": arguments.close})
-    speeds = {}
+    speeds, life = {}, arguments.points if arguments.ends else None
     for rides in (10_000, 100_000, 1_000_000):
         of_share, each = rides // SHARE, NEW // rides
         with tempfile.TemporaryDirectory() as folder:
             partition = Partition(job, Path(folder))
             for minute in range(arguments.points):
-                partition.play(points(of_share, 1, minute, MINUTE))
+                partition.play(points(of_share, 1, minute, MINUTE, life))
             timed = []
             for minute in range(arguments.points, arguments.points + arguments.batches):
                 before = partition.packed, partition.clock
-                timed.append(partition.play(points(of_share, each, minute, MINUTE / each)))
+                timed.append(partition.play(points(of_share, each, minute, MINUTE / each, life)))
                 partition.packed, partition.clock = before
-                partition.play(points(of_share, 1, minute, MINUTE))
+                partition.play(points(of_share, 1, minute, MINUTE, life))
             parts = partition.manifest.parts
         speeds[rides] = of_share * each * len(timed) / sum(timed)
         print(
@@ -105,11 +106,18 @@ def main() -> None:
     print(f"1,000,000 open rides beside 10,000: {speeds[1_000_000] / speeds[10_000]:.2f}")
 
 
-def points(rides: int, each: int, first: int, apart: timedelta) -> pl.DataFrame:
-    """Points of rides on their way, `each` of every ride, in order of time; `first` is the number of minutes before."""
+def points(rides: int, each: int, first: int, apart: timedelta, life: int | None = None) -> pl.DataFrame:
+    """Points of rides on their way, `each` of every ride, in order of time; `first` is the number of minutes before.
+
+    After `life` minutes a ride is dropped off, and another one begins in its place.
+    """
     chance = np.random.default_rng(first)
     number = np.repeat(np.arange(each), rides)
     ride = np.tile(np.arange(rides), each)
+    is_last = np.zeros(len(ride), bool)
+    if life:
+        is_last = ((first + ride) % life == life - 1) & (number == each - 1)
+        ride = ride + rides * ((first + ride) // life)
     frame = pl.DataFrame(
         {
             "ride_id": pl.Series(ride).cast(pl.String).str.zfill(36),
@@ -118,7 +126,7 @@ def points(rides: int, each: int, first: int, apart: timedelta) -> pl.DataFrame:
             "longitude": -74 + chance.random(len(ride)) / 10,
             "timestamp": pl.Series(number).cast(pl.Int64) * (apart // timedelta(microseconds=1)),
             "meter_reading": 2.5 + (first + number) / 100,
-            "ride_status": pl.repeat("enroute", len(ride), eager=True),
+            "ride_status": np.where(is_last, "dropoff", "enroute"),
         }
     )
     time = pl.col("timestamp").cast(pl.Duration("us")) + (START + timedelta(minutes=first))

@@ -13,7 +13,7 @@ import xxhash
 _CHUNK = 256 << 10
 """Larger ones do not stay in the processor's cache between the read and the sum."""
 
-_IN_NAME = re.compile(r"_([0-9a-f]{16})\.parquet$")
+_IN_NAME = re.compile(r"_([0-9a-f]{16})\.(parquet|arrow)$")
 
 
 def checksum_of(file: IO[bytes]) -> str:
@@ -36,8 +36,8 @@ def checksum_of_bytes(content: bytes) -> str:
 
 
 def name_with_checksum(path: PurePath, file: IO[bytes]) -> str:
-    """The name of a Parquet file that ends in the checksum of what is open."""
-    return f"{path.stem}_{checksum_of(file)}.parquet"
+    """The name of a data file that ends in the checksum of what is open."""
+    return f"{path.stem}_{checksum_of(file)}{path.suffix}"
 
 
 def checksum_in_name(name: str) -> str | None:

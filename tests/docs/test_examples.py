@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.keyed.calling import harness
 from keyfold.keyed.generation import run_mode
-from keyfold.keyed.job import clock, contract, output_table, per_key, step
+from keyfold.keyed.job import clock, contract, output_table, per_key, step, waiting
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("keyfold", "spark_jobs", "assets", "dagster_project")
@@ -35,6 +35,7 @@ def test_the_examples_of_a_module_give_what_they_say(name):
         output_table.OutputTable,
         clock.Clock,
         step.Step,
+        waiting.Waiting,
         per_key.per_key,
         harness.TestHarness,
         run_mode.parse_run_mode,

@@ -3,11 +3,14 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
+import numpy as np
 import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
+from keyfold.keyed.calling.slots import SLOT, slots_of
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import conform_lookup
@@ -74,8 +77,10 @@ class TestHarness:
         watermarks = dict(self._reached) if job.inputs else {}
         self._look_up(events)
         clock = Clock(late_watermark, self.watermark, processing_time, self._answers, watermarks, self._lookups)
-        needed, others = parted(job, self.state, came, clock)
+        played = count(came, job.event_count)
         try:
+            came, waiting = self._without_waiting(came, clock)
+            needed, others = parted(job, self.state, came, clock)
             called = call_step(job, needed, came, clock)
             given = pl.concat([needed.select(job.key), came.select(job.key)])
             strange = called.changed_keys(job).join(given, on=job.key, how="anti")
@@ -85,11 +90,25 @@ class TestHarness:
             error.add_note(f"job {job.name}")
             raise
         # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
-        self._played += count(came, job.event_count)
-        self.state = pl.concat([others, called.state_after(job, needed)])
+        self._played += played
+        self.state = pl.concat([others, called.state_after(job, needed), waiting])
         for name, rows in called.tables.items():
             self.written[name] = pl.concat([self.written[name], rows])
         return called
+
+    def _without_waiting(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The events that the step is called with, and rows of state of those that only wait."""
+        job = self._job
+        if job.waiting is None:
+            return came, empty(job.state)
+        came = came.with_columns(pl.Series(SLOT, slots_of(job, came), pl.UInt64)).sort(SLOT, maintain_order=True)
+        slots, came = came[SLOT].to_numpy(), came.drop(SLOT)
+        due, _ = parted(job, self.state, came.clear(), clock)
+        seen = self.state.filter(~job.waiting.apart(self.state))
+        rows_a_key = (self.state.height - seen.height) / max(1, seen.height)
+        seen = seen.with_columns(pl.Series(SLOT, slots_of(job, seen), pl.UInt64)).sort(SLOT)
+        waits = waiting_events(job, seen, came, slots, np.unique(slots_of(job, due)), clock, rows_a_key)
+        return came.filter(~waits), waiting_rows(job, came.filter(waits)) if waits.any() else empty(job.state)
 
     def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
         if isinstance(events, Mapping):

@@ -41,6 +41,7 @@ from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.job.several_inputs import EVENT_TIME, INPUT, Input, check_inputs_fit, joined_schema
 from keyfold.keyed.job.step import StepFunction, StepOfInputs
+from keyfold.keyed.job.waiting import Waiting
 from keyfold.keyed.rows.hashing import PartOf, check_hashable
 from keyfold.privacy import private_columns
 from keyfold.stream import Stream
@@ -69,6 +70,7 @@ class KeyedJob:
             one would make it late.
         event_count: how many events of the event table the rows of an `events` frame stand for; says more than their
             number only where `combine` joins some.
+        waiting: optional: which rows of state lie apart until they are needed, and which events only add to them.
         step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
         output_changes: of an upsert table, whether `changes.<job>` has its changes (`OutputTable.changes`).
@@ -130,6 +132,7 @@ class KeyedJob:
     keys_of: KeysOf | None = None
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     event_count: pl.Expr = field(default_factory=pl.len)
+    waiting: Waiting | None = None
     step_decides_late: bool = False
     output_mode: Literal["append", "upsert"] = "append"
     output_key: tuple[str, ...] = ()
@@ -247,6 +250,10 @@ class KeyedJob:
         for column in (DEADLINE, STALE_AT):
             if column in self.state.names:
                 require_timestamp(f"{where}: state", column, self.state)
+        if self.waiting is not None:
+            require_columns(f"{where}: state (waiting)", tuple(self.waiting.rows.meta.root_names()), self.state)
+            if self.inputs:
+                raise Misconfigured(f"{where}: waiting is for a job with one input")
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names):
             raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")

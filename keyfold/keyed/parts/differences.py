@@ -51,7 +51,11 @@ def differences(
     for source in was.changes:
         changed = union(changed, distinct(source.between(0, _END, [SLOT])[SLOT].to_numpy()))
     keys_in_base = sum(part.slots for part in before.base)
-    if all(part.rows == part.slots for part in before.base) and changed.size + compared.size < keys_in_base // _FEW:
+    if (
+        before.waiting is None
+        and all(part.rows == part.slots for part in before.base)
+        and changed.size + compared.size < keys_in_base // _FEW
+    ):
         base = Layers(Manifest(0, base=before.base), folder)
         yield Different(_NONE, _NONE, keys_in_base + _keys_above(was, base, changed, compared, key))
     else:

@@ -7,16 +7,16 @@ import polars as pl
 
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, SIZES, PartFile, Rows, Sizes
+from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, SIZES, ArrowPart, PartFile, Rows, Sizes, open_part
 from keyfold.storage.place import Place
 
-Source = PartFile | Rows
+Source = PartFile | ArrowPart | Rows
 
 _END = 1 << 63
 
 
 class Layers:
-    """The parts of a state partition, opened to read: the base below, changes above it.
+    """The parts of a state partition, opened to read: the base below, changes above it; and those of rows that wait apart.
 
     Args:
         manifest: names them.
@@ -24,24 +24,39 @@ class Layers:
     """
 
     def __init__(self, manifest: Manifest, folder: Place) -> None:
-        self._base = [(part.first, PartFile(part, folder)) for part in manifest.base]
-        self.changes: list[Source] = [PartFile(part, folder) for part in manifest.changes]
+        self._base = [(part.first, open_part(part, folder)) for part in manifest.base]
+        self.changes: list[Source] = [open_part(part, folder) for part in manifest.changes]
+        self._waiting = Layers(manifest.waiting, folder) if manifest.waiting else None
 
     @property
     def sources(self) -> list[Source]:
         """All of them, oldest first."""
-        return [*(source for _, source in self._base), *self.changes]
+        waiting = self._waiting.sources if self._waiting else []
+        return [*(source for _, source in self._base), *self.changes, *waiting]
 
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
         """The rows of some slots, by slot, with `SLOT`, and with some columns alone if named; None without any part."""
-        if not self.sources:
+        return together(self._of(slots, columns), self._waiting.of(slots, columns) if self._waiting else None)
+
+    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
+        if self._waiting is None:
+            return self._between(begin, end, columns)
+        waiting = self._waiting.between(begin, end, columns)
+        if not self._base and not self.changes:
+            return waiting
+        found = together(self._between(begin, end, columns), waiting)
+        assert found is not None  # noqa: S101 - both are there
+        return found
+
+    def _of(self, slots: Slots, columns: Sequence[str] | None) -> pl.DataFrame | None:
+        if not self._base and not self.changes:
             return None
         wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
         frames = [*self._base_of(slots, wanted), *(source.of(slots, wanted) for source in self.changes)]
         return folded(frames or [self.sources[0].of(NO_SLOTS, wanted)])
 
-    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
+    def _between(self, begin: int, end: int, columns: Sequence[str] | None) -> pl.DataFrame:
         wanted = None if columns is None else list(dict.fromkeys([*columns, SLOT, MARK]))
         changed = _newest([source.between(begin, end, wanted) for source in self.changes])
         replaced = NO_SLOTS if changed is None else replaced_slots(changed)
@@ -73,10 +88,10 @@ class Layers:
             if last > first:
                 yield source.of(slots[first:last], columns)
 
-    def _base_between(self, begin: int, end: int) -> list[PartFile]:
+    def _base_between(self, begin: int, end: int) -> list[Source]:
         return [source for first, last, source in self._spans() if first < end and begin < last]
 
-    def _spans(self) -> Iterator[tuple[int, int, PartFile]]:
+    def _spans(self) -> Iterator[tuple[int, int, Source]]:
         """From which slot on, and to before which, each part of the base may have rows."""
         ends = [first for first, _ in self._base[1:]] + [_END]
         for (first, source), end in zip(self._base, ends, strict=False):  # without a base nothing is left to pair
@@ -104,6 +119,15 @@ def state_frames(
         return
     for begin, end in layers.ranges():
         yield layers.between(begin, end, columns)
+
+
+def together(rows: pl.DataFrame | None, waiting: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Rows that do not wait and rows that do, by slot; None where there are none of either."""
+    if rows is None or waiting is None or not rows.height:
+        return rows if waiting is None else waiting
+    if not waiting.height:
+        return rows
+    return pl.concat([rows, waiting.select(rows.columns)]).sort(SLOT, maintain_order=True)
 
 
 def folded(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

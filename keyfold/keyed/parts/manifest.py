@@ -13,6 +13,8 @@ NEVER = 2**63 - 1
 
 _HEAD = struct.Struct("<4sII")
 _MAGIC = b"KFS1"
+_MAGIC_WITH_WAITING = b"KFS2"
+"""Of state that a version of Keyfold which knows of no waiting rows would read without them."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,22 @@ class Manifest:
 
     Attributes:
         schema_version: of the rows.
-        open_events: that the rows stand for.
+        open_events: that the rows stand for; of the rows that wait, their number.
         base: parts of sorted rows, in the order of their slots, which do not overlap.
         changes: later parts, oldest first.
+        waiting: the parts of the rows that wait apart (`job.waiting`), if there are any.
     """
 
     schema_version: int
     open_events: int = 0
     base: tuple[Part, ...] = ()
     changes: tuple[Part, ...] = ()
+    waiting: "Manifest | None" = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All of them."""
-        return (*self.base, *self.changes)
+        """All of them, those of the rows that wait at the end."""
+        return (*self.base, *self.changes, *(self.waiting.parts if self.waiting else ()))
 
     @property
     def files(self) -> frozenset[str]:
@@ -76,7 +80,7 @@ class Manifest:
     @property
     def timers(self) -> tuple[int, int]:
         """The earliest `deadline` and `stale_at` of its parts; of rows that were replaced since, too."""
-        parts = self.parts
+        parts = (*self.base, *self.changes)
         return min((part.deadline for part in parts), default=NEVER), min(
             (part.stale_at for part in parts), default=NEVER
         )
@@ -89,9 +93,16 @@ class Manifest:
             "base": [_told(part) for part in self.base],
             "changes": [_told(part) for part in self.changes],
         }
+        if self.waiting:
+            told["waiting"] = {
+                "rows": self.waiting.open_events,
+                "base": [_told(part) for part in self.waiting.base],
+                "changes": [_told(part) for part in self.waiting.changes],
+            }
         head = json.dumps(told, separators=(",", ":")).encode()
         body = head + b"".join(part.payload for part in self.parts)
-        return _HEAD.pack(_MAGIC, _checksum(len(head), body), len(head)) + body
+        magic = _MAGIC_WITH_WAITING if self.waiting else _MAGIC
+        return _HEAD.pack(magic, _checksum(len(head), body), len(head)) + body
 
     @classmethod
     def unpack(cls, content: bytes | bytearray | memoryview) -> "Manifest":
@@ -101,7 +112,7 @@ class Manifest:
             Damaged: the content is not what was packed.
         """
         view = memoryview(content)
-        if len(view) < _HEAD.size or bytes(view[:4]) != _MAGIC:
+        if len(view) < _HEAD.size or bytes(view[:4]) not in (_MAGIC, _MAGIC_WITH_WAITING):
             raise Damaged("the manifest of its parts is none of this version of Keyfold")
         _, checksum, length = _HEAD.unpack(view[: _HEAD.size])
         body = view[_HEAD.size :]
@@ -109,8 +120,12 @@ class Manifest:
             raise Damaged("the manifest of its parts is damaged (its checksum is another one)")
         told, rest = json.loads(bytes(body[:length])), bytes(body[length:])
         base, rest = _parts(told["base"], rest)
-        changes, _ = _parts(told["changes"], rest)
-        return cls(told["schema_version"], told["open_events"], base, changes)
+        changes, rest = _parts(told["changes"], rest)
+        version, apart, waiting = told["schema_version"], told.get("waiting"), None
+        if apart:
+            waiting_base, rest = _parts(apart["base"], rest)
+            waiting = cls(version, apart["rows"], waiting_base, _parts(apart["changes"], rest)[0])
+        return cls(version, told["open_events"], base, changes, waiting)
 
 
 def _checksum(length: int, body: bytes | memoryview) -> int:

@@ -1,4 +1,8 @@
-"""One part: sorted rows of state as Parquet, of which a reader fetches the row groups that hold the slots it wants."""
+"""One part: sorted rows of state as Parquet, of which a reader fetches the row groups that hold the slots it wants.
+
+A part of rows that wait apart is an Arrow file in place of it: written once and read by few keys at a time, its rows are found
+where they lie, and nothing is decoded. Its checksum is that in its name.
+"""
 
 import base64
 import io
@@ -18,7 +22,7 @@ from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.parts.manifest import NEVER, Part
-from keyfold.lakehouse.checksums import name_with_checksum
+from keyfold.lakehouse.checksums import checksum_in_name, checksum_of_bytes, name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place
 
@@ -28,8 +32,11 @@ MARK = "#mark"
 REPLACES, ADDS, GONE = 0, 1, 2
 """A row in their place; a row besides them; no row, but the mark that there are none of them any more."""
 
+PARQUET, ARROW = ".parquet", ".arrow"
+
 _STARTS = b"keyfold.starts"
 _IDENTITY = b"keyfold.part"
+_FIRST_ROW = b"keyfold.first"
 _TIMERS = (DEADLINE, STALE_AT)
 
 
@@ -53,7 +60,7 @@ class Sizes:
 SIZES = Sizes()
 
 
-def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZES) -> Part:
+def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZES, ending: str = PARQUET) -> Part:
     """Write rows as a part, durably.
 
     Args:
@@ -61,12 +68,31 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
         batch: that makes it.
         folder: of parts.
         sizes: how large parts are.
+        ending: of the file's name, which says its form.
 
     Raises:
         OSError: the disk is full or fails.
     """
     slots = rows[SLOT].to_numpy()
     identity = f"{batch:09d}-{uuid.uuid4().hex}"
+    content = _as_arrow(rows) if ending == ARROW else _as_parquet(rows, slots, identity, sizes)
+    deadline, stale_at = earliest_timers(rows)
+    part = Part(batch, rows.height, _different(slots), int(slots[0]), len(content), deadline, stale_at)
+    if len(content) <= sizes.inline_bytes:
+        return replace(part, payload=content)
+    path = folder / f"{identity}{ending}"
+    named: list[str] = []
+
+    def name(file: Any) -> str:
+        named.append(name_with_checksum(Path(path.name), file))
+        return named[0]
+
+    with new_file(path, name) as file:
+        file.write(content)
+    return replace(part, file=named[0])
+
+
+def _as_parquet(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Sizes) -> bytes:
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     starts = base64.b64encode(np.ascontiguousarray(slots[:: sizes.rows_a_group]).tobytes())
     table = table.replace_schema_metadata({_STARTS: starts, _IDENTITY: identity.encode()})
@@ -81,21 +107,44 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
         write_statistics=False,
         write_page_checksum=True,
     )
-    content = buffer.getvalue()
-    deadline, stale_at = earliest_timers(rows)
-    part = Part(batch, rows.height, _different(slots), int(slots[0]), len(content), deadline, stale_at)
-    if len(content) <= sizes.inline_bytes:
-        return replace(part, payload=content)
-    path = folder / f"{identity}.parquet"
-    named: list[str] = []
+    return buffer.getvalue()
 
-    def name(file: Any) -> str:
-        named.append(name_with_checksum(Path(path.name), file))
-        return named[0]
 
-    with new_file(path, name) as file:
-        file.write(content)
-    return replace(part, file=named[0])
+def _as_arrow(rows: pl.DataFrame) -> bytes:
+    # Rows that wait are alike: of a column with one value, as most have or NULL, only that is written.
+    alike = [column.name for column in rows if column.name != SLOT and _has_one_value(column)]
+    table = rows.drop(alike).to_arrow(compat_level=pl.CompatLevel.oldest())
+    first = io.BytesIO()
+    _write_table(rows.head(1).to_arrow(compat_level=pl.CompatLevel.oldest()), first)
+    content = io.BytesIO()
+    _write_table(table.replace_schema_metadata({_FIRST_ROW: base64.b64encode(first.getvalue())}), content)
+    return content.getvalue()
+
+
+def _write_table(table: pa.Table, file: io.BytesIO) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _read_table(content: Any) -> pa.Table:
+    return pa.ipc.open_file(pa.py_buffer(content)).read_all()
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table.replace_schema_metadata())
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+    return frame
+
+
+def _has_one_value(column: pl.Series) -> bool:
+    if column.null_count() == column.len():
+        return True
+    # Zero equals minus zero.
+    if column.null_count() or column.dtype.is_float() or column.dtype.is_nested():
+        return False
+    first = column.first()
+    # The last one tells of most columns that they have more.
+    return column.last() == first and bool((column == first).all())
 
 
 def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
@@ -128,6 +177,66 @@ class Rows:
         """As `PartFile.of`."""
         rows = self.frame if columns is None else self.frame.select(columns)
         return _at(rows, positions_of(self._slots, slots))
+
+
+def open_part(part: Part, folder: Place) -> "PartFile | ArrowPart":
+    """A written part, in whatever form it is."""
+    is_arrow = part.file.endswith(ARROW) if part.file else part.payload.startswith(b"ARROW1")
+    return ArrowPart(part, folder) if is_arrow else PartFile(part, folder)
+
+
+class ArrowPart:
+    """A written part of rows that wait apart, as `PartFile`; of its file is read what its rows are looked up in.
+
+    Args:
+        part: as the manifest has it.
+        folder: of parts.
+
+    Raises:
+        Damaged: on any use: the file is gone, is another one, or its content is not what was written.
+    """
+
+    def __init__(self, part: Part, folder: Place) -> None:
+        self._part, self._folder = part, folder
+
+    @property
+    def starts(self) -> Slots:
+        """As `Rows.starts`."""
+        return self._content[0].starts
+
+    def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """As `PartFile.between`."""
+        rows, first = self._content
+        return _filled(rows.between(begin, end), first, columns)
+
+    def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """As `PartFile.of`."""
+        rows, first = self._content
+        return _filled(rows.of(slots), first, columns)
+
+    @cached_property
+    def _content(self) -> tuple[Rows, pl.DataFrame]:
+        """The rows without columns that have one value, and the first row with all columns."""
+        try:
+            table = _read_table(self._bytes())
+            first = _read_table(base64.b64decode(table.schema.metadata[_FIRST_ROW]))
+        except FileNotFoundError:
+            raise _damaged(self._part, self._folder, "it is missing") from None
+        except (OSError, pa.ArrowException) as error:
+            raise _damaged(self._part, self._folder, str(error)) from error
+        return Rows(_frame(table)), _frame(first)
+
+    def _bytes(self) -> Any:
+        part = self._part
+        if not part.file:
+            return part.payload
+        path = self._folder / part.file
+        content = pa.memory_map(str(path)).read_buffer() if isinstance(path, Path) else path.read_bytes()
+        if len(content) != part.size:
+            raise _damaged(part, self._folder, f"it has {len(content):,} bytes and should have {part.size:,}")
+        if checksum_of_bytes(content) != checksum_in_name(part.file):
+            raise _damaged(part, self._folder, "its checksum is not the one that its name says")
+        return content
 
 
 class PartFile:
@@ -180,9 +289,8 @@ class PartFile:
         try:
             table = self._file.read_row_groups([int(one) for one in groups], columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            raise self._damaged(str(error)) from error
-        frame = pl.from_arrow(table.replace_schema_metadata())
-        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
+            raise _damaged(self._part, self._folder, str(error)) from error
+        frame = _frame(table)
         return frame if wanted is None else frame.select(wanted)
 
     @cached_property
@@ -194,23 +302,29 @@ class PartFile:
             path = self._folder / part.file
             size = path.stat().st_size
             if size != part.size:
-                raise self._damaged(f"it has {size:,} bytes and should have {part.size:,}")
+                raise _damaged(self._part, self._folder, f"it has {size:,} bytes and should have {part.size:,}")
             if isinstance(path, Path):
                 file = pq.ParquetFile(path, memory_map=True, **options)
             else:
                 file = pq.ParquetFile(open_for_reading(path), **options)
             identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode()
         except FileNotFoundError:
-            raise self._damaged("it is missing") from None
+            raise _damaged(self._part, self._folder, "it is missing") from None
         except (OSError, pa.ArrowException) as error:
-            raise self._damaged(str(error)) from error
+            raise _damaged(self._part, self._folder, str(error)) from error
         if not part.file.startswith(f"{identity}_"):
-            raise self._damaged("it is another part, under this one's name")
+            raise _damaged(self._part, self._folder, "it is another part, under this one's name")
         return file
 
-    def _damaged(self, what: str) -> Damaged:
-        name = self._folder / self._part.file if self._part.file else "a part in the manifest"
-        return Damaged(f"{name}, a part of the state, cannot be used: {what}")
+
+def _filled(rows: pl.DataFrame, first: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
+    alike = [one.new_from_index(0, rows.height) for one in first if one.name not in rows.columns]
+    return rows.hstack(alike).select(first.columns if columns is None else columns)
+
+
+def _damaged(part: Part, folder: Place, what: str) -> Damaged:
+    name = folder / part.file if part.file else "a part in the manifest"
+    return Damaged(f"{name}, a part of the state, cannot be used: {what}")
 
 
 def _at(rows: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The state of one partition during a batch: what is due, the rows of the keys that are needed, and what became of them."""
+"""The state of one partition during a batch: its rows, and apart from them those that wait (`job.waiting`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,17 +6,14 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
-from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
-from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
-from keyfold.keyed.parts.part_files import ADDS, GONE, MARK, REPLACES, SIZES, Rows, Sizes, write_part
+from keyfold.keyed.parts.folding import together
+from keyfold.keyed.parts.manifest import Manifest, Part
+from keyfold.keyed.parts.part_files import SIZES, Sizes
+from keyfold.keyed.parts.store import Store
 from keyfold.keyed.rows.codec import empty
 from keyfold.storage.place import Place
-
-_HELD_BYTES = 128 << 20
-"""Changed rows that wait in memory, before they are written as a part of their own."""
 
 
 class PartitionState:
@@ -34,60 +31,57 @@ class PartitionState:
     """
 
     def __init__(self, job: KeyedJob, folder: Place, before: Manifest | None, batch: int, sizes: Sizes = SIZES) -> None:
-        self._job, self._folder, self._batch, self._sizes = job, folder, batch, sizes
+        self._job = job
         self._before = Manifest(job.schema_version) if before is None else before
-        self._parts = list(self._before.parts)
-        self._layers = Layers(self._before, folder)
-        self._held: list[pl.DataFrame] = []
-        self._held_bytes = 0
-        self._written: list[Part] = []
-        self._open_change = 0
-        self._replaced = 0
+        # A few keys look into each part, so that the manifest would carry many small ones for long.
+        small = replace(sizes, inline_bytes=sizes.inline_bytes // 8)
+        waiting = self._before.waiting or Manifest(job.schema_version)
+        self._rows = Store(self._before, folder, batch, sizes)
+        self._waiting = Store(waiting, folder, batch, small, waits=True)
+        self._found = self._found_waiting = np.empty(0, np.uint64)
 
     def due(self, watermark: int, processing_time: int) -> Slots:
         """The slots of rows whose `deadline` or `stale_at` has been reached; of their timers the parts say no more after it."""
-        found = NO_SLOTS
-        now = {DEADLINE: watermark, STALE_AT: processing_time}
-        for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
-            since = {DEADLINE: part.deadline, STALE_AT: part.stale_at}
-            reached = [column for column in since if since[column] <= now[column]]
-            if not reached:
-                continue
-            rows = source.between(0, 1 << 63, [SLOT, MARK, *reached]).filter(pl.col(MARK) != GONE)
-            slots, is_due = rows[SLOT].to_numpy(), np.zeros(rows.height, bool)
-            later: dict[str, int] = {}
-            for column in reached:
-                times = rows[column].to_physical().fill_null(NEVER).to_numpy()
-                # Those before were due in an earlier batch, and a later part has what became of them.
-                is_due |= (times >= since[column]) & (times <= now[column])
-                later[column] = int(times[times > now[column]].min(initial=NEVER))
-            self._parts[at] = replace(part, **later)
-            candidates = distinct(slots[is_due])
-            for newer in self._newer(at):
-                if candidates.size:
-                    candidates = candidates[~are_among(candidates, replaced_slots(newer.of(candidates, [SLOT, MARK])))]
-            found = union(found, candidates)
-        return found
+        return self._rows.due(watermark, processing_time)
 
     def rows(self, slots: Slots) -> pl.DataFrame:
-        """The rows of some slots, in the columns of state and `SLOT`."""
-        found = self._layers.of(slots)
-        return self.no_rows() if found is None else found
+        """All rows of some slots, in the columns of state and `SLOT`."""
+        return self.with_waiting(self.without_waiting(slots), slots)
 
-    def no_rows(self) -> pl.DataFrame:
-        """No rows, in the columns of state and `SLOT`."""
-        return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64))
+    def without_waiting(self, slots: Slots) -> pl.DataFrame:
+        """The rows of some slots that do not wait, in the columns of state and `SLOT`."""
+        found = self._rows.rows(slots)
+        return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64)) if found is None else found
 
-    def begin(self, frames: Iterable[pl.DataFrame]) -> tuple[Part, ...]:
-        """Write the rows that the partition begins with; gives the parts of its base.
+    def with_waiting(self, rows: pl.DataFrame, slots: Slots) -> pl.DataFrame:
+        """All rows of some slots, of which those are given that do not wait; it is these slots that `change` is told of next."""
+        waiting = self._waiting.rows(slots)
+        self._found = rows[SLOT].to_numpy()
+        self._found_waiting = self._found[:0] if waiting is None else waiting[SLOT].to_numpy()
+        found = together(rows, waiting)
+        assert found is not None  # noqa: S101 - there are rows, if none
+        return found
+
+    def begin(self, frames: Iterable[pl.DataFrame]) -> Manifest:
+        """The parts of what a partition begins with: frames of all its rows, in the order of their slots.
 
         Args:
-            frames: rows with `SLOT`, each of a range of slots behind the one before, in any order within it.
+            frames: with `SLOT`, each behind the one before it, its rows in any order within it.
         """
-        return tuple(self._segment([rows.sort(SLOT, maintain_order=True)]) for rows in frames if rows.height)
+        base: list[Part] = []
+        waiting: list[Part] = []
+        count = 0
+        for rows in frames:
+            others, waits = self._parted(rows)
+            base += self._rows.begin([others])
+            waiting += self._waiting.begin([waits])
+            count += waits.height
+        version = self._job.schema_version
+        apart = Manifest(version, count, tuple(waiting)) if waiting else None
+        return Manifest(version, 0, tuple(base), waiting=apart)
 
     def change(self, before: pl.DataFrame, after: pl.DataFrame, added: pl.DataFrame, open_change: int) -> None:
-        """Put rows in the place of those that some slots have, and add rows to others; slots come in order, call by call.
+        """Put rows in the place of those that some slots have, and add rows to others.
 
         Args:
             before: of the slots that are replaced, all of their rows, as `rows` gave them; slots that are due are among them.
@@ -95,81 +89,33 @@ class PartitionState:
             added: to what other slots have, with `SLOT`, sorted by it.
             open_change: how many more events the rows stand for than before.
         """
-        self._open_change += open_change
-        had, has = distinct(before[SLOT].to_numpy()), distinct(after[SLOT].to_numpy())
-        self._replaced += had.size
-        gone = NO_SLOTS if np.array_equal(had, has) else had[~are_among(had, has)]
-        changed, others = _marked(after, REPLACES), ((pl.DataFrame({SLOT: gone}), GONE), (added, ADDS))
-        if more := [_marked(rows, mark) for rows, mark in others if rows.height]:
-            changed = pl.concat([changed, *more], how="diagonal").sort(SLOT, maintain_order=True)
-        if not changed.height:
+        had = distinct(before[SLOT].to_numpy())
+        (after, waits), (added, more_waits) = self._parted(after), self._parted(added)
+        if not self._found_waiting.size and not waits.height and not more_waits.height:
+            self._rows.change(had, after, added, open_change)
             return
-        self._held.append(changed)
-        self._held_bytes += int(changed.estimated_size())
-        if self._held_bytes >= _HELD_BYTES:
-            self._written.append(write_part(self._take_held(), self._batch, self._folder, self._sizes))
+        # By where they lie, whatever the job says of them today.
+        found, waiting = (slots[are_among(slots, had)] for slots in (self._found, self._found_waiting))
+        self._rows.change(distinct(found), after, added, open_change)
+        self._waiting.change(distinct(waiting), waits, more_waits, waits.height + more_waits.height - waiting.size)
+
+    def wait(self, rows: pl.DataFrame, open_change: int) -> None:
+        """Add rows that wait, with `SLOT`, sorted by it."""
+        others, waits = self._parted(rows)
+        none = rows.clear()
+        self._rows.change(none[SLOT].to_numpy(), none, others, open_change)
+        self._waiting.change(none[SLOT].to_numpy(), none, waits, waits.height)
 
     def end(self) -> Manifest:
         """Write what changed, and join parts where they have added up; gives what the partition has from here on."""
-        before = self._before
-        open_events = before.open_events + self._open_change
-        base, changes = self._parts[: len(before.base)], self._parts[len(before.base) :]
-        new: Rows | None = Rows(self._take_held(), self._sizes) if self._held else None
-        if new is None and not self._written:
-            return Manifest(before.schema_version, open_events, tuple(base), tuple(changes))
-        changed = sum(part.rows for part in (*changes, *self._written)) + (new.frame.height if new else 0)
-        size = before.size + sum(part.size for part in self._written)
-        size += int(new.frame.estimated_size()) if new else 0
-        if 2 * changed >= sum(part.rows for part in base) or size <= self._sizes.small_bytes:
-            return Manifest(self._job.schema_version, open_events, self._new_base(changes, new))
-        if new is not None:
-            self._written.append(self._joined(changes, new))
-        return Manifest(self._job.schema_version, open_events, tuple(base), (*changes, *self._written))
+        has_changed = self._rows.has_changed or self._waiting.has_changed
+        new, waiting = self._rows.end(), self._waiting.end()
+        version = self._job.schema_version if has_changed else self._before.schema_version
+        return replace(new, schema_version=version, waiting=waiting if waiting.parts else None)
 
-    def _new_base(self, changes: list[Part], new: Rows | None) -> tuple[Part, ...]:
-        """All parts as one base, range by range."""
-        base = self._before.base
-        if not changes and self._replaced == sum(part.slots for part in base):
-            base = ()  # every key was replaced: there is nothing to read of them again
-        layers = Layers(Manifest(0, 0, base, (*changes, *self._written)), self._folder)
-        if new is not None:
-            layers.changes.append(new)
-        segments: list[Part] = []
-        waiting: list[pl.DataFrame] = []
-        for begin, end in layers.ranges(self._sizes):
-            waiting.append(layers.between(begin, end))
-            if 2 * sum(rows.height for rows in waiting) >= self._sizes.rows_a_segment:
-                segments.append(self._segment(waiting))
-                waiting = []
-        if any(rows.height for rows in waiting):
-            segments.append(self._segment(waiting))
-        return tuple(segments)
-
-    def _segment(self, frames: list[pl.DataFrame]) -> Part:
-        rows = _marked(pl.concat(frames), REPLACES)
-        return write_part(rows, self._batch, self._folder, self._sizes)
-
-    def _joined(self, changes: list[Part], new: Rows) -> Part:
-        """The new rows, with those of the last parts where these are not twice as many; takes the parts from `changes`."""
-        rows, count = new.frame.height, 0
-        if not self._written:
-            while count < len(changes) and changes[-1 - count].rows < 2 * rows:
-                rows += changes[-1 - count].rows
-                count += 1
-        sources: list[Source] = [*self._layers.changes[len(changes) - count : len(changes)], new]
-        del changes[len(changes) - count :]
-        frames = [source.between(0, 1 << 63) for source in sources]
-        return write_part(joined(frames), self._batch, self._folder, self._sizes)
-
-    def _newer(self, at: int) -> list[Source]:
-        """The parts that may replace rows of one; those of the base replace none."""
-        count = len(self._before.base)
-        return self._layers.changes[max(0, at - count + 1) if at >= count else 0 :]
-
-    def _take_held(self) -> pl.DataFrame:
-        held, self._held, self._held_bytes = self._held, [], 0
-        return pl.concat(held)
-
-
-def _marked(rows: pl.DataFrame, mark: int) -> pl.DataFrame:
-    return rows.with_columns(pl.lit(mark, pl.UInt8).alias(MARK))
+    def _parted(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows that do not wait, and those that do."""
+        if self._job.waiting is None or not rows.height:
+            return rows, rows.clear()
+        waits = self._job.waiting.apart(rows)
+        return rows.filter(~waits), rows.filter(waits)

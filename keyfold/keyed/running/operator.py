@@ -7,6 +7,7 @@ calls of bounded size. `processor` is what Spark knows of this.
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import ValueState
 from keyfold.errors import Damaged, StepFailed
 from keyfold.keyed.calling.slots import SLOT, Slots, are_among, distinct, key_groups_of, slots_of, union
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.calling.waiting_events import waiting_events, waiting_rows
 from keyfold.keyed.job.clock import Clock
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import planned_lookups
@@ -137,25 +139,52 @@ class PartitionOperator:
         order = np.argsort(slots, kind="stable")
         events, slots = events[order], slots[order]
         due = state.due(clock.watermark, clock.processing_time)
-        open_change, now = 0, self._clock(clock)
-        for needed in _calls(union(distinct(slots), due), slots, old):
-            first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
-            kept = state.rows(needed)
-            called, placed = self._call(needed, kept.drop(SLOT), events.slice(int(first), int(last - first)), now)
+        now = self._clock(clock)
+        for needed, kept, came in self._needed(state, old, events, slots, due, now):
+            called, placed = self._call(needed, kept.drop(SLOT), came, now)
             for table, frame in called.tables.items():
                 yield Row(table=table, payload=encode(frame))
             before, after, added = _changes(job, called, placed, kept, due)
             change = count(after, job.state_events) - count(before, job.state_events)
-            change += count(added, job.state_events)
-            open_change += change
-            state.change(before, after, added, change)
+            state.change(before, after, added, change + count(added, job.state_events))
         new = state.end()
         if stored is None or new != old:
             self._keep(new)
         if old and (dropped := sorted(old.files - new.files)):
             yield Row(table=DROPPED, payload="\n".join(dropped).encode())
         by_input = counts_by_input(job.inputs, events) if job.inputs else ()
+        open_change = new.open_events - (old.open_events if old else 0)
         yield _report(count(events, job.event_count), open_change, new, by_input)
+
+    def _needed(
+        self,
+        state: PartitionState,
+        before: Manifest | None,
+        events: pl.DataFrame,
+        slots: np.ndarray,
+        due: Slots,
+        clock: Clock,
+    ) -> Iterator[tuple[Slots, pl.DataFrame, pl.DataFrame]]:
+        """What the step is called with, call by call: slots, all of their rows, their events; events that wait are kept."""
+        job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
+        few = all_rows if job.waiting is None else _rows_a_slot(before, all_rows=False)
+        for seen in _calls(union(distinct(slots), due), slots, few):
+            came, came_slots = _of(seen, events, slots)
+            kept = state.without_waiting(seen)
+            if job.waiting is None:
+                yield seen, state.with_waiting(kept, seen), came
+                continue
+            with self._step_explained(kept, came):
+                waits = waiting_events(job, kept, came, came_slots, due, clock, all_rows - few)
+                if waits.any():
+                    rows = came if waits.all() else came.filter(waits)
+                    rows = waiting_rows(job, rows).with_columns(pl.Series(SLOT, came_slots[waits]))
+                    state.wait(rows, count(rows, job.state_events))
+                    came, came_slots = came.filter(~waits), came_slots[~waits]
+            rest = union(distinct(came_slots), seen[are_among(seen, due)])
+            for needed in _calls(rest, came_slots, all_rows):
+                others = kept.filter(are_among(kept[SLOT].to_numpy(), needed))
+                yield needed, state.with_waiting(others, needed), _of(needed, came, came_slots)[0]
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
         """Take in the state that the partition begins with; what is due of it is for the next batch."""
@@ -173,8 +202,9 @@ class PartitionOperator:
                     open_events += count(rows, job.state_events)
                     yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
 
-        base = PartitionState(job, self._parts, None, 0, SIZES).begin(frames())
-        begun = Manifest(job.schema_version, open_events, base)
+        state = PartitionState(job, self._parts, None, 0, SIZES)
+        begun = state.begin(frames())
+        begun = replace(begun, open_events=open_events)
         self._keep(begun)
         yield _report(0, open_events, begun)
 
@@ -190,11 +220,18 @@ class PartitionOperator:
     ) -> tuple[Called, pl.DataFrame]:
         """What the step made, and its rows of state with their slots, sorted by them."""
         job = self._job
-        try:
+        with self._step_explained(state, events):
             called = call_step(job, state, events, clock)
             placed = _placed(job, called.state, needed)
             if called.dropped is not None:
                 _placed(job, called.dropped, needed)
+        return called, placed
+
+    @contextmanager
+    def _step_explained(self, state: pl.DataFrame, events: pl.DataFrame) -> Iterator[None]:
+        job = self._job
+        try:
+            yield
         except Exception as error:
             sample = next((frame.head(1) for frame in (events, state) if frame.height), None)
             group, key = "none", "none"
@@ -205,7 +242,6 @@ class PartitionOperator:
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
             ) from (None if job.private else error)
-        return called, placed
 
     def _clock(self, clock: BatchClock) -> Clock:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
@@ -255,22 +291,33 @@ def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
     return placed
 
 
-def _calls(needed: Slots, slots: np.ndarray, state: Manifest | None) -> Iterator[Slots]:
+def _of(needed: Slots, events: pl.DataFrame, slots: np.ndarray) -> tuple[pl.DataFrame, np.ndarray]:
+    """The events from the first of some slots to the last, and their slots."""
+    first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
+    return events.slice(int(first), int(last - first)), slots[first:last]
+
+
+def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slots]:
     """Parts of the needed slots, in order, each with rows of events and state for one call of the step.
 
     Args:
         needed: slots with events or a row that is due.
         slots: of the events, sorted.
-        state: of the partition; it tells about how many rows a slot has.
+        rows_a_slot: about how many rows of state a slot has.
     """
     if not needed.size:
         return
-    parts, base = (state.parts, state.base) if state else ((), ())
-    # Changes are of slots that the base has, mostly, and may be added to what it has of them.
-    rows_a_slot = sum(part.rows for part in parts) / max(1, sum(part.slots for part in base))
     rows = np.searchsorted(slots, needed, side="right") + rows_a_slot * np.arange(1, needed.size + 1)
     number = (rows // _ROWS_A_CALL).astype(np.int64)
     yield from np.split(needed, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _rows_a_slot(state: Manifest | None, *, all_rows: bool) -> float:
+    if state is None:
+        return 0.0
+    parts = state.parts if all_rows else (*state.base, *state.changes)
+    # Changes are of slots that the base has, mostly, and may be added to what it has of them.
+    return sum(part.rows for part in parts) / max(1, sum(part.slots for part in state.base))
 
 
 def _report(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> Row:

@@ -2,9 +2,8 @@
 
 State holds, an open ride, one row with what is known of the points that the watermark has passed (when and where it began, how far
 it went, where it was last), each point ahead of the watermark, and one marker row for a ride that has closed, so that its
-stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts. Where rides have many rows
-and few points come, points that only wait for the watermark are added to their ride's rows, and those that it has passed are summed
-up once they are half of these (`waiting`).
+stragglers are known as late. Distance is summed in whole micrometres, the same in whatever parts. Points that come while a ride
+goes on wait as they are (`Waiting`), apart from its first row, until the ride's deadline, or an event that may end it.
 
 How a ride closes:
 
@@ -29,12 +28,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Clock, JobParameters, JobTemplate, KeyedJob, OutputTable, Step, column
-from keyfold.keyed.job import Delay, Duration, TimeKind, Timeout
+from keyfold.columns import column
+from keyfold.keyed.job.clock import DEADLINE, Clock
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.output_table import OutputTable
+from keyfold.keyed.job.parameters import Delay, Duration, JobParameters
+from keyfold.keyed.job.step import Step
+from keyfold.keyed.job.template import JobTemplate
+from keyfold.keyed.job.timeouts import TimeKind, Timeout
+from keyfold.keyed.job.waiting import Waiting
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.ride_summaries.stretches import STRETCH, Cut, Rules, cut
-from spark_jobs.jobs.ride_summaries.waiting import waiting
 from spark_jobs.streams import RIDE_POINTS
 
 RIDE_POINT = pa.schema(
@@ -140,6 +145,9 @@ class RideSummaryParameters(JobParameters):
 
 _KEY = ("ride_id",)
 
+_BEHIND_THE_FIRST = pl.all_horizontal(pl.col("start_time", "closed_at", DEADLINE).is_null())
+"""Points of an open ride but for its first row."""
+
 _FROM_HERE_ON = frozenset({"close", "timeout", "timeout_in", "long_ride_threshold", "closed_for"})
 """Parameters that count from here on: a ride that is open keeps its points and closes by the new rule whenever it is
 looked at, at the latest when it would have closed before; one that has closed stays closed.
@@ -161,6 +169,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
         state=parameters.silence.add_column(OPEN_RIDE),
         output=RIDE_SUMMARY,
         step=step,
+        waiting=Waiting(_BEHIND_THE_FIRST, _only_wait, _points) if parameters.silence.in_event_time else None,
         step_decides_late=True,
         side_outputs=(
             OutputTable(
@@ -200,12 +209,6 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
         known = events.select("ride_id").join(markers, on="ride_id", how="left", maintain_order="left")["closed_at"]
         is_late |= (events["timestamp"] <= known + parameters.closed_for).fill_null(value=False)
     on_time = events.filter(~is_late)
-    waits = waiting(state, on_time, rules)
-    added = on_time.clear()
-    if waits.height:
-        added = on_time.join(waits, on="ride_id", how="semi", maintain_order="left")
-        on_time = on_time.join(waits, on="ride_id", how="anti", maintain_order="left")
-        going_on = going_on.join(waits, on="ride_id", how="anti", maintain_order="left")
     parts.append(cut(pl.concat([going_on.select(STRETCH.names), _points(on_time)]), rules))
     output = _summaries(pl.concat([part.closed for part in parts]))
     needed = _markers(markers, parts[-1].closed).with_columns(deadline=pl.col("closed_at") + parameters.closed_for)
@@ -217,10 +220,13 @@ def summarise(state: pl.DataFrame, events: pl.DataFrame, clock: Clock, parameter
     )
     late = pl.concat([events.filter(is_late), *(part.late.select(RIDE_POINT.names) for part in parts)])
     side = {"long_rides": output.filter(is_long)}
-    if not waits.height:
-        return Step(kept, output, late, side)
-    others = state.select("ride_id").join(waits, on="ride_id", how="anti").unique()
-    return Step(add=pl.concat([kept, _points(added)], how="diagonal"), drop=others, output=output, late=late, side=side)
+    return Step(kept, output, late, side)
+
+
+def _only_wait(ride: pl.DataFrame, points: pl.DataFrame, clock: Clock) -> pl.Series:
+    """Points change nothing before their ride's deadline: it closes by none that lies between others, or behind them."""
+    goes_on = ride["closed_at"].is_null() & (ride[DEADLINE] > clock.watermark)
+    return goes_on & (points["timestamp"] >= ride["timestamp"]) & points["ride_status"].ne_missing("dropoff")
 
 
 def _rules(clock: Clock, parameters: RideSummaryParameters) -> Rules:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, chain
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.parameters import build_job
@@ -307,19 +309,30 @@ def test_points_that_come_one_by_one_to_many_that_wait_agree_with_a_state_machin
         assert_agree(harness, ride_oracle.complete(points, end, TIMEOUT, CLOSED_FOR))
 
 
-def test_a_point_that_only_waits_is_added_to_the_rows_of_its_ride_until_half_of_them_have_passed():
-    job = ride_job(watermark_delay=10 * MINUTE)
-    harness = TestHarness(job)
+def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_passed_are_summed_up():
+    harness = TestHarness(ride_job(watermark_delay=10 * MINUTE))
     harness.batch(frame([point("a", minute, minute) for minute in range(20)]))
     rows = [harness.state.height]
-    for minute in range(20, 41):
+    for minute in range(20, 62):
         before = harness.state
-        called = harness.batch(frame([point("a", minute, minute)]))
-        if called.dropped is not None:
-            assert harness.state.equals(pl.concat([before, called.state]))
+        harness.batch(frame([point("a", minute, minute)]))
+        assert harness.state.height < before.height or harness.state[:-1].equals(before)
         rows.append(harness.state.height)
-    # Eleven rows, one of them what has passed; then one more each minute, until what has passed is half of them.
-    assert rows == [*range(11, 19), *range(11, 19), *range(11, 17)]
+    # Eleven rows, one of them what has passed; then one more each minute, until half an hour has passed since the last of them.
+    assert rows == [*range(11, 51), *range(11, 14)]
+
+
+@examples(100)
+@given(rides_in_batches(), CLOSE, st.integers(0, 90))
+def test_points_that_wait_give_what_they_give_where_none_does(batches, close, delay):
+    job = ride_job(close=close, watermark_delay=timedelta(minutes=delay))
+    waiting, plain = TestHarness(job), TestHarness(replace(job, waiting=None))
+    for batch in [[one] for one in chain(*batches)]:
+        waiting.batch(frame(batch))
+        plain.batch(frame(batch))
+        for table, rows in plain.written.items():
+            assert_frame_equal(waiting.written[table], rows, check_row_order=False)
+        assert waiting.state["n_points"].sum() == plain.state["n_points"].sum()
 
 
 def test_a_ride_that_gets_a_dropoff_or_falls_silent_does_not_wait():

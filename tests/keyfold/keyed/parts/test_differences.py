@@ -10,31 +10,31 @@ from keyfold.keyed.parts.differences import differences
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_files import Sizes
 from tests.examples import examples
-from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, Played, rows_by_user
+from tests.keyfold.keyed.parts.test_partition_state import ADDING, BATCH, SIZES, WAITING, Played
 
 
-def compared(before, after, folder):
+def compared(before, after, played):
     was, now, equal = {}, {}, 0
-    for found in differences(before, after, folder, ["user"], count=True):
-        was |= rows_by_user([found.before] if found.before.width else [])
-        now |= rows_by_user([found.after] if found.after.width else [])
+    for found in differences(before, after, played.folder, ["user"], count=True):
+        was |= played.rows_of([found.before] if found.before.width else [])
+        now |= played.rows_of([found.after] if found.after.width else [])
         equal += found.equal_keys
     return was, now, equal
 
 
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(st.tuples(BATCH, ADDING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
+@given(batches=st.lists(st.tuples(BATCH, ADDING, WAITING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
 def test_any_two_batches_differ_as_dictionaries_do(tmp_path_factory, batches, sizes, data):
-    played, states = Played(tmp_path_factory.mktemp("state"), sizes), [(Manifest(1), {})]
-    for changes, adding in batches:
-        played.play(changes, 0, adding)
+    played, states = Played(tmp_path_factory.mktemp("state"), sizes, apart=True), [(Manifest(1), {})]
+    for changes, adding, waiting in batches:
+        played.play(changes, 0, adding, waiting)
         manifest = Manifest.unpack(played.packed) if played.packed else Manifest(1)
-        states.append((manifest, {user: rows for user, rows in played.expected.items() if rows}))
+        states.append((manifest, played.rows(played.expected)))
     (one, before), (other, after) = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))
     with pytest.MonkeyPatch.context() as patched:
         # Equal keys are counted in two ways; the one for few changes must hold for any number of them.
         patched.setattr(parts_differences, "_FEW", data.draw(st.sampled_from([1, 8])))
-        was, now, equal = compared(one, other, played.folder)
+        was, now, equal = compared(one, other, played)
     # A key that is shown has all of its rows; one that is not is the same in both.
     assert all(before[user] == rows for user, rows in was.items())
     assert all(after[user] == rows for user, rows in now.items())

@@ -1,0 +1,205 @@
+"""A base and its changes during a batch: what is due, the rows of some slots, and the parts that the batch makes of them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, are_among, distinct, union
+from keyfold.keyed.job.clock import DEADLINE, STALE_AT
+from keyfold.keyed.parts.folding import Layers, Source, joined, replaced_slots
+from keyfold.keyed.parts.manifest import NEVER, Manifest, Part
+from keyfold.keyed.parts.part_files import ADDS, ARROW, GONE, MARK, PARQUET, REPLACES, Rows, Sizes, write_part
+from keyfold.storage.place import Place
+
+_HELD_BYTES = 128 << 20
+"""Changed rows that wait in memory, before they are written as a part of their own."""
+
+_FAN_OUT, _FAN_OUT_OF_LARGE = 8, 32
+"""So many parts of rows that wait are joined to one: few keys look into them, so that joins cost more than parts do."""
+_LARGE = 8_192
+"""Rows of a part from which on to join it costs more than to look into it."""
+_JOINED_SEGMENTS = 16
+"""Parts of rows that wait are not joined to larger ones than so many files of a base."""
+
+
+class Store:
+    """Rows before a batch, and what the batch makes of them.
+
+    Args:
+        before: the manifest, of which parts of rows that wait apart do not count here.
+        folder: of parts.
+        batch: the one at work.
+        sizes: how large parts are.
+        waits: whether its rows wait apart, and are read seldom.
+
+    Raises:
+        Damaged: on any use: a part is not what was written.
+    """
+
+    def __init__(self, before: Manifest, folder: Place, batch: int, sizes: Sizes, *, waits: bool = False) -> None:
+        self._before, self._folder, self._batch, self._sizes = before, folder, batch, sizes
+        self._waits, self._ending = waits, ARROW if waits else PARQUET
+        self._parts = [*before.base, *before.changes]
+        self._layers = Layers(replace(before, waiting=None), folder)
+        self._held: list[pl.DataFrame] = []
+        self._held_bytes = 0
+        self._written: list[Part] = []
+        self._open_change = 0
+        self._replaced = 0
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the batch has told it of rows."""
+        return bool(self._held or self._written)
+
+    def due(self, watermark: int, processing_time: int) -> Slots:
+        """The slots of rows whose `deadline` or `stale_at` has been reached; of their timers the parts say no more after it."""
+        found = NO_SLOTS
+        now = {DEADLINE: watermark, STALE_AT: processing_time}
+        for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
+            since = {DEADLINE: part.deadline, STALE_AT: part.stale_at}
+            reached = [column for column in since if since[column] <= now[column]]
+            if not reached:
+                continue
+            rows = source.between(0, 1 << 63, [SLOT, MARK, *reached]).filter(pl.col(MARK) != GONE)
+            slots, is_due = rows[SLOT].to_numpy(), np.zeros(rows.height, bool)
+            later: dict[str, int] = {}
+            for column in reached:
+                times = rows[column].to_physical().fill_null(NEVER).to_numpy()
+                # Those before were due in an earlier batch, and a later part has what became of them.
+                is_due |= (times >= since[column]) & (times <= now[column])
+                later[column] = int(times[times > now[column]].min(initial=NEVER))
+            self._parts[at] = replace(part, **later)
+            candidates = distinct(slots[is_due])
+            for newer in self._newer(at):
+                if candidates.size:
+                    candidates = candidates[~are_among(candidates, replaced_slots(newer.of(candidates, [SLOT, MARK])))]
+            found = union(found, candidates)
+        return found
+
+    def rows(self, slots: Slots) -> pl.DataFrame | None:
+        """The rows of some slots with their `SLOT`; None where there is no part."""
+        return self._layers.of(slots)
+
+    def begin(self, frames: Iterable[pl.DataFrame]) -> tuple[Part, ...]:
+        """A base of rows that a partition begins with: frames of all its rows, in the order of their slots.
+
+        Args:
+            frames: with `SLOT`, each behind the one before it, its rows in any order within it.
+        """
+        return tuple(self._segment([rows.sort(SLOT, maintain_order=True)]) for rows in frames if rows.height)
+
+    def change(self, had: Slots, after: pl.DataFrame, added: pl.DataFrame, open_change: int) -> None:
+        """Put rows in the place of those that some slots have, and add rows to others.
+
+        Args:
+            had: the slots that are replaced and have rows; slots that are due are among them.
+            after: in their place, with `SLOT`, sorted by it.
+            added: to what other slots have, with `SLOT`, sorted by it.
+            open_change: how many more events the rows stand for than before.
+        """
+        self._open_change += open_change
+        has = distinct(after[SLOT].to_numpy())
+        self._replaced += had.size
+        gone = NO_SLOTS if np.array_equal(had, has) else had[~are_among(had, has)]
+        changed, others = _marked(after, REPLACES), ((pl.DataFrame({SLOT: gone}), GONE), (added, ADDS))
+        if more := [_marked(rows, mark) for rows, mark in others if rows.height]:
+            changed = pl.concat([changed, *more], how="diagonal").sort(SLOT, maintain_order=True)
+        if not changed.height:
+            return
+        self._held.append(changed)
+        self._held_bytes += int(changed.estimated_size())
+        if self._held_bytes >= _HELD_BYTES:
+            self._written.append(self._write(self._take_held()))
+
+    def end(self) -> Manifest:
+        """Write what changed, and join parts where they have added up; gives what the partition has from here on."""
+        before = self._before
+        open_events = before.open_events + self._open_change
+        base, changes = self._parts[: len(before.base)], self._parts[len(before.base) :]
+        new: Rows | None = Rows(self._take_held(), self._sizes) if self._held else None
+        if new is None and not self._written:
+            return replace(before, open_events=open_events, base=tuple(base), changes=tuple(changes), waiting=None)
+        changed = sum(part.rows for part in (*changes, *self._written)) + (new.frame.height if new else 0)
+        size = sum(part.size for part in (*self._parts, *self._written))
+        size += int(new.frame.estimated_size()) if new else 0
+        rows = sum(part.rows for part in base)
+        # Of rows that wait, half of those that lie there may be gone.
+        has_grown = rows + changed > 2 * open_events if self._waits else 2 * changed >= rows
+        if has_grown or size <= self._sizes.small_bytes:
+            base = self._new_base(changes, new, open_events)
+            return replace(before, open_events=open_events, base=base, changes=(), waiting=None)
+        if new is not None:
+            self._written.append(self._joined(changes, new))
+        changes = [*changes, *self._written]
+        return replace(before, open_events=open_events, base=tuple(base), changes=tuple(changes), waiting=None)
+
+    def _new_base(self, changes: list[Part], new: Rows | None, open_rows: int) -> tuple[Part, ...]:
+        """All parts as one base, range by range."""
+        base = self._before.base
+        if not changes and self._replaced == sum(part.slots for part in base):
+            base = ()  # every key was replaced: there is nothing to read of them again
+        if self._waits and new is not None and not self._written and new.frame[MARK].ne(GONE).sum() == open_rows:
+            base, changes = (), []  # all that is left is new
+        layers = Layers(Manifest(0, 0, base, (*changes, *self._written)), self._folder)
+        if new is not None:
+            layers.changes.append(new)
+        segments: list[Part] = []
+        waiting: list[pl.DataFrame] = []
+        for begin, end in layers.ranges(self._sizes):
+            waiting.append(layers.between(begin, end))
+            if 2 * sum(rows.height for rows in waiting) >= self._sizes.rows_a_segment:
+                segments.append(self._segment(waiting))
+                waiting = []
+        if any(rows.height for rows in waiting):
+            segments.append(self._segment(waiting))
+        return tuple(segments)
+
+    def _segment(self, frames: list[pl.DataFrame]) -> Part:
+        return self._write(_marked(pl.concat(frames), REPLACES))
+
+    def _write(self, rows: pl.DataFrame) -> Part:
+        return write_part(rows, self._batch, self._folder, self._sizes, self._ending)
+
+    def _joined(self, changes: list[Part], new: Rows) -> Part:
+        """The new rows, with those of the last parts where these are not larger by far; takes the parts from `changes`."""
+        count = 0 if self._written else self._count_joined(changes, new.frame.height)
+        sources: list[Source] = [*self._layers.changes[len(changes) - count : len(changes)], new]
+        del changes[len(changes) - count :]
+        frames = [source.between(0, 1 << 63) for source in sources]
+        return self._write(joined(frames))
+
+    def _count_joined(self, changes: list[Part], rows: int) -> int:
+        """How many of the last changes are joined with new rows: those that are not twice as many."""
+        count = 0
+        if not self._waits:
+            while count < len(changes) and changes[-1 - count].rows < 2 * rows:
+                rows += changes[-1 - count].rows
+                count += 1
+            return count
+        while True:
+            alike = count
+            while alike < len(changes) and changes[-1 - alike].rows < 2 * rows:
+                alike += 1
+            if alike - count < (_FAN_OUT_OF_LARGE if rows > _LARGE else _FAN_OUT) - 1:
+                return count
+            rows += sum(part.rows for part in changes[len(changes) - alike : len(changes) - count])
+            # All of them are in memory at once.
+            if rows > _JOINED_SEGMENTS * self._sizes.rows_a_segment:
+                return count
+            count = alike
+
+    def _newer(self, at: int) -> list[Source]:
+        """The parts that may replace rows of one; those of the base replace none."""
+        count = len(self._before.base)
+        return self._layers.changes[max(0, at - count + 1) if at >= count else 0 :]
+
+    def _take_held(self) -> pl.DataFrame:
+        held, self._held, self._held_bytes = pl.concat(self._held), [], 0
+        return held if held[SLOT].is_sorted() else held.sort(SLOT, maintain_order=True)
+
+
+def _marked(rows: pl.DataFrame, mark: int) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(mark, pl.UInt8).alias(MARK))
