@@ -115,7 +115,7 @@ _MODULES = {
 }
 __getattr__ = lazy_names(globals(), _MODULES)
 
-# Here, and not in a first task alone: executors come and go while an application runs.
+# At import, so that it runs in every worker: executors join and leave while an application runs.
 check_worker(__loader__)
 
 

@@ -1,8 +1,7 @@
-"""A table's columns, declared once: the type, what it means, in what unit, and of which columns it is made.
+"""Declare the columns of a table: name, type, meaning, unit and lineage.
 
-A declaration is an Arrow field with what is said of it in its metadata. Delta's column comments, Dagster's column
-schema and lineage, and the tables of the pages all come from there. Schemas are compared by names and types alone, so
-that words can be changed while a generation lives.
+A declaration is an Arrow field with metadata. Delta's column comments, Dagster's column schema and lineage, and the tables of
+the documentation come from it. Schemas are compared by names and types only, so descriptions can be changed at any time.
 
     >>> schema = pa.schema([
     ...     column("ride_id", pa.string(), "The ride", made_of=("ride_id",), nullable=False),
@@ -22,7 +21,7 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 
 COMMENT = b"comment"
-"""Key of a field's metadata under which Delta, and so Spark's `DESCRIBE`, looks for the column's comment."""
+"""Key of a field's metadata that Delta, and so Spark's `DESCRIBE`, reads as the column's comment."""
 
 _MEANING, _UNIT, _MADE_OF = b"keyfold.meaning", b"keyfold.unit", b"keyfold.made_of"
 
@@ -39,12 +38,12 @@ def column(
     """Declare a column.
 
     Args:
-        name: of the column.
+        name: the column's name.
         kind: its type.
-        meaning: what a value says, in a line; what follows a semicolon is about special values.
-        unit: of the values, as it is spoken: `metres`, `km/h`.
+        meaning: one line that says what a value means; text after a semicolon is about special values.
+        unit: unit of the values: `metres`, `km/h`.
         made_of: columns of the job's stream that a value depends on; empty for columns of a stream itself.
-        nullable: whether a row may lack it.
+        nullable: whether values may be NULL.
 
     Raises:
         Misconfigured: `meaning` is empty.
@@ -56,35 +55,35 @@ def column(
     """
     if not meaning.strip():
         raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
-    said = {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(list(made_of))}
-    return pa.field(name, kind, nullable=nullable, metadata=said)
+    metadata = {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(list(made_of))}
+    return pa.field(name, kind, nullable=nullable, metadata=metadata)
 
 
 def passed_on(schema: pa.Schema) -> list[pa.Field]:
-    """The columns of a stream, as columns of a job's table that come through as they are."""
+    """Return the columns of a stream as columns of a job's table that are copied unchanged."""
     return [field.with_metadata({**(field.metadata or {}), _MADE_OF: json.dumps([field.name])}) for field in schema]
 
 
 def describe(field: pa.Field) -> str:
-    """What people read of a column: its meaning, with the unit after the first clause; empty for a field as such."""
-    meaning, semicolon, rest = _said(field, _MEANING).partition(";")
+    """Return a column's meaning, with the unit after the first clause; empty for a field without a declaration."""
+    meaning, semicolon, rest = _metadata(field, _MEANING).partition(";")
     return f"{meaning}, {unit_of(field)}{semicolon}{rest}" if unit_of(field) else f"{meaning}{semicolon}{rest}"
 
 
 def meaning_of(field: pa.Field) -> str:
-    """What a value of a column says, without its unit; empty for a field as such."""
-    return _said(field, _MEANING)
+    """Return a column's meaning without its unit; empty for a field without a declaration."""
+    return _metadata(field, _MEANING)
 
 
 def unit_of(field: pa.Field) -> str:
-    """The unit of a column's values; empty where they have none."""
-    return _said(field, _UNIT)
+    """Return the unit of a column's values; empty if they have none."""
+    return _metadata(field, _UNIT)
 
 
 def made_of(field: pa.Field) -> tuple[str, ...]:
-    """The columns of the stream that a column is made of, as declared."""
-    return tuple(json.loads(_said(field, _MADE_OF) or "[]"))
+    """Return the declared columns of the stream that a column depends on."""
+    return tuple(json.loads(_metadata(field, _MADE_OF) or "[]"))
 
 
-def _said(field: pa.Field, key: bytes) -> str:
+def _metadata(field: pa.Field, key: bytes) -> str:
     return (field.metadata or {}).get(key, b"").decode()

@@ -1,7 +1,7 @@
-"""Conditions on raw rows: which rows of a shared landing folder or topic belong to a stream.
+"""Conditions on raw rows, which select the rows of a stream in a shared landing folder or topic.
 
-A condition sees each raw column that it names as text: a text as it is, another value as its JSON text (`2`, `true`,
-`{"a":1}`), and NULL where there is none. So it means the same in every format, whatever types other rows have there.
+A condition reads raw columns as text: text unchanged, another value as its JSON text (`2`, `true`, `{"a":1}`), and a missing
+value as NULL. So it means the same in every format, whatever types the column has in other rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ import polars as pl
 from keyfold.raw_paths import EACH, path_of
 
 Where = Mapping[str, str | Sequence[str]] | pl.Expr
-"""Raw columns with the text, or the texts, that they must have; or an expression on raw columns."""
+"""Raw columns with the text, or the texts, that they must equal; or an expression on raw columns."""
 
 
 def condition_columns(where: Where) -> tuple[str, ...]:
-    """The raw columns that a condition looks at."""
+    """Return the raw columns that a condition reads."""
     return tuple(dict.fromkeys(where.meta.root_names())) if isinstance(where, pl.Expr) else tuple(where)
 
 
 def as_expression(where: Where) -> pl.Expr:
-    """The condition on columns of text; false where it is NULL.
+    """Return the condition as an expression on columns of text; NULL counts as false.
 
     Example:
         >>> pl.DataFrame({"kind": ["click", "order", None]}).select(as_expression({"kind": "click"}))["kind"].to_list()
@@ -34,7 +34,7 @@ def as_expression(where: Where) -> pl.Expr:
 
 
 def fault_of(where: Where) -> str | None:
-    """Why a condition is none; None where it is one."""
+    """Say why a condition is invalid; None if it is valid."""
     names = condition_columns(where)
     if not names:
         return "it names no raw column"
@@ -44,18 +44,18 @@ def fault_of(where: Where) -> str | None:
         wrong = [name for name, values in where.items() if not _are_texts(values)]
         return f"{wrong[0]} must have a text, or several: numbers and true as their JSON text" if wrong else None
     try:
-        found = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).select(held=where)["held"].dtype
+        kind = pl.DataFrame(schema=dict.fromkeys(names, pl.String)).select(held=where)["held"].dtype
     except pl.exceptions.PolarsError as error:
         return f"it does not go with columns of text ({str(error).splitlines()[0]})"
-    return None if found == pl.Boolean else f"it gives {found}, and not true or false"
+    return None if kind == pl.Boolean else f"it gives {kind}, and not true or false"
 
 
 def both_hold(one: Where, other: Where) -> bool:
-    """Whether it can be seen that two conditions hold for the same rows; where it cannot, rows will show it."""
+    """Whether two conditions provably hold for the same rows. Overlaps of other conditions are found row by row, at ingest."""
     if isinstance(one, pl.Expr) or isinstance(other, pl.Expr):
         return isinstance(one, pl.Expr) and isinstance(other, pl.Expr) and one.meta.eq(other)
     shared = one.keys() & other.keys()
-    # Where each has a column of its own, no row need have both.
+    # If each condition names a column that the other does not, there may be no row that meets both.
     is_within = len(shared) in (len(one), len(other))
     return is_within and all(set(_texts(one[name])) & set(_texts(other[name])) for name in shared)
 

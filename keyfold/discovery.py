@@ -1,4 +1,4 @@
-"""What a package declares: its modules are found, so that a file that is put there is enough."""
+"""Find the streams and jobs that the modules of a package declare, so that a new one needs no registration."""
 
 import sys
 import traceback
@@ -14,11 +14,11 @@ from keyfold.errors import Misconfigured
 
 
 class Named(Protocol):
-    """What can be declared: a stream, a job."""
+    """A declaration: a stream or a job."""
 
     @property
     def name(self) -> str:
-        """By which it is known."""
+        """The declared name."""
         ...
 
 
@@ -26,43 +26,43 @@ T = TypeVar("T", bound=Named)
 
 
 def import_modules(package: str, *, within: str | None = None, skip: frozenset[str] = frozenset()) -> list[ModuleType]:
-    """Every module of a package, by name.
+    """Import the modules of a package, in order of their names.
 
     Args:
-        package: its dotted name.
-        within: the module of a folder that stands for it; a folder without one is left out. None leaves all out.
+        package: dotted name of the package.
+        within: name of the module to import in each sub-package; sub-packages without it are skipped. None skips all.
         skip: names of modules that declare nothing.
 
     Raises:
-        KeyfoldError: some cannot be imported: all of them, each with its file and the reason. The others are not given
-            alone: a job that is missing without a word would be noticed days later.
+        KeyfoldError: some modules cannot be imported; names each with its file and the reason. The other modules are not
+            returned: a job that is missing without an error would be noticed days later.
     """
-    found: list[ModuleType] = []
-    broken: list[str] = []
+    modules: list[ModuleType] = []
+    faults: list[str] = []
     causes: list[Exception] = []
     for name, file in _files(package, within, skip):
         try:
-            # A module that prints as it is imported would else print into a command's JSON.
+            # A module that prints during its import would break a command's JSON on stdout.
             with redirect_stdout(sys.stderr):
-                found.append(import_module(name))
-        except Exception as error:  # whatever a module that people write may raise
-            broken.append(_reason(file, error))
+                modules.append(import_module(name))
+        except Exception as error:  # a project's module may raise anything
+            faults.append(_reason(file, error))
             causes.append(error)
-    if broken:
-        raise Misconfigured("; ".join(broken)) from causes[0]
-    return found
+    if faults:
+        raise Misconfigured("; ".join(faults)) from causes[0]
+    return modules
 
 
 def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, ...] = ()) -> dict[str, T]:
-    """The values of a kind that stand in modules, by their name.
+    """Return the values of a type that modules define at their top level, by their names.
 
     Args:
-        modules: where to look: among the names of each module's top level.
+        modules: the modules.
         kind: type of the values.
-        first: names that come before all others, in this order; the rest is by name.
+        first: names that come first, in this order; the others follow by name.
 
     Raises:
-        KeyfoldError: two values have one name.
+        KeyfoldError: two values have the same name.
     """
     found: dict[str, tuple[T, ModuleType]] = {}
     for module in modules:
@@ -70,7 +70,7 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
             if not isinstance(value, kind):
                 continue
             known, where = found.setdefault(value.name, (value, module))
-            # One that a module imports from another is the same value, and no second one.
+            # A module may import a value that another module defines: that is no second declaration.
             if known is not value:
                 raise Misconfigured(
                     f"{where.__file__} and {module.__file__} both declare a {kind.__name__} named {value.name!r}; "
@@ -81,7 +81,7 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
 
 
 def _files(package: str, within: str | None, skip: frozenset[str]) -> Iterator[tuple[str, Path]]:
-    """The dotted names of a package's modules, and their files; no folder is imported to look into it."""
+    """Yield the dotted names of a package's modules, and their files, without importing sub-packages."""
     for place in import_module(package).__path__:
         for module in sorted(iter_modules([place]), key=lambda module: module.name):
             name, path = f"{package}.{module.name}", Path(place) / module.name
@@ -96,7 +96,7 @@ def _files(package: str, within: str | None, skip: frozenset[str]) -> Iterator[t
 def _reason(file: Path, error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename} cannot be imported: line {error.lineno}: {error.msg}"
-    # The innermost line of the package's own: below it are libraries, above it is Python's importer.
+    # The innermost frame in the package: frames below it are of libraries, frames above it of Python's importer.
     own = [
         frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(file.parent)
     ]

@@ -1,16 +1,16 @@
-"""The errors that people are meant to read, and that a caller can tell apart.
+"""The errors that a caller can catch and an operator can act on.
 
-`except KeyfoldError` catches all of them. Any other exception is a fault of Keyfold, or of a job's own code outside of its step.
+`except KeyfoldError` catches all of them. Any other exception is a bug in Keyfold, or in a job's code outside of its step.
 """
 
 import re
 
 
 class KeyfoldError(Exception):
-    """A failure that a person can put right; the message says what is wrong, where, and what to do.
+    """A failure that a person can correct; the message says what is wrong, where, and what to do.
 
-    The command line prints it without a traceback, and Dagster shows it as the run's failure. Catch it where every failure
-    is handled alike: report the message. Nothing that is committed is lost.
+    The command line prints it without a traceback, and Dagster shows it as the run's failure. Catch it to handle every failure
+    alike, and report the message. Committed data is never lost.
 
     Example:
         >>> import keyfold
@@ -25,7 +25,7 @@ class KeyfoldError(Exception):
 class Misconfigured(KeyfoldError):
     """A declaration, a parameter or a setting is wrong. Nothing was written.
 
-    What an operator does: correct the value that the message names, and run again. Trying again without a change fails again.
+    What an operator does: correct the value that the message names, and run again. A retry without a change fails again.
 
     Example:
         >>> import keyfold
@@ -36,10 +36,10 @@ class Misconfigured(KeyfoldError):
 
 
 class InvalidData(KeyfoldError):
-    """Rows, keys or files that were given to a command do not have the form that they must have. Nothing was written.
+    """Rows, keys or files that a command was given are invalid. Nothing was written.
 
-    What an operator does: correct the rows that the message names. Events that do not fit their stream raise nothing: they go to
-    `quarantine.<stream>`.
+    What an operator does: correct the rows that the message names. Events that do not fit their stream do not raise it: they go
+    to `quarantine.<stream>`.
 
     Example:
         >>> import keyfold
@@ -49,9 +49,9 @@ class InvalidData(KeyfoldError):
 
 
 class IncompatibleState(KeyfoldError):
-    """The job, or a setting of it, does not fit the state that its live generation has. Nothing was written.
+    """The job, or a setting of it, does not fit the state of its live generation. Nothing was written.
 
-    What an operator does: take the change back; or move the state (`keyfold state move`); or start a new generation with
+    What an operator does: revert the change; or move the state (`keyfold state move`); or start a new generation with
     `--full-refresh`. The message says which of these apply.
 
     Example:
@@ -67,8 +67,8 @@ class IncompatibleState(KeyfoldError):
 class Damaged(KeyfoldError):
     """A file, a journal, a checkpoint or a table is missing, cannot be read, or does not agree with the others.
 
-    What an operator does: stop runs of the job, keep the folder as it is, and follow the message: restore it from a backup, rebuild the
-    stream's tables, or start a new generation with `--full-refresh`. Trying again without that fails again.
+    What an operator does: stop runs of the job, leave the folder as it is, and follow the message: restore it from a backup,
+    rebuild the stream's tables, or start a new generation with `--full-refresh`. A retry without that fails again.
 
     Example:
         >>> import keyfold
@@ -92,7 +92,7 @@ class Locked(KeyfoldError):
 class NotFound(KeyfoldError):
     """The job, stream, table, generation or batch that was asked for does not exist, or does not exist yet.
 
-    What an operator does: check the name; or run first what makes it, such as `keyfold ingest` before `keyfold run`.
+    What an operator does: check the name; or first run the command that creates it, such as `keyfold ingest`.
 
     Example:
         >>> import keyfold
@@ -104,8 +104,8 @@ class NotFound(KeyfoldError):
 class Unreachable(KeyfoldError):
     """A broker, an object store, a cluster or Spark's Java process does not answer.
 
-    What an operator does: see that the service runs and that its address is right, then run again: the run resumes where
-    it broke off. A scheduler may retry this error.
+    What an operator does: check that the service runs and that its address is right, then run again: the run resumes where
+    it stopped. A scheduler may retry this error.
 
     Example:
         >>> import keyfold
@@ -118,7 +118,7 @@ class StepFailed(KeyfoldError):
     """The step of a job raised, or returned rows that do not fit its schemas. The batch is not committed.
 
     What an operator does: give the message, which names the job and a sample key, to the author of the job. After the code is
-    corrected, the next run does the batch again.
+    corrected, the next run repeats the batch.
 
     Example:
         >>> import keyfold
@@ -128,7 +128,7 @@ class StepFailed(KeyfoldError):
 
 
 def error_in(text: str) -> KeyfoldError | None:
-    r"""The error that a worker raised, of the traceback that Spark quotes in its own; None where it names none of these.
+    r"""Find a worker's `KeyfoldError` in the traceback that Spark quotes; None if there is none.
 
     Example:
         >>> error_in("org.apache.spark.SparkException: ...\nkeyfold.errors.Damaged: journal 3 is gone\n\tat org.apache")
@@ -142,7 +142,7 @@ def error_in(text: str) -> KeyfoldError | None:
 
 
 def is_keyfold_error(name: str) -> bool:
-    """Whether a class of this name, with or without its module, is a KeyfoldError: Dagster records no more of an error.
+    """Whether a class name, with or without its module, is that of a `KeyfoldError`. Dagster records only the name.
 
     Example:
         >>> is_keyfold_error("keyfold.errors.Damaged"), is_keyfold_error("ValueError")
@@ -156,10 +156,8 @@ def is_keyfold_error(name: str) -> bool:
 
 
 def first_line(error: BaseException, characters: int = 600) -> str:
-    """What a library's error says first, and the reason in it; some go on with all that they knew.
-
-    The reason is the system's, or the status by which a server refused. Colours, which Delta's library adds, are left out.
-    """
+    """Shorten a library's error to its first line, and to the line with the system's reason or the HTTP status, if any."""
+    # Delta's library colours its messages.
     text = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error))
     lines = [line.strip() for line in text.strip().splitlines()] or [type(error).__name__]
     reason = next((line for line in lines[1:] if "(os error " in line or re.fullmatch(r"[45]\d\d [A-Z].*", line)), "")

@@ -1,4 +1,4 @@
-"""Times, exactly: what is finer than a microsecond is no time of Keyfold's, which would have to cut it."""
+"""Parse times exactly, to microseconds. Values with more digits are not cut: they are invalid."""
 
 import numpy as np
 import polars as pl
@@ -10,16 +10,16 @@ _TIME = (
     r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
 )
 CALENDAR = micros(BEGINNING), micros(END)
-"""Microseconds since 1970 of the years 1 to 9999: what Spark and Python can both hold."""
+"""Range of valid times in microseconds since 1970: the years 1 to 9999, which both Spark and Python can represent."""
 
 _DAY = 86_400_000_000
 
 
 def exact_times(given: pl.Series) -> pl.Series:
-    """The values as UTC times of whole microseconds; NULL where a value is not exactly one.
+    """Convert values to UTC times of whole microseconds; NULL for a value that is not exactly one.
 
-    A time of no zone is taken as UTC, a day as its midnight. Text is ISO 8601, with an hour at least; digits of its fraction
-    after the sixth must be zero. What lies outside the years 1 to 9999 is no time, and neither is a number, which says no unit.
+    A time without a zone is read as UTC, a date as its midnight. Text must be ISO 8601 with at least an hour; digits of the
+    fraction after the sixth must be zero. Times outside the years 1 to 9999 are invalid, and so are numbers: they have no unit.
 
     Example:
         >>> texts = pl.Series(["2026-01-31T12:00:00.123456000Z", "2026-01-31T12:00:00.1234567Z"])
@@ -31,31 +31,29 @@ def exact_times(given: pl.Series) -> pl.Series:
 
 
 def are_finer(given: pl.Series) -> pl.Series:
-    """Which values are times that are finer than a microsecond."""
+    """Say which values are times with digits below a microsecond."""
     times, is_finer = _times(given)
     return is_finer & times.is_not_null()
 
 
 def nanoseconds_beyond(micros: Micros, nanos: Micros) -> Micros:
-    """What times have beyond whole microseconds, of the same times in both units.
-
-    Nanoseconds of 64 bits wrap outside the years 1678 to 2261, and the difference wraps with them.
-    """
+    """Return the nanoseconds of times below whole microseconds, given the same times in both units."""
+    # Nanoseconds in 64 bits overflow outside the years 1678 to 2261. The product overflows alike, so the difference is right.
     with np.errstate(over="ignore"):
         return nanos - micros * np.int64(1000)
 
 
 def _times(given: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The times, cut to microseconds, and which of them were cut; of a value that is no time it means nothing."""
+    """Return the times, cut to microseconds, and which values were cut. The second is undefined where there is no time."""
     never = pl.repeat(value=False, n=len(given), dtype=pl.Boolean, eager=True)
     if isinstance(given.dtype, pl.Datetime):
-        ticks = given.to_physical()  # UTC with a zone, and taken as UTC without
+        ticks = given.to_physical()  # UTC, with and without a zone
         if given.dtype.time_unit == "ns":
             return _in_calendar(ticks // 1000), (ticks % 1000 != 0).fill_null(value=False)
         if given.dtype.time_unit == "ms":
             ticks = ticks.set(~ticks.is_between(CALENDAR[0] // 1000, CALENDAR[1] // 1000), None) * 1000
         return _in_calendar(ticks), never
-    if given.dtype == pl.Date:  # its midnight: as a type it says that it is a day, which a text does not
+    if given.dtype == pl.Date:  # a typed date means its midnight; a text without an hour may be a cut time
         days = given.to_physical().cast(pl.Int64)
         return _in_calendar(days.set(days.abs() > CALENDAR[1] // _DAY, None) * _DAY), never
     if given.dtype != pl.String:

@@ -1,4 +1,4 @@
-"""Names of libraries that are installed with an extra of Keyfold, such as `keyfold[kafka]`, and that may be missing."""
+"""Import libraries of optional extras, such as `keyfold[kafka]`. A missing one raises an error with the remedy on first use."""
 
 from importlib import import_module
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ from keyfold.errors import Misconfigured
 
 
 class _Missing(type):
-    """The type of a stand-in: using it says which extra to install. A class, since `except` clauses name it too."""
+    """The type of a stand-in, whose use raises an error with the extra to install. A class, since `except` needs one."""
 
     remedy: str
 
@@ -21,12 +21,12 @@ class _Missing(type):
 
 
 def from_extra(extra: str, module: str, *names: str) -> list[Any]:
-    """Names of a module, or the module itself where none is given; stand-ins where its library is not installed.
+    """Import names of a module, or the module itself; returns stand-ins if its library is not installed.
 
     Args:
-        extra: of Keyfold, that installs the library.
-        module: where the names are.
-        names: what to import.
+        extra: the extra of Keyfold that installs the library.
+        module: dotted name of the module.
+        names: the names to import; none imports the module.
 
     Example:
         >>> (Client,) = from_extra("kafka", "no_such_library", "Client")

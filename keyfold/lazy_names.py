@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used, so that importing the package is cheap."""
+"""Import the public names of a package when they are first used, so that importing the package is cheap."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -11,7 +11,7 @@ def lazy_names(package: dict[str, Any], modules: Mapping[str, tuple[str, ...]]) 
     The package's `if TYPE_CHECKING` block imports the same names, for type checkers.
 
     Args:
-        package: its `globals()`, which keep a name that was asked for.
+        package: the package's `globals()`, in which imported names are cached.
         modules: the names that each module defines.
 
     Example:

@@ -1,9 +1,10 @@
-"""Locks of files: whether a process lives, and one at a time of what must not be there twice.
+"""File locks, which show that a process is alive and keep a second process of its kind from starting.
 
-A lock is the kernel's (`flock`) and is freed with the process, however that ends: none is ever left to be cleared away,
-and none can be mistaken for another process's, as a process id can after a crash or a restart of the machine.
+A lock is the kernel's (`flock`), which releases it when the process ends in any way. So locks are never stale, unlike a file
+with a process id after a crash or a restart of the machine.
 
-Imports nothing: a daemon starts with it, and waits with it. `lakehouse.locks` has the lock of a folder that runs write to.
+This module imports no other of Keyfold, since daemons wait on locks before they load anything. `lakehouse.locks` has the lock
+of a job, stream or table.
 """
 
 import os
@@ -13,26 +14,26 @@ from pathlib import Path
 from typing import IO
 
 A_LOOK = 0.05
-"""Seconds: longer than one who only looks whether a lock is held (`is_locked`) has it."""
+"""Seconds; longer than `is_locked` holds a lock while it checks it."""
 
 _PAUSE_SECONDS = 0.02
 
 
 def open_lock(path: Path) -> int:
-    """Open a file to be locked, which is its user's alone; made where it is not there.
+    """Open a lock file, which only its user may read; create it if it does not exist.
 
     Raises:
-        OSError: it cannot be made, or is a link.
+        OSError: the file cannot be created, or is a symbolic link.
     """
-    # No process that this one starts inherits it: else it would hold the lock on.
+    # `os.open` makes the descriptor non-inheritable: a child process that inherited it would keep the lock.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def lock_for_life(path: Path) -> int:
-    """Lock a file until this process ends, in whatever way; gives its descriptor, to write into it.
+    """Lock a file until this process ends; returns its descriptor, to write to it.
 
     Raises:
-        BlockingIOError: another process has it.
+        BlockingIOError: another process holds the lock.
         OSError: as `open_lock`.
     """
     descriptor = open_lock(path)
@@ -41,19 +42,19 @@ def lock_for_life(path: Path) -> int:
     except BaseException:
         os.close(descriptor)
         raise
-    # Never closed from here on: that would free it.
+    # The descriptor must stay open: closing it would release the lock.
     return descriptor
 
 
 def take(file: int | IO[str], *, seconds: float | None = None) -> None:
-    """Lock an open file, as soon as nobody else has it; closing the file frees it.
+    """Lock an open file, and wait until it is free; closing the file releases it.
 
     Args:
-        file: a descriptor, or what has one.
-        seconds: to wait at most; None waits for as long as it takes.
+        file: a descriptor, or a file object.
+        seconds: longest time to wait; None waits without limit.
 
     Raises:
-        BlockingIOError: it was not to be had within that time.
+        BlockingIOError: another process held the lock all that time.
     """
     if seconds is None:
         flock(file, LOCK_EX)
@@ -63,7 +64,7 @@ def take(file: int | IO[str], *, seconds: float | None = None) -> None:
         try:
             flock(file, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            # Perhaps nobody holds it, and somebody only looks whether one does: so never given up at once.
+            # Retry at least once: another process may hold the lock for a moment in `is_locked`.
             if time.monotonic() > late:
                 raise
             time.sleep(_PAUSE_SECONDS)
@@ -72,18 +73,18 @@ def take(file: int | IO[str], *, seconds: float | None = None) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process has a file locked now; not where there is no such file.
+    """Whether a process holds the lock of a file now; False if there is no such file.
 
     Raises:
-        OSError: it cannot be opened, or is a link.
+        OSError: the file cannot be opened, or is a symbolic link.
     """
     try:
-        # Without waiting: a pipe that stands in its place would keep whoever opens it for ever.
+        # Non-blocking: if the file is a named pipe, opening it would block without end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:
-        # Shared: those who look are not in each other's way.
+        # A shared lock: several processes may check at once.
         flock(descriptor, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True

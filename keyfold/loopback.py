@@ -1,7 +1,7 @@
-"""Servers on this machine's loopback address, and the Host names that their callers may use.
+"""HTTP servers on the loopback address, which refuse requests with any other name as Host.
 
-A browser reaches loopback from any web page. A page whose own name resolves to 127.0.0.1 (DNS rebinding) would also read
-the answers; its requests carry that name as Host, so every server here refuses other names than loopback's.
+A browser can reach loopback from any web page. A page whose own name resolves to 127.0.0.1 (DNS rebinding) could also read
+the answers. Its requests have that name as Host, so refusing other names than loopback's stops it.
 """
 
 import math
@@ -16,13 +16,13 @@ ADDRESS = "127.0.0.1"
 NAMES = frozenset({ADDRESS, "localhost", "[::1]"})
 
 READ_SECONDS = 10.0
-"""Seconds in which a request must have arrived whole, however its bytes trickle."""
+"""Seconds within which a whole request must arrive."""
 
 _MOST_CONNECTIONS = 64
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port.
+    """Return the name in a Host header, without its port.
 
     Example:
         >>> host_name("LocalHost:3000"), host_name("[::1]:3000"), host_name("evil.example:80")
@@ -38,8 +38,8 @@ class LoopbackServer(ThreadingHTTPServer):
     A connection is closed when its request has not arrived within `READ_SECONDS`, and at once when 64 others are open.
 
     Args:
-        port: 0 takes a free one.
-        handler: of requests.
+        port: the port; 0 takes a free one.
+        handler: the class that handles requests.
 
     Raises:
         OSError: the port is taken.
@@ -53,7 +53,7 @@ class LoopbackServer(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), handler)
 
     def has_arrived(self, connection: socket.socket) -> None:
-        """The request of a connection is whole: its answer may take its time."""
+        """End the time limit of a connection: its request has arrived."""
         self._deadlines[connection] = math.inf
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -68,7 +68,7 @@ class LoopbackServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        # Called twice a second by `serve_forever`. A timeout of single reads does not help: each byte would renew it.
+        # `serve_forever` calls it twice a second. A socket timeout does not suffice: each byte that arrives renews it.
         now = time.monotonic()
         for connection, deadline in list(self._deadlines.items()):
             if now > deadline:
@@ -76,18 +76,18 @@ class LoopbackServer(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what fails here is a connection that the caller has left."""
+        """Log nothing: an error here means that the caller has closed the connection."""
 
 
 class LoopbackHandler(BaseHTTPRequestHandler):
-    """Answers GET by `answer`, to callers that name loopback as Host."""
+    """Handle GET requests whose Host is loopback; subclasses implement `answer`."""
 
     server: LoopbackServer  # pyright: ignore[reportIncompatibleVariableOverride]
     server_version, sys_version = "keyfold", ""
 
     def do_GET(self) -> None:
         self.server.has_arrived(self.connection)
-        if [host_name(one) for one in self.headers.get_all("Host", [])] in [[name] for name in NAMES]:
+        if [host_name(host) for host in self.headers.get_all("Host", [])] in [[name] for name in NAMES]:
             self.answer()
         else:
             self.send(403, "text/plain", f"Served to loopback alone: ask for it at {ADDRESS}.\n")
@@ -97,7 +97,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def send(self, status: int, kind: str, text: str, headers: Mapping[str, str] = {}) -> None:
-        """Send an answer of a media type."""
+        """Send a response; `kind` is its media type."""
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -109,4 +109,4 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: each scrape would be a line."""
+        """Log nothing: each scrape of metrics would add a line."""

@@ -1,14 +1,14 @@
-"""What is private of a stream, wherever its rows or what is made of them would be shown.
+"""Mask the values of private columns wherever rows are shown.
 
-A stream names its private columns once (`Stream.private`). The tables hold them; nothing else shows them: previews,
-samples, result pages, errors, logs and alerts have `MASK` instead.
+A stream names its private columns (`Stream.private`). Its tables hold their values; previews, samples, result pages, errors,
+logs and alerts show `MASK` instead.
 
-**The rule for tables that a job writes:** a column is private if it is made of a private one, as its declaration says
-(`columns.made_of`); a column that says nothing is the stream's own of its name; and one that says nothing and has no such
-name is private, as soon as its stream has anything private. So what is forgotten is hidden.
+**The rule for a job's tables:** a column is private if it is declared to depend on a private column (`columns.made_of`). A
+column without a declaration is taken for the stream's column of the same name. If there is none, it is private as soon as
+the stream has any private column: a forgotten declaration hides values, and does not show them.
 
-What an exception says can quote any value. So where a worker has private values before it, an error tells its type and
-the line of code that raised it, and nothing of what it said; but a `MaskableError` says what it may.
+The message of an exception may quote any value. So a worker that handles private values reports only the type of an exception
+and the line of code that raised it. A `MaskableError` can leave private values out of its message.
 """
 
 import traceback
@@ -24,7 +24,7 @@ from keyfold.errors import KeyfoldError
 
 
 class HasPrivate(Protocol):
-    """What rows come from and may be private of: a stream, or the table of a job."""
+    """A source of rows that may have private columns: a stream, or a table of a job."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -34,17 +34,17 @@ class HasPrivate(Protocol):
 
 
 MASK = "(private)"
-"""It tells nothing of the value, not even whether two are the same: a hash of a name is found again by hashing names."""
+"""Shown in place of every private value. A hash would not do: it can be reversed by hashing likely values."""
 
 _FRAMES = 3
 
 
 def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> frozenset[str]:
-    """The columns of a table that show what is private of any of the streams that it is made of.
+    """Return the private columns of a table, by the rule above.
 
     Args:
-        streams: the streams.
-        schema: of the table, as declared.
+        streams: the streams that the table is made of.
+        schema: the declared schema of the table.
 
     Example:
         >>> from keyfold.columns import column
@@ -62,7 +62,7 @@ def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> froze
 
 
 def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
-    """A frame to show: private columns have the mask in every row, in those without a value too.
+    """Replace the values of private columns by the mask, NULLs too.
 
     Example:
         >>> masked(pl.DataFrame({"item": ["tea"], "customer": [None]}), {"customer"}).to_dicts()
@@ -72,18 +72,15 @@ def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
 
 
 class MaskableError(Exception):
-    """An error that can be shown where values are private: its message quotes none, or `masked` leaves them out."""
+    """An error that can be shown although values are private: its message quotes none, or `masked` leaves them out."""
 
     def masked(self, private: Collection[str]) -> str:
-        """The message without values of those columns."""
+        """Return the message without values of these columns."""
         return str(self)
 
 
 def describe_error(error: BaseException, private: Collection[str]) -> str:
-    """An error in a line: its type and what it says, or, where that may quote private values, where it was raised.
-
-    A `MaskableError` says what it may.
-    """
+    """Describe an error in one line, without private values: by type and message, or by type and the code that raised it."""
     name = type(error).__name__
     if not private:
         return f"{name}: {error}"
@@ -98,22 +95,22 @@ def describe_error(error: BaseException, private: Collection[str]) -> str:
 
 @contextmanager
 def errors_without_values(what: str, private: Collection[str]) -> Iterator[None]:
-    """Let no error out that may quote a private value; where nothing is private, errors pass as they are.
+    """Replace errors that may quote a private value; if nothing is private, errors pass unchanged.
 
     Args:
-        what: is done, for people.
-        private: columns whose values are before whoever raises.
+        what: names the operation in the message.
+        private: private columns of the rows that are handled.
 
     Raises:
-        KeyfoldError: instead of an error that may quote one; it tells type and place.
+        KeyfoldError: in place of an error that may quote a private value; has its type and the code that raised it.
     """
     try:
         yield
     except Exception as error:
-        # Disks have no values, and whoever is above knows what to do with theirs.
+        # These quote no values, and callers handle them by their type.
         if not private or isinstance(error, OSError | KeyfoldError):
             raise
-        # From None: a traceback tells the causes of an error too.
+        # From None: a traceback shows the message of the cause too.
         raise KeyfoldError(f"{what}: {describe_error(error, private)}") from None
 
 

@@ -1,4 +1,4 @@
-"""What Keyfold writes is its user's alone: tables, state, logs and temporary files hold rows."""
+"""Make the files that Keyfold writes readable by its user only: tables, state, logs and temporary files hold rows."""
 
 import os
 from pathlib import Path
@@ -7,17 +7,17 @@ _OTHERS = 0o077
 
 
 def keep_files_private() -> None:
-    """Have this process, and all that it starts, make files and folders that nobody else may read, write or enter.
+    """Set the umask, so that this process and its children create files and folders that only their user can access.
 
-    Called where a process of Keyfold's begins: the command line, the loading of definitions, the servers of `make ui`.
-    Java and Spark's workers inherit it; on a cluster, the executors are started by somebody else, whose umask counts.
+    Each entry point of Keyfold calls it: the command line, the loading of definitions, the servers of `make ui`. Java and
+    Spark's workers inherit it. On a cluster, the executors have the umask of the cluster manager.
     """
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that its user alone can read, whoever made one of that name before, and with what mode."""
-    # What is there may be a link, or open to somebody: it is not written to.
+    """Write a file that only its user can read; it replaces an existing file."""
+    # An existing file may be a link, or may be open in another process: never write to it.
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as opened:

@@ -1,6 +1,6 @@
-"""The project that Keyfold runs in: its streams, jobs, suites, groups of assets and commands.
+"""Find the project that Keyfold runs in, with its streams, jobs, suites, groups of assets and commands.
 
-A project's `pyproject.toml` says where its `Project` value is:
+A project's `pyproject.toml` names its `Project` value:
 
     [tool.keyfold]
     project = "my_project.project:PROJECT"
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from keyfold.suite import Suite
 
 PROJECT_VARIABLE = "KEYFOLD_PROJECT"
-"""Environment variable with the folder of the project, where that is neither the working directory nor one above it."""
+"""Environment variable with the project's folder; needed outside of that folder."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Project:
-    """What a team declares, by import names, so that a command imports only what it needs.
+    """The declarations of a team, by import names, so that a command imports only the modules that it needs.
 
     Attributes:
-        streams_at: `module:NAME` of the streams by name.
-        jobs_at: `module:NAME` of the job templates by name.
-        suites_in: the package with one module a table; the module's `EXPECTATIONS` is the table's suite.
-        groups_in: the package with one module a group of assets (`keyfold.dagster.assets.groups`).
+        streams_at: `module:NAME` of the mapping of streams by name.
+        jobs_at: `module:NAME` of the mapping of job templates by name.
+        suites_in: the package with a module for each table; the module's `EXPECTATIONS` is the table's suite.
+        groups_in: the package with a module for each group of assets (`keyfold.dagster.assets.groups`).
         first_groups: modules of groups that come first, in this order; the others follow by name.
         packages: the project's own packages that workers need.
         definitions: the module with the project's Dagster definitions.
@@ -74,9 +74,9 @@ class Project:
         """Every stream, by name.
 
         Raises:
-            KeyfoldError: a module of the project cannot be imported, or streams cannot share a landing.
+            KeyfoldError: a module of the project cannot be imported, or streams cannot share a landing folder.
         """
-        from keyfold.sharing import sharing  # noqa: PLC0415 - streams need Polars, which not every command does
+        from keyfold.sharing import sharing  # noqa: PLC0415 - imports Polars, which not every command needs
 
         streams = _value_at(self.streams_at)
         for name in streams:
@@ -90,51 +90,51 @@ class Project:
         Raises:
             KeyfoldError: a module of the project cannot be imported.
         """
-        # Streams first: a stream that cannot be imported is named itself, and not every job that reads it.
+        # Streams first: if a stream cannot be imported, the error names it, and not every job that reads it.
         _ = self.streams
         return _value_at(self.jobs_at)
 
     def suite(self, table: str) -> "Suite | None":
-        """The suite of a table; None where the project has none for it."""
-        # A dot would name a submodule: tables such as `late.sales` have no suite.
+        """Return the suite of a table; None if it has none."""
+        # Tables such as `late.sales` have no suite: `find_spec` would raise, since there is no package `late`.
         if "." in table or find_spec(self.suites_in) is None or find_spec(f"{self.suites_in}.{table}") is None:
             return None
         return import_module(f"{self.suites_in}.{table}").EXPECTATIONS
 
 
 def current_project() -> Project:
-    """The project of this process.
+    """Return the project of this process.
 
-    It is the one of the folder in `KEYFOLD_PROJECT`; or else of the nearest folder, from the working directory up, that has
-    a `pyproject.toml` with `[tool.keyfold]`; or else of the folder with Python's virtual environment.
+    It is the project in the folder that `KEYFOLD_PROJECT` names; or else in the nearest folder, from the working directory up,
+    with a `pyproject.toml` that has `[tool.keyfold]`; or else in the folder of Python's virtual environment.
 
     Raises:
-        KeyfoldError: there is none, or its value cannot be imported.
+        KeyfoldError: there is no project, or its value cannot be imported.
     """
     return _project_in(project_folder())
 
 
 def project_streams() -> Mapping[str, "Stream"]:
-    """The streams of the project of this process, by name."""
+    """Return the streams of the current project, by name."""
     return current_project().streams
 
 
 def project_jobs() -> Mapping[str, "JobTemplate"]:
-    """The job templates of the project of this process, by name."""
+    """Return the job templates of the current project, by name."""
     return current_project().jobs
 
 
 def code_folders() -> list[Path]:
-    """The folders of the code that runs: Keyfold's own, and those of the project's packages."""
+    """Return the folders of Keyfold's code and of the project's packages."""
     names = ("keyfold", *current_project().packages)
     return [Path(place) for name in names for place in import_module(name).__path__]
 
 
 def project_folder() -> Path:
-    """The folder with the `pyproject.toml` of the project of this process.
+    """Return the folder with the `pyproject.toml` of the current project.
 
     Raises:
-        KeyfoldError: there is none.
+        KeyfoldError: there is no project.
     """
     if named := os.environ.get(PROJECT_VARIABLE):
         folder = Path(named).resolve()
@@ -144,19 +144,19 @@ def project_folder() -> Path:
             )
         return folder
     here = Path.cwd()
-    # A command of `.venv/bin` that is called from elsewhere, by cron say, means the project that its environment is in.
+    # A command in `.venv/bin` that is called from elsewhere, such as by cron, belongs to the project around that environment.
     for folder in (here, *here.parents, Path(sys.prefix).parent):
         if _setting(folder) is not None:
             return folder
     raise NotFound(
-        f"no project in {here}, above it, or beside {sys.prefix}: no pyproject.toml there has [tool.keyfold]; change to a project's folder, or set "
-        f"{PROJECT_VARIABLE} to it"
+        f"no project in {here}, above it, or beside {sys.prefix}: no pyproject.toml there has [tool.keyfold]; change to a "
+        f"project's folder, or set {PROJECT_VARIABLE} to it"
     )
 
 
 @cache
 def _setting(folder: Path) -> str | None:
-    """`project` of `[tool.keyfold]`; None where a folder has no such table."""
+    """Return `project` of `[tool.keyfold]`; None if a folder has no such table."""
     file = folder / "pyproject.toml"
     if not file.is_file():
         return None
@@ -174,8 +174,8 @@ def _setting(folder: Path) -> str | None:
 @cache
 def _project_in(folder: Path) -> Project:
     target = _setting(folder)
-    assert target is not None  # noqa: S101 - `project_folder` has looked
-    # The command `keyfold` begins with its own folder on the path, and not with the working directory.
+    assert target is not None  # noqa: S101 - `project_folder` has checked it
+    # The command `keyfold` has its own folder on the import path, and not the project's.
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     project = _value_at(target)

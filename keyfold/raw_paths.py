@@ -1,8 +1,10 @@
-"""Paths into nested raw data: `device.id` is the field `id` of the object `device`, `items[0].price` that of the first element
-of a list, and `readings[].value` that of each element, of which each becomes an event.
+"""Parse paths into nested raw data, such as `device.id`.
 
-A name is also a raw column as it is spelled: where a producer sends `device.id` flat (a header of CSV, a key with a dot),
-that column is looked at first. A name that is no path (`speed [km/h]`) is such a column and no more.
+`device.id` is the field `id` of the object `device`. `items[0].price` is the field `price` of the first element of a list.
+`readings[].value` is the field of every element, and each element becomes an event.
+
+A raw column that is spelled like the path comes first: a producer may send `device.id` flat (a CSV header, a key with a dot).
+A name that is no path (`speed [km/h]`) is only the name of a raw column.
 
     >>> path_of("readings[].value")
     ('readings', None, 'value')
@@ -22,28 +24,28 @@ import pyarrow as pa
 from pyarrow import types
 
 EACH = None
-"""The step of a path that stands for each element of a list."""
+"""The step of a path for each element of a list."""
 
 Path = tuple[str | int | None, ...]
-"""Keys of objects, places in lists, and at most one `EACH`; the first step is a key."""
+"""Keys of objects, indexes in lists, and at most one `EACH`; the first step is a key."""
 
 TEXT_OF = "{}"
-"""Ends the name of a raw column that is the JSON text of what its path leads to; alone it is the text of the whole row."""
+"""Suffix of a raw column with the JSON text of the value at its path; alone it is the JSON text of the whole row."""
 
 PLACE = "[#]"
-"""The raw column that says where in its list an element stood, from 0."""
+"""The raw column with the index of an element in its list, from 0."""
 
 EACH_MARK = {b"keyfold.each": b""}
 """Metadata of the list field whose elements are events."""
 
 _PART = re.compile(r"([^.\[\]{}]+)((?:\[\d*\])*)")
 _BESIDE = "kafka_header."
-"""Begins names of what stands beside a message's value: they lead into no object of it."""
+"""Prefix of the headers of a Kafka message, whose names are no paths into its value."""
 
 
 @lru_cache(maxsize=4096)
 def path_of(name: str) -> Path:
-    """The steps of a path; a name that is none is one step."""
+    """Return the steps of a path; a name that is no path is one step."""
     if name.startswith(_BESIDE):
         return (name,)
     steps: list[str | int | None] = []
@@ -57,7 +59,7 @@ def path_of(name: str) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """The name of a path.
+    """Return the name of a path.
 
     Example:
         >>> name_of(("readings", None, "value"))
@@ -68,10 +70,10 @@ def name_of(path: Path) -> str:
 
 
 def list_of(names: Iterable[str]) -> Path | None:
-    """The list whose elements are events, by the names that lead into them; None where none does.
+    """Return the path of the list whose elements are events; None if no name has `[]`.
 
     Raises:
-        ValueError: they lead into several, or into a list of lists.
+        ValueError: the names lead into several lists, or into a list of lists.
     """
     paths = {path[: path.index(EACH)] for name in names if EACH in (path := path_of(name))}
     if len(paths) > 1:
@@ -82,9 +84,9 @@ def list_of(names: Iterable[str]) -> Path | None:
 
 
 def read_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
-    """The raw columns that rows may have: those of the names themselves, and the objects and lists that paths lead into.
+    """Return the raw columns that rows may have: those with the names themselves, and the objects and lists of paths.
 
-    What is itself taken as a value is not opened: beside `device`, a text, `device.id` is no more than a column of that name.
+    A column that is read as a value is not read as an object: beside a text `device`, `device.id` is only a flat column.
     """
     flat = list(dict.fromkeys(columns))
     fields = [pa.field(name, kind) for name, kind in flat if EACH not in path_of(name)]
@@ -99,7 +101,7 @@ def read_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
 
 @dataclass
 class _Node:
-    """What is read of an object or a list."""
+    """The parts of an object or a list that are read."""
 
     leaf: pa.DataType | None = None
     keys: dict[str, "_Node"] = field(default_factory=dict)

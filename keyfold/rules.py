@@ -1,4 +1,4 @@
-"""Rules that more than one stream has."""
+"""Validity rules that several streams share."""
 
 import polars as pl
 
@@ -6,12 +6,12 @@ from keyfold.stream import Rule
 
 
 def outside(column: str, low: float, high: float) -> pl.Expr:
-    """True where a value does not lie between two others."""
+    """Return an expression that is true for values outside of a closed range."""
     return ~pl.col(column).is_between(low, high)
 
 
 def not_empty(column: str) -> Rule:
-    """A text must hold more than blanks."""
+    """Return a rule that refuses empty and blank text."""
     return Rule(f"{column} is empty", pl.col(column).str.strip_chars() == "")
 
 
@@ -19,4 +19,4 @@ POSITION = (
     Rule("latitude is outside -90 to 90", outside("latitude", -90, 90)),
     Rule("longitude is outside -180 to 180", outside("longitude", -180, 180)),
 )
-"""Of `latitude` and `longitude`, in degrees."""
+"""Rules for the columns `latitude` and `longitude`, in degrees."""

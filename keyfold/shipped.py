@@ -1,6 +1,6 @@
-"""On a cluster's worker: whether it is fit for the packages that the driver has shipped to it.
+"""Check that a cluster's worker has the library versions of the driver, which ships `keyfold` to it as a zip.
 
-Imported wherever `keyfold` is: it loads nothing unless that came as a zip.
+`import keyfold` imports this module, which loads nothing unless `keyfold` comes from a zip.
 """
 
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 from keyfold.errors import Misconfigured
 
 MANIFEST = "keyfold-shipped.json"
-"""In the zip: the versions of the driver."""
+"""File in the zip with the driver's versions."""
 
 NEEDED_BY_WORKERS = (
     "confluent-kafka",
@@ -25,16 +25,16 @@ NEEDED_BY_WORKERS = (
     "shapely",
     "xxhash",
 )
-"""Distributions that code in workers imports: another version would answer otherwise, or fail in the middle of a run."""
+"""Distributions that code in workers imports: another version may compute other results, or fail during a run."""
 
 
 def versions() -> dict[str, str]:
-    """Versions of this process's Python and of what workers need; "none" where something is not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only where it is asked for
+    """Return the versions of Python and of the distributions that workers need; "none" for one that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - only needed here
 
     import pyspark  # noqa: PLC0415
 
-    # Spark's own comes with Spark on a worker, and not as a distribution.
+    # On a worker, pyspark is part of Spark, and not an installed distribution.
     found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "pyspark": pyspark.__version__}
     for name in NEEDED_BY_WORKERS:
         try:
@@ -45,13 +45,13 @@ def versions() -> dict[str, str]:
 
 
 def check_worker(loader: Any) -> None:
-    """See that this process has the versions of the driver that has shipped the package to it; nothing elsewhere.
+    """Check that this worker has the driver's versions; does nothing unless `keyfold` was shipped as a zip.
 
     Args:
-        loader: that has loaded `keyfold`.
+        loader: the loader of `keyfold`.
 
     Raises:
-        KeyfoldError: some differ; names this node and both versions of each.
+        KeyfoldError: some versions differ; names this node and both versions of each.
     """
     if type(loader).__name__ != "zipimporter":
         return

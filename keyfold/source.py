@@ -1,4 +1,4 @@
-"""Where a column of a stream comes from in raw data."""
+"""Declare where a stream's column comes from in raw data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,26 +9,25 @@ import pyarrow as pa
 from keyfold.raw_paths import PLACE, TEXT_OF
 
 TIME_UNITS = ("s", "ms", "us", "ns")
-"""Of numbers that count from 1970."""
+"""Units of numbers that count from 1970."""
 
 
 @dataclass(frozen=True, init=False)
 class Source:
-    """Where an event column's value comes from in raw data; the first of these that has one gives it, row by row.
+    """The source of a column in raw data. In each row, the first of these with a value is used.
 
     Attributes:
-        names: raw columns, in order; one alone may be given as text. `device.id` leads into an object, `items[0].price` into
-            a list, and `readings[].value` into each element of one, of which each becomes an event (`raw_paths`). Of a
-            message of Kafka also `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`, `kafka_partition`,
-            `kafka_offset` and `kafka_timestamp`, which are not of its value.
-        path: the file's path below its landing folder, without its endings (`.csv.gz`).
-        constant: the same value for every row.
-        time: how the raw columns write a time, where that is not ISO 8601: `s`, `ms`, `us` or `ns`, numbers that count
-            from 1970, or a format such as `%d/%m/%Y %H:%M` (chrono's, as Polars takes it), UTC unless it has an offset
-            (`%z`). Never guessed: nobody knows whether a number counts seconds, or which of two days is the month.
-        json: the value is the JSON text of what the names lead to, whatever it is, as it stands in the line; without a
-            name that of the whole line.
-        place: the value is where in its list the element stood that became the event, from 0.
+        names: raw columns, in order; a single one may be given as text. `device.id` leads into an object, `items[0].price`
+            into a list, and `readings[].value` into each element of a list, which becomes an event (`raw_paths`). A Kafka
+            message also has `kafka_key`, `kafka_header.NAME`, `kafka_headers`, `kafka_topic`, `kafka_partition`,
+            `kafka_offset` and `kafka_timestamp`.
+        path: whether the file's path is used: below its landing folder, without its suffixes (`.csv.gz`).
+        constant: a value for every row.
+        time: format of times that are not ISO 8601: `s`, `ms`, `us` or `ns` for numbers that count from 1970, or a
+            format such as `%d/%m/%Y %H:%M` (as Polars takes it), read as UTC unless it has an offset (`%z`). It is never
+            guessed: a number does not tell its unit, and a date may be day first or month first.
+        json: whether the value is the JSON text at the names, as it is in the line; without a name, the whole line.
+        place: whether the value is the index in its list of the element that became the event, from 0.
 
     Example:
         >>> Source(names=("ts", "timestamp"), time="ms").raw_type(pa.timestamp("us", tz="UTC"))
@@ -60,13 +59,13 @@ class Source:
 
     @property
     def raw_names(self) -> tuple[str, ...]:
-        """The raw columns as a table of raw rows has them."""
+        """The raw columns, by their names in a table of raw rows."""
         if self.place:
             return (PLACE,)
         return tuple(f"{name}{TEXT_OF}" for name in self.names or ("",)) if self.json else self.names
 
     def raw_type(self, column: pa.DataType) -> pa.DataType:
-        """The type that raw values of a column have, where their format knows types."""
+        """Return the type of a column's raw values in formats that have types."""
         if not self.time:
             return column
         # A count of seconds may have a fraction; one of nanoseconds has more digits than a float can hold.

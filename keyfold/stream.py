@@ -1,4 +1,4 @@
-"""What a stream declares: what an event looks like, where its columns come from, what makes it valid, and the same event twice."""
+"""Declare a stream: the columns of its events, their sources in raw data, validity rules, and what makes two events copies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from keyfold.source import TIME_UNITS, Source
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 INGESTED_AT = "ingested_at"
-"""The column of every event table that says when an event arrived; Keyfold fills it, and no stream declares it."""
+"""The column of every event table with the time of arrival. Keyfold fills it; no stream declares it."""
 
 
 @dataclass(frozen=True)
@@ -37,42 +37,42 @@ class Rule:
 class Stream:
     """One kind of event.
 
-    Raw values are cast to the schema's types without guesses (`parsing.casting`); a column of lists also takes a single
-    value, as a list of one.
+    Raw values are cast to the schema's types without guesses (`parsing.casting`). A column of lists also accepts a single
+    value, as a list with one element.
 
     Attributes:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.
-        schema: columns of an event (`keyfold.columns`); a column that is not nullable must be there. The event table
-            has one more, `ingested_at` (`event_schema`).
-        event_time: the column with the event's time (UTC); `INGESTED_AT` where messages have no time of their own, so
-            that events are of the time at which they arrive.
-        missing_time: what becomes of a message without its time: it goes to `quarantine`, or its `arrival` stands in, and is
-            then what its event time says. A time that is there and cannot be read is never stood in for.
-        description: what people read of the event table.
-        sources: where a column comes from, by its name; a column that is left out is the raw column of its own name.
-        ignored: raw columns that are left out on purpose, so that they are no drift.
-        missing: texts that stand for no value, in any column.
+        schema: columns of an event (`keyfold.columns`); a column that is not nullable needs a value. The event table has
+            one more column, `ingested_at` (`event_schema`).
+        event_time: the column with the event's time (UTC); `INGESTED_AT` if messages have no time, so that the time of
+            arrival is the event time.
+        missing_time: how to treat a message without a time: it goes to `quarantine`, or its `arrival` is taken as its event
+            time. A time that cannot be parsed always goes to quarantine.
+        description: description of the event table.
+        sources: sources of columns, by the column's name; a column that is not named is read from the raw column of its name.
+        ignored: raw columns that are left out on purpose, and are not reported as drift.
+        missing: texts that mean a missing value, in any column.
         event_id: columns that together identify an event; empty keeps every row.
-        rules: further rules on the typed columns.
-        duplicate_window: how far apart, in event time, two copies of an event may lie to be recognised as such.
-        future_bound: how far past its file's admission an event's time may lie.
-        max_age: how much older than the newest event of the runs before an event may be; an older one goes to
-            quarantine. Ids are then kept for this window alone (`ingestion.window`). None takes events of any age, and
-            keeps all ids.
-        done_marker: whether its files are whole only once `NAME.done` or `_SUCCESS` stands beside them
-            (`ingest.sources.files`).
-        private: columns that say who a person is, or what is nobody else's business; shown to nobody where rows are
-            shown (previews, samples, pages, logs), though the tables hold them.
-        max_line_bytes: the longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine as a whole.
-        max_file_bytes: the longest file, decompressed; a longer one goes to quarantine as a whole.
-        landing: the name of the stream whose landing folder, or topic, it shares; empty where it has its own. All streams
-            of a landing have a condition, and are ingested together (`ingest_shared`).
-        where: which raw rows of a shared landing are its own: raw columns and the texts that they have there, or an
-            expression on raw columns as text (`keyfold.conditions`). A row of no stream, or of several, goes to the
-            quarantine of the stream that the landing is named after.
+        rules: validity rules on the typed columns.
+        duplicate_window: greatest distance in event time at which two copies of an event are recognised.
+        future_bound: how far after the admission of its file an event's time may be.
+        max_age: how much older than the newest event of earlier runs an event may be; an older one goes to quarantine, and
+            ids are kept for this window only (`ingestion.window`). None accepts events of any age, and keeps all ids.
+        done_marker: whether a file is complete only when `NAME.done` or `_SUCCESS` is beside it
+            (`ingestion.sources.files`).
+        private: columns with personal or confidential values. The tables hold them; previews, samples, pages and logs do
+            not show them.
+        max_line_bytes: longest line of a text file, or row of a Parquet file; a file with a longer one goes to quarantine
+            as a whole.
+        max_file_bytes: largest file, decompressed; a larger one goes to quarantine as a whole.
+        landing: name of the stream whose landing folder or topic it shares; empty if it has its own. All streams of a
+            landing folder have a condition, and are ingested together (`ingest_shared`).
+        where: selects its rows of a shared landing folder: raw columns with the texts that they must equal, or an expression
+            on raw columns as text (`keyfold.conditions`). A row of no stream, or of several, goes to the quarantine of the
+            stream that owns the landing folder.
 
     Raises:
-        Misconfigured: it names a column that the schema does not have, or two of its settings exclude each other.
+        Misconfigured: a setting names a column that the schema does not have, or two settings exclude each other.
 
     Example:
         >>> clicks = Stream(
@@ -149,26 +149,26 @@ class Stream:
         _check_where(self)
 
     def source(self, column: str) -> Source:
-        """Where a column comes from."""
+        """Return the source of a column."""
         return self.sources.get(column) or Source(names=(column,))
 
     @property
     def goes_by_arrival(self) -> bool:
-        """Whether the time of some of its events, or of all, is their arrival."""
+        """Whether the event time of some or all of its events is their arrival."""
         return self.event_time == INGESTED_AT or self.missing_time == "arrival"
 
     @property
     def event_schema(self) -> pa.Schema:
-        """The columns of the event table: those of `schema`, and when the event arrived."""
+        """The columns of the event table: those of `schema`, and `ingested_at`."""
         return self.schema.append(_ARRIVAL)
 
     def schema_by(self, time: str) -> pa.Schema:
-        """The columns of an event that a job hands on which goes by this time: the arrival is among them if it is that."""
+        """Return the columns of an event for a job that goes by this time: with `ingested_at` only if it is that."""
         return self.event_schema if time == INGESTED_AT else self.schema
 
     @property
     def raw_schema(self) -> pa.Schema:
-        """The raw columns that rows may have, each with the type of the event column that it becomes, or is part of."""
+        """The raw columns that rows may have, with the types of the event columns that are made of them."""
         sources = [(self.source(column.name), column.type) for column in self.schema]
         return read_schema(
             (name, source.raw_type(kind)) for source, kind in sources if not source.place for name in source.raw_names
@@ -176,22 +176,22 @@ class Stream:
 
     @property
     def raw_names(self) -> tuple[str, ...]:
-        """The names of raw columns, as its sources spell them."""
+        """The names of raw columns, as the sources spell them."""
         return tuple(dict.fromkeys(name for column in self.schema.names for name in self.source(column).raw_names))
 
     @property
     def condition(self) -> pl.Expr | None:
-        """Which raw rows are its own, on raw columns as text; None where all are."""
+        """The condition on raw rows, on columns of text; None if all rows are its own."""
         return None if self.where is None else as_expression(self.where)
 
     @property
     def condition_columns(self) -> tuple[str, ...]:
-        """The raw columns that its condition looks at."""
+        """The raw columns that its condition reads."""
         return () if self.where is None else condition_columns(self.where)
 
     @property
     def list_path(self) -> Path | None:
-        """The list whose elements are events; None where each row is one."""
+        """The path of the list whose elements are events; None if each row is an event."""
         return list_of(self.raw_names)
 
 
@@ -208,10 +208,10 @@ def _is_time_shape(shape: str) -> bool:
 
 
 def _check_age(stream: Stream) -> None:
-    """Check that no event of now can be too old.
+    """Check that current events can never be older than `max_age`.
 
     Raises:
-        Misconfigured: one can.
+        Misconfigured: they can.
     """
     age = stream.max_age
     if age is None:
@@ -232,21 +232,21 @@ def _check_where(stream: Stream) -> None:
     """Check the condition of a stream that shares its landing.
 
     Raises:
-        Misconfigured: it is none, or the stream names itself.
+        Misconfigured: the condition is invalid, or `landing` names the stream itself.
     """
     if stream.landing == stream.name:
         raise Misconfigured(
-            f"stream {stream.name}: landing names the stream itself, whose own it is anyway: leave it out"
+            f"stream {stream.name}: landing names the stream itself, whose own it is by default: leave it out"
         )
     if stream.where is not None and (fault := fault_of(stream.where)):
         raise Misconfigured(f"stream {stream.name}: where is no condition: {fault}")
 
 
 def _check_paths(stream: Stream) -> None:
-    """Check what sources say of nested data.
+    """Check the sources that read nested data.
 
     Raises:
-        Misconfigured: some of it makes no sense, alone or together.
+        Misconfigured: a source is invalid, or sources do not go together.
     """
     where = f"stream {stream.name}"
     try:
@@ -254,8 +254,8 @@ def _check_paths(stream: Stream) -> None:
     except ValueError as error:
         raise Misconfigured(f"{where}: {error}; the elements of one list alone become events") from None
     placed = {name for name, source in stream.sources.items() if source.place}
-    kept = {name: source for name, source in stream.sources.items() if source.json}
-    for name in (*placed, *kept):
+    as_json = {name: source for name, source in stream.sources.items() if source.json}
+    for name in (*placed, *as_json):
         source, wanted = stream.sources[name], pa.int64() if name in placed else pa.string()
         what = "place" if name in placed else "json"
         if stream.schema.field(name).type != wanted or source.time or (source.place and (source.json or source.names)):
@@ -267,7 +267,7 @@ def _check_paths(stream: Stream) -> None:
             f"{where}: the source of {', '.join(sorted(placed))} has place=True, and no other leads into the elements of a "
             "list, such as Source('readings[].value')"
         )
-    for name, source in kept.items():
+    for name, source in as_json.items():
         if strange := [one for one in source.names if not all(isinstance(step, str) for step in path_of(one))]:
             raise Misconfigured(
                 f"{where}: the source of {name} has json=True, which keeps what keys of objects lead to, and "

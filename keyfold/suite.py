@@ -1,9 +1,8 @@
-"""What a suite is made of: expectations as Great Expectations writes them down, in plain values.
+"""Declare expectations as plain values, in the form of Great Expectations' (GX) JSON.
 
-`critical`, `warning` and `info` make them. `type`, `kwargs` and the rest are those of GX's own JSON, so that what its
-documentation says holds here, and
-`great_expectations.ExpectationSuite(name, expectations=[*EXPECTATIONS.values()])` is the suite in GX. Nothing here
-imports it: that takes seconds, and whoever only wants to know which checks a table has need not wait.
+`critical`, `warning` and `info` make them. Their fields are those of GX, so its documentation applies, and
+`great_expectations.ExpectationSuite(name, expectations=[*EXPECTATIONS.values()])` is the suite in GX. This module does not
+import GX, which takes seconds: the names of a table's checks are needed without it.
 """
 
 from typing import Any, Literal, NotRequired, TypedDict
@@ -13,12 +12,12 @@ class Expectation(TypedDict):
     """An expectation.
 
     Attributes:
-        type: what is expected, by GX's name for it.
-        kwargs: of which columns, within which bounds; and `row_condition`, where only some rows are meant.
-        severity: `critical` holds back whatever is built on the table; `warning` and `info` hold nothing back.
-        description: for people.
-        meta: whatever else belongs to it; GX carries it along.
-        notes: shown with the expectation in Data Docs, in Markdown.
+        type: GX's name of the expectation.
+        kwargs: its columns and bounds, and `row_condition` if it applies to some rows only.
+        severity: `critical` blocks assets downstream of the table; `warning` and `info` block nothing.
+        description: shown to people.
+        meta: further values, which GX stores.
+        notes: Markdown that is shown with the expectation in Data Docs.
     """
 
     type: str
@@ -34,12 +33,12 @@ Suite = dict[str, Expectation]
 
 
 def critical(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """An expectation that holds back whatever is built on the table.
+    """Return an expectation that blocks assets downstream of the table.
 
     Args:
-        kind: GX's name of it.
-        description: for people.
-        kwargs: of GX.
+        kind: GX's name of the expectation.
+        description: shown to people.
+        kwargs: GX's arguments of the expectation.
 
     Example:
         >>> critical("expect_column_values_to_not_be_null", "Every row names its ride.", column="ride_id")["severity"]
@@ -49,10 +48,10 @@ def critical(kind: str, description: str, /, **kwargs: Any) -> Expectation:
 
 
 def warning(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """An expectation that is shown as a warning, and holds nothing back; as `critical` otherwise."""
+    """Return an expectation that is shown as a warning, and blocks nothing. Arguments as in `critical`."""
     return {"type": kind, "kwargs": kwargs, "severity": "warning", "description": description}
 
 
 def info(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """An expectation that is shown, and holds nothing back; as `critical` otherwise."""
+    """Return an expectation that is only shown, and blocks nothing. Arguments as in `critical`."""
     return {"type": kind, "kwargs": kwargs, "severity": "info", "description": description}

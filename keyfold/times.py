@@ -1,4 +1,4 @@
-"""Times: as people and records write them, and as whole microseconds for work on arrays."""
+"""Convert times between `datetime`, ISO 8601 text, and microseconds since 1970 (UTC) for work on arrays."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,33 +10,33 @@ import polars as pl
 from keyfold.errors import Misconfigured
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-"""1970: time zero, and the watermark before any event was seen."""
+"""1970-01-01 UTC: zero of times in microseconds."""
 
 BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-"""The first time that there is: the watermark before any event was seen."""
+"""The first valid time, and the watermark before any event."""
 
 END = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
-"""The last time that there is."""
+"""The last valid time."""
 
 ISO_FORMAT = "%Y-%m-%dT%H:%M:%S%.6fZ"
-"""How columns of UTC times become text (Polars' `strftime`): ISO 8601 with microseconds, which `from_iso` reads."""
+"""Format of UTC times as text, for Polars' `strftime`: ISO 8601 with microseconds, which `from_iso` reads."""
 
 Micros = npt.NDArray[np.int64]
 
 
 def micros(value: datetime | timedelta) -> int:
-    """Microseconds of a span, or of a time since 1970 (UTC)."""
+    """Return a time as microseconds since 1970 (UTC), or a span in microseconds."""
     span = value - EPOCH if isinstance(value, datetime) else value
     return span // timedelta(microseconds=1)
 
 
 def from_micros(value: int) -> datetime:
-    """The UTC time that is so many microseconds past 1970; outside the calendar, its first moment or its last."""
+    """Convert microseconds since 1970 to a UTC time; limited to `BEGINNING` and `END`."""
     return shifted(EPOCH, timedelta(microseconds=int(value)))
 
 
 def shifted(time: datetime, span: timedelta) -> datetime:
-    """A UTC time and a span together; what would lie outside the calendar is its first moment, or its last.
+    """Add a span to a UTC time; the result is limited to `BEGINNING` and `END`.
 
     Example:
         >>> shifted(EPOCH, timedelta(days=1)).isoformat()
@@ -51,7 +51,7 @@ def shifted(time: datetime, span: timedelta) -> datetime:
 
 
 def in_utc(time: datetime) -> datetime:
-    """A time in UTC; what would lie outside the calendar there is its first moment, or its last."""
+    """Convert a time to UTC; the result is limited to `BEGINNING` and `END`."""
     try:
         return time.astimezone(UTC)
     except OverflowError:
@@ -59,45 +59,49 @@ def in_utc(time: datetime) -> datetime:
 
 
 def to_micros(times: pl.Series) -> Micros:
-    """Microseconds since 1970 (UTC) of a column of times without gaps."""
+    """Convert a column of times without NULLs to microseconds since 1970 (UTC)."""
     return times.to_physical().to_numpy()
 
 
 def to_times(values: Micros) -> pl.Series:
-    """UTC times of microseconds since 1970."""
+    """Convert microseconds since 1970 to a column of UTC times."""
     return pl.Series(values).cast(pl.Datetime("us", "UTC"))
 
 
 def to_iso(time: datetime) -> str:
-    """A time as text, as `ISO_FORMAT` writes a column of them.
+    """Format a time as text, as `ISO_FORMAT` does for a column.
 
     Example:
         >>> to_iso(EPOCH)
         '1970-01-01T00:00:00.000000Z'
     """
-    # Not by strftime, which writes the years before 1000 in fewer digits.
+    # Not with strftime, which writes years before 1000 with fewer digits.
     return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def from_iso(text: str) -> datetime:
-    """The UTC time of an ISO 8601 text; UTC where it has no offset.
+    """Parse an ISO 8601 text as a UTC time; a text without an offset is UTC.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not ISO 8601.
     """
     time = datetime.fromisoformat(text)
     return in_utc(time) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def parse_time(name: str, text: str | None) -> datetime | None:
-    """An ISO 8601 time that was given for `name`, UTC where it has no offset; None where nothing was given.
+    """Parse the ISO 8601 time of an option; a text without an offset is UTC, and None stays None.
+
+    Args:
+        name: name of the option, for errors.
+        text: its value.
 
     Raises:
-        KeyfoldError: it is no ISO 8601 time, or finer than a microsecond.
+        KeyfoldError: the text is not ISO 8601, or is finer than a microsecond.
     """
     if text is None:
         return None
-    # Python's reader cuts further digits in silence.
+    # Python's parser drops further digits silently.
     if re.search(r"[.,]\d{6}\d*[1-9]", text):
         raise Misconfigured(
             f"{name} is {text!r}, which is finer than a microsecond; give six digits of a second at most"

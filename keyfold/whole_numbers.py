@@ -1,4 +1,4 @@
-"""Whole numbers, exactly: text and decimals become integers without passing through a float."""
+"""Convert text, decimals and floats to integers exactly. Text and decimals do not pass through a float."""
 
 import re
 from decimal import Decimal, InvalidOperation
@@ -6,15 +6,15 @@ from decimal import Decimal, InvalidOperation
 import polars as pl
 
 _MAX_FLOAT = {pl.Float64: 2**53 - 1, pl.Float32: 2**24 - 1, pl.Float16: 2**11 - 1}
-"""The largest float that stands for one whole number alone: 2^53 is also what 2^53 + 1 is rounded to."""
+"""The largest float that represents a single whole number: 2^53 + 1 is rounded to 2^53."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _MAX_DIGITS = 40
-"""No integer of at most 128 bits has more."""
+"""More digits than any 128-bit integer has."""
 
 
 def whole_number(text: str) -> int | None:
-    """The integer that a decimal number is, or None where it has a fraction, more than 40 digits, or is no number.
+    """Parse a decimal number as an integer; None if it has a fraction or more than 40 digits, or is no number.
 
     Example:
         >>> whole_number("9007199254740993.0"), whole_number("1.5e1"), whole_number("2.5")
@@ -28,7 +28,7 @@ def whole_number(text: str) -> int | None:
         return None
     if not number:
         return 0
-    # Before it is made: 1e999999999 would be an integer of 400 MB.
+    # Check before the conversion: 1e999999999 would become an integer of 400 MB.
     if number.adjusted() >= _MAX_DIGITS:
         return None
     whole = int(number)
@@ -36,10 +36,10 @@ def whole_number(text: str) -> int | None:
 
 
 def whole_numbers(given: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """The values as an integer type; NULL where a value is not exactly one of that type.
+    """Convert values to an integer type; NULL for a value that is not exactly an integer of that type.
 
-    2.0 is 2: frames with gaps write their integers so. A float of 2^53 or more is NULL: several whole numbers are
-    rounded to it, and it does not say which one was meant.
+    2.0 becomes 2: pandas stores integers with gaps as floats. A float of 2^53 or more becomes NULL, since several whole
+    numbers are rounded to it.
 
     Example:
         >>> whole_numbers(pl.Series(["9007199254740993.0", "2.5"]), pl.Int64()).to_list()
@@ -75,6 +75,6 @@ def _without_zeros(texts: pl.Series) -> pl.Series:
 
 
 def _one_by_one(texts: pl.Series) -> pl.Series:
-    """As text again: what is left are exponents, which are few, and what is no whole number at all."""
+    """Parse the remaining texts one by one: numbers with exponents, which are few, and texts that are no whole numbers."""
     found = (whole_number(text) for text in texts)
     return pl.Series([None if number is None else str(number) for number in found], dtype=pl.String)
