@@ -25,7 +25,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
 from keyfold.keyed.plans.planning import RunBounds, plan_run
 from keyfold.keyed.running.batches import make_done
 from keyfold.keyed.running.operator import NOTHING, REPORT
-from keyfold.keyed.running.write import put_together
+from keyfold.keyed.running.write import read_reports
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile
@@ -74,7 +74,7 @@ def work(folder: Path, files: int) -> tuple[dict[str, float], dict[str, int]]:
         assert plan is not None  # noqa: S101 - it was written just now
         reports = _reports(files)
         with timed("take reports"):
-            worked = put_together(reports)
+            worked = read_reports(reports)
         with timed("make and write the done record"):
             done = make_done(job, done, plan, worked, 1.0)
             journal.write_done(done)

@@ -1,4 +1,8 @@
-"""The runner: one bounded (or continuous) run of a keyed job over what is new in its event table."""
+"""Run a keyed job over the new events of its input tables: once (`run_job`), or until it is stopped (`run_continuously`).
+
+A run locks the job, opens its generation, checks that journal, checkpoint and tables agree, finishes what an earlier run left,
+and then plans and processes new events. `keyed/running` has the work of a batch.
+"""
 
 import threading
 import time
@@ -25,7 +29,7 @@ from keyfold.keyed.plans.lookout import LastPlanned, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
 from keyfold.keyed.running.batches import OnBatch, batches_on
 from keyfold.keyed.running.commit import commit
-from keyfold.keyed.running.damage import damage_told
+from keyfold.keyed.running.damage import damage_diagnosed
 from keyfold.keyed.running.new_generation import new_branch, new_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.session.gateway import check_java
@@ -36,11 +40,11 @@ _WHAT_IS_NEW = Incremental()
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run goes about its work; none of these changes a result.
+    """Options of a run that change no result.
 
     Attributes:
-        max_bytes_per_batch: of event files in a batch.
-        on_batch: called after each batch with how far the run has come and the batch's counts.
+        max_bytes_per_batch: bytes of event files in a batch, at most.
+        on_batch: called after each batch with the progress of the run and the counts of the batch.
     """
 
     max_bytes_per_batch: int = 128 << 20
@@ -53,12 +57,12 @@ class RunSummary:
 
     Attributes:
         job, generation, mode: what ran.
-        counts: of this run.
-        totals: of the generation so far; its `open_events` are those open now.
-        watermark: event time reached, None before any event.
+        counts: counts of this run.
+        totals: counts of the generation so far; `open_events` is the number of events in open state now.
+        watermark: the watermark after the run; None before any event.
         batch_seconds: duration of each batch.
         seconds: duration of the whole run.
-        warnings: what people should know of: a clock that jumps, an `idle_after` that is too short.
+        warnings: problems that do not fail the run, such as a clock jump or an `idle_after` that is too short.
     """
 
     job: str
@@ -80,18 +84,18 @@ def run_job(
     *,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process all that is new, let time go on, and end.
+    """Process all new events, advance time, and return.
 
     Args:
-        spark: the session.
-        lakehouse: where the event table and the job's own tables are.
-        job: what runs.
-        mode: what is asked for: `Incremental`, `FullRefresh` or `Replay`.
-        options: how the run goes about it.
+        spark: the Spark session.
+        lakehouse: the lakehouse of the input tables and of the job's own tables.
+        job: the job.
+        mode: `Incremental`, `FullRefresh` or `Replay`.
+        options: options that change no result.
 
     Raises:
-        KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, what
-            is on disk is of different times, or the step raised. The next run resumes where a failed one broke off.
+        KeyfoldError: nothing was ingested yet, another run has locked the job, a setting does not fit the generation, journal,
+            checkpoint and tables do not agree, or the step raised. The next run resumes where a failed one stopped.
     """
     options = options or RunOptions()
     span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
@@ -99,7 +103,7 @@ def run_job(
     with _opened(spark, lakehouse, job, mode, options) as run:
         run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
         if isinstance(mode, FullRefresh):
-            # Only now: until all is read, readers keep the tables that they have.
+            # Readers see the old tables until the new generation has read all events.
             go_live(lakehouse, run.generation)
         return run.summary()
 
@@ -107,12 +111,12 @@ def run_job(
 def fill_beside(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: FullRefresh, options: RunOptions
 ) -> tuple[Generation, RunSummary]:
-    """Read all events into a new generation, which is not live yet; call it under the job's lock.
+    """Read all events into a new generation that is not live yet; the caller holds the job's lock.
 
     Raises:
-        KeyfoldError: as `run_job`; what is live stays so.
+        KeyfoldError: as `run_job`; the live generation stays as it is.
     """
-    with damage_told(lakehouse, job):
+    with damage_diagnosed(lakehouse, job):
         _check_tables_are_there(lakehouse, job)
         with _at_work(spark, lakehouse, job, mode, options) as run:
             run.to_the_end(
@@ -130,16 +134,16 @@ def run_continuously(
     stop: threading.Event | None = None,
     options: RunOptions | None = None,
 ) -> RunSummary:
-    """Process events as they come until told to stop; time goes on too, and timers of processing time fire when due.
+    """Process events as they arrive, until `stop` is set. Time advances and timers fire without events too.
 
     Args:
-        spark, lakehouse, job: as of `run_job`.
-        every: from one look at the event table to the next.
-        stop: set to end the run, which then finishes the batch that it is at.
-        options: how the run goes about it.
+        spark, lakehouse, job: as in `run_job`.
+        every: interval between two looks at the input tables.
+        stop: ends the run when it is set; the batch in progress is finished first.
+        options: options that change no result.
 
     Raises:
-        KeyfoldError: as `run_job`; or Spark's Java process has ended, which is noticed while nothing comes too.
+        KeyfoldError: as `run_job`; or Spark's Java process has ended.
     """
     options = options or RunOptions()
     with _opened(spark, lakehouse, job, _WHAT_IS_NEW, options) as run:
@@ -151,8 +155,8 @@ def run_continuously(
 def _opened(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
-    """Hold the job, find or make its generation, and see that all that hangs on its journal agrees with it."""
-    with damage_told(lakehouse, job):
+    """Lock the job and open its generation; see `_at_work`."""
+    with damage_diagnosed(lakehouse, job):
         _check_tables_are_there(lakehouse, job)
         with (
             exclusive(lakehouse.job(job.name), f"job {job.name}"),
@@ -165,21 +169,22 @@ def _opened(
 def _at_work(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode, options: RunOptions
 ) -> Iterator["_Run"]:
+    """Open or create the generation, and check that its tables and its checkpoint agree with its journal."""
     settle_pointer(lakehouse, job.name)
     if isinstance(mode, Replay):
         generation = new_branch(spark, lakehouse, job, mode.branch, (mode.since, mode.until))
     elif isinstance(mode, FullRefresh):
         generation = new_generation(spark, lakehouse, job)
-    # The first generation goes live at once: there are no tables yet that readers could be spared.
+    # The first generation goes live before it is filled: it replaces no tables that readers use.
     elif (live := live_generation(lakehouse, job.name)) is None:
         generation = new_generation(spark, lakehouse, job)
         go_live(lakehouse, generation)
     else:
         generation = live
-        # Before anything is written to it: a run that does not fit leaves no trace.
+        # These checks come before any write: a run that is refused changes nothing.
         check_generation(generation, job)
         _check_agreement(lakehouse, job, generation)
-        # A crash may lie between the last commit record and its commits; those made already are passed over.
+        # A run may have crashed between its last commit record and the Delta commits. Commits that exist are skipped.
         if (done := generation.journal.last_done()) is not None:
             commit(spark, job, generation, done)
     done = generation.journal.last_done()
@@ -237,31 +242,31 @@ class _Run:
         self._journal = generation.journal
         self._began = time.monotonic()
         self._before = before
-        # A dictionary, for each text once and in order: a continuous run plans every few seconds.
+        # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
         self._batch_seconds: list[float] = []
         self._clock: ClockRecord | None = None
         self._lookups = KeptLookups(f"job {job.name}", job.lookups, lakehouse.home, generation.folder)
 
     def to_the_end(self, wanted: RunBounds) -> None:
-        """Work on what an earlier run left, then on what is new, and let time go on."""
+        """Finish the batches that an earlier run left, process all new events, and advance time."""
         planned: PlannedRun | None = None
 
         def next_plan() -> KeyedPlan | None:
             nonlocal planned
             if planned is None:
                 planned = self._plan(wanted)
-                # Only the first: the journal has the others, and each batch looks there before it asks.
+                # The first plan is enough: the journal has the others, and each batch looks there first.
                 return planned.plans[0] if planned.plans else None
             return None
 
         if self._is_behind() or next_plan() is not None:
             self._work(next_plan)
-        assert planned is not None  # noqa: S101 - the query ends only when it has asked for the next plan
+        assert planned is not None  # noqa: S101 - the query asks for the next plan before it ends
         self.generation.write_clock(planned.clock)
 
     def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
-        """Work on what is new as it comes, until told to stop."""
+        """Process new events as they arrive, until `stop` is set."""
         tables = input_tables(self._lakehouse, self._job)
         last: LastPlanned | None = None
 
@@ -269,7 +274,7 @@ class _Run:
             nonlocal last
             done = self._journal.last_done()
             while wait_for_news(tables, done, stop, every, last):
-                # On a silent stream nothing else would be asked of it.
+                # On a silent stream no other call would notice that Java has ended.
                 check_java()
                 began, planned = time.monotonic(), self._plan(wanted)
                 last = LastPlanned(began, planned.clock.processing_time)
@@ -285,7 +290,7 @@ class _Run:
             stop.set()
 
     def summary(self) -> RunSummary:
-        """What came of the run."""
+        """Summarize the run so far."""
         done = self._journal.last_done()
         totals = done.totals if done else Counts(rows={table.name: 0 for table in self._job.tables})
         return RunSummary(
@@ -301,19 +306,19 @@ class _Run:
         )
 
     def _is_behind(self) -> bool:
-        """Whether an earlier run left a batch that is planned and not finished."""
+        """Whether an earlier run left a planned batch that is not finished."""
         done = self._journal.last_done()
         return bool(self._journal.pending()) or (
             done is not None and finished_batch(self.generation.checkpoint) != done.batch
         )
 
     def _plan(self, wanted: RunBounds) -> PlannedRun:
-        """Plan what is new, and write the plans down."""
+        """Plan the new events, and write the plans to the journal."""
         tables = input_tables(self._lakehouse, self._job)
-        # Before the tables are looked at.
+        # Read the producers' watermarks before their tables: rows that are committed in between would otherwise be late.
         produced = produced_until(self._lakehouse, self._job)
         done, lookups = self._journal.last_done(), self._lookups.plan()
-        # Where events come without a pause no clock is written: what the last plan read is known here alone.
+        # A continuous run writes the clock file only when there is nothing to plan: the last plan's clock may be newer.
         clock = self._clock or self.generation.clock()
         planned = plan_run(self._job, tables, done, clock, read_clock(), wanted, lookups, produced)
         self._clock = planned.clock
@@ -333,7 +338,7 @@ class _Run:
 
 
 def watermark(generation: Generation) -> datetime | None:
-    """The event time that a generation has reached, None before any event."""
+    """Return the watermark of a generation; None before any event."""
     done = generation.journal.last_done()
     if done is None:
         return None

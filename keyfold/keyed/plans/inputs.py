@@ -61,7 +61,7 @@ def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
     return {one.table: _table_of(lakehouse, one) for one in job.all_inputs.values()}
 
 
-def made_anew_by(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
+def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
     """The command that makes a table anew which a job reads."""
     one = next(one for one in job.all_inputs.values() if one.table == table)
     if one.producer is not None:

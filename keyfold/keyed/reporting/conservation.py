@@ -19,7 +19,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.parts.folding import state_frames
 from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.plans.inputs import changes_for, input_tables, made_anew_by
+from keyfold.keyed.plans.inputs import changes_for, input_tables, rebuild_command
 from keyfold.keyed.running.settled import settled
 from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
@@ -77,7 +77,8 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
     """Count a job's events where they came from and where they went; of a run that goes on, as of the end of a batch.
 
     Raises:
-        KeyfoldError: its last run was cut off, a table lacks data files, or the event table's log no longer says what it has read.
+        KeyfoldError: the last run was interrupted, a table lacks data files, or the event table's log no longer has the
+            position that the job has read up to.
     """
     generation = live_generation(lakehouse, job.name)
     # Tables, state and journal must be of one batch: what is counted would not add up.
@@ -191,7 +192,7 @@ def _check_files(
     """See that what is counted by logs is there: a log counts rows of files that are gone."""
     refresh = lakehouse.command("run", job.name, "--full-refresh")
     for name, table in input_tables(lakehouse, job).items():
-        rebuild = made_anew_by(lakehouse, job, name)
+        rebuild = rebuild_command(lakehouse, job, name)
         delta = DeltaTable(str(table), version=read[name])
         check_files_are_there(table, delta, name, f"run `{rebuild}`, and then `{refresh}`")
     for name, at in versions.items():

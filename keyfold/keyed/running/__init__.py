@@ -1,1 +1,1 @@
-"""A batch on Spark: read, call the step, write, commit."""
+"""Run batches on Spark: read events, call the step, write tables, commit."""

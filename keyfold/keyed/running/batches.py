@@ -1,4 +1,7 @@
-"""The query: Spark runs one batch a plan, in the journal's order, and the driver makes commit records and commits of them."""
+"""Run the streaming query: one Spark batch for each plan of the journal, in order.
+
+After each batch the driver writes the commit record, and commits the job's tables from it.
+"""
 
 import logging
 import re
@@ -25,7 +28,7 @@ from keyfold.keyed.running.operator import StepError
 from keyfold.keyed.running.processor import EMITTED, PartitionProcessor
 from keyfold.keyed.running.read import BLOBS, read_slices
 from keyfold.keyed.running.upsert_changes import write_changes
-from keyfold.keyed.running.write import WORKED, BatchResult, put_together, write_tables
+from keyfold.keyed.running.write import WORKED, BatchResult, read_reports, write_tables
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
@@ -46,16 +49,16 @@ def batches_on(
     next_plan: Callable[[], KeyedPlan | None],
     on_batch: OnBatch | None,
 ) -> "Batches":
-    """Batches as a session works on them: what stands in for one (`keyfold.testing`) has its own way."""
+    """Make the batches of a session; the stand-in for a session in `keyfold.testing` brings its own class."""
     kind: type[Batches] = getattr(spark, "batches", Batches)
     return kind(spark, lakehouse, job, generation, next_plan, on_batch)
 
 
 class Batches:
-    """Works on a generation's plans, one a batch of a streaming query, until there are none left.
+    """Run a generation's plans as batches of a streaming query, until no plan is left.
 
     Attributes:
-        seconds: that each batch took.
+        seconds: duration of each batch.
     """
 
     def __init__(
@@ -75,10 +78,10 @@ class Batches:
         self.seconds: list[float] = []
 
     def work(self) -> None:
-        """Run the query until `next_plan` has none left; an interrupt stops it, and the next run goes on from there.
+        """Run the query until `next_plan` returns None. After an interrupt, the next run continues with the same batch.
 
         Raises:
-            KeyfoldError: a batch failed; nothing of it was written, and the next run begins with it.
+            KeyfoldError: a batch failed. None of its rows were committed, and the next run begins with it.
         """
         query = self._start()
         try:
@@ -94,16 +97,16 @@ class Batches:
         job, generation = self._job, self._generation
         check_shared(self._spark, self._lakehouse.home)
         clear_what_was_begun(self._spark, generation.checkpoint)
-        # Its own session: the number of partitions is the generation's, whatever the caller's session has now.
+        # A session of its own: the number of partitions is the generation's, and not that of the caller's session.
         spark = self._spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)
-        # One batch a plan: Spark would add one without input, of which no plan says what time it is.
+        # Spark would add batches without input. Each batch needs a plan, which has its clock.
         spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         if not names_attempts(generation.checkpoint):
             spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", "1")
-        # Rows are blobs here, few and large: a batch of them must stay below what one Arrow array can hold.
+        # Rows are few and large blobs: an Arrow batch of them must stay below the 2 GiB that a binary array can hold.
         spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(256 << 20))
-        # A source that only counts: what a batch reads says its plan, so that a replay reads the very same.
+        # The source only counts. The plan defines the input of a batch, so that a repeated batch reads the same files.
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", generation.splits)
         numbers = source.option("numPartitions", spark.sparkContext.defaultParallelism).load().select("value")
         reader = read_slices(
@@ -111,28 +114,27 @@ class Batches:
         )
         blobs = numbers.mapInArrow(reader, BLOBS)
         processor = PartitionProcessor(job, generation.answers, generation.parts)
-        # Without Spark's event time: it drops late rows in silence, and what is late to it depends on how batches
-        # were cut.
+        # Time mode "None": Spark would drop late rows silently, by a watermark that depends on batch boundaries.
         emitted = blobs.groupBy("partition").transformWithState(processor, EMITTED, "Append", "None")
         folders = {table.name: generation.table(table.name) for table in job.tables}
         worked = emitted.mapInArrow(write_tables(job, folders), WORKED)
         writer = worked.writeStream.queryName(job.name).option("checkpointLocation", str(generation.checkpoint))
-        # As plans come, until `NoneLeft` ends it: how many batches a run has is known once its first is planned.
+        # `NoneLeft` ends the query: the number of batches is not known when it starts.
         return writer.foreachBatch(self._on_trigger).trigger(processingTime="0 seconds").start()
 
     def _on_trigger(self, rows: DataFrame, batch: int) -> None:
-        """Spark has begun a batch. It calls again for one that it had begun before."""
+        """Work on the batch that Spark has begun. Spark repeats a batch that was begun and not finished."""
         try:
-            # Spark asks for a batch once the one before has its commit in the checkpoint: only now is that one over.
+            # Spark begins a batch after it has committed the one before to its checkpoint: only now is that one finished.
             if batch:
                 forget(self._job, self._generation, batch - 1, RETAINED_BATCHES)
                 self._generation.record_checksums(NOW_AND_THEN)
             plan = self._journal.planned(batch) or self._next_plan()
             if plan is None:
-                raise NoneLeft  # noqa: TRY301 - it must end the query as every other failure does
+                raise NoneLeft  # noqa: TRY301 - it ends the query as any failure does
             self._work_on(plan, rows, batch)
         except BaseException as error:
-            # Kept here, since it comes back from Java as a text.
+            # Java returns an exception as text only: keep the exception itself.
             self._raised = error
             raise
 
@@ -145,9 +147,9 @@ class Batches:
         began = time.monotonic()
         done = self._journal.done(batch)
         reached("work: before")
-        # Bounded: a row a written file and one a task. This is where the work is done, and the state's new version is
-        # made, which Spark needs even where the rows of an earlier attempt are what counts.
-        worked = put_together(rows.collect())
+        # This collect runs the tasks. It is bounded: one row for each written file and each task. It also runs for a batch
+        # that has a commit record already, since Spark needs the new version of its state.
+        worked = read_reports(rows.collect())
         reached("work: after")
         if done is None:
             worked.files = write_changes(self._job, self._generation, plan, worked.files)
@@ -162,7 +164,7 @@ class Batches:
         if self._on_batch is None:
             return
         now, ready = time.monotonic(), plan.rows_before + plan.rows
-        # Per run: a batch that an earlier run left has that run's totals, and says nothing of this one's pace.
+        # Per run: a batch that an earlier run planned belongs to that run's total of rows.
         began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
         left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
         number = plan.batch - plan.run + 1
@@ -172,7 +174,7 @@ class Batches:
 def make_done(
     job: KeyedJob, before: KeyedDone | None, plan: KeyedPlan, worked: BatchResult, seconds: float
 ) -> KeyedDone:
-    """The commit record of a batch, from what its tasks reported and from the record before it."""
+    """Make the commit record of a batch from its tasks' reports and the previous commit record."""
     totals = before.totals if before else Counts()
     arrivals = before.arrivals if before else ()
     if plan.seed is not None:
@@ -181,12 +183,12 @@ def make_done(
         table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
     }
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
-    # From the record before, not from the tables: a second attempt counts the same.
+    # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
     by_input = dict(zip(job.inputs, worked.report.by_input or [0] * len(job.inputs), strict=True))
     totals_before = before.total_by_input if before else {}
     is_last = plan.batch == plan.run + plan.batches - 1
-    # One a run, not one a batch: what counts is the gap between deliveries, however many slices they are cut into.
+    # One arrival per run: `idle_after` is compared with gaps between deliveries, and a delivery may take several batches.
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
     return KeyedDone(
@@ -200,8 +202,8 @@ def make_done(
             **(before.last_files if before else {}),
             **{name: digest_of(files) for name, files in tables.items()},
         },
-        # Slices share files: these are read once the run's last slice is. Before that, planning anew would lose the
-        # rest.
+        # The slices of a run share files, which are read completely after the last slice only. If positions advanced
+        # earlier, the next plan would skip the rest of these files.
         positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),
         watermark=plan.clock.watermark,
         state_bytes=worked.report.state_bytes,
@@ -222,20 +224,20 @@ def make_done(
     )
 
 
-def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Py4j logs every exception that goes through it as an error; the one that ends a run is none."""
+def _is_error(record: logging.LogRecord) -> bool:
+    """Whether py4j logs a real error: it logs every exception that passes through it, and `NoneLeft` ends each run."""
     return not (record.exc_info and isinstance(record.exc_info[1], NoneLeft))
 
 
-logging.getLogger("py4j.clientserver").addFilter(_is_worth_saying)
+logging.getLogger("py4j.clientserver").addFilter(_is_error)
 
 
 class NoneLeft(Exception):
-    """No plan is left: what ends a bounded run's query. Spark has begun a batch by then, which the next run takes up."""
+    """Ends the query when no plan is left. Spark has begun one more batch by then, which the next run takes over."""
 
 
 def readable(job: KeyedJob, error: BaseException) -> BaseException:
-    """The error that people are to read: Spark wraps a worker's traceback in its own; dig out the line that says which step failed on what."""
+    """Turn an error of the query into one that says why: find the worker's error in the traceback that Spark quotes."""
     if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
         return error
     text = str(error)

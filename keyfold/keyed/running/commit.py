@@ -1,4 +1,4 @@
-"""From a commit record to the tables: every commit of a batch, each once, however often it is tried."""
+"""Commit the tables of a batch from its commit record. Each commit is idempotent: it has a Delta transaction id."""
 
 from pyarrow import types
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from keyfold.lakehouse.merging import merge_files
 
 
 def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
-    """Make the commits that a commit record stands for; those that were made already are passed over."""
+    """Commit every table of a batch; commits that exist are skipped."""
     reached("commit: before")
     for number, table in enumerate(job.tables):
         if number:
@@ -31,21 +31,25 @@ def commit(spark: SparkSession, job: KeyedJob, generation: Generation, done: Key
 
 
 def hash_of(table: OutputTable) -> HashOf | None:
-    """By which an upsert table is divided; None of one with a time in its key: old times are met by none of the new."""
+    """Return the hash that divides an upsert table; None for a key that it does not support.
+
+    A key with a time needs no hash: statistics of files already exclude the files of other times.
+    """
     kinds = [table.schema.field(name).type for name in table.key]
     is_hashable = all(types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) for kind in kinds)
     return key_hash if is_hashable else None
 
 
 def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None:
-    """Remove what no batch that may still be worked on again needs, once Spark has finished a batch.
+    """Remove files that no later batch needs, after Spark has finished a batch.
 
     Args:
-        batch: that Spark has finished: its answers from outside.
-        kept: for how many batches rows that were merged are kept, for those who look at what a run wrote, and state can
-            be read.
+        job: the job.
+        generation: its generation.
+        batch: the batch that Spark has finished; its stored answers of external services are removed.
+        kept: number of batches whose staged upsert rows and state stay readable.
     """
-    # Only now: until Spark has finished the batch it may be worked on again, and must be answered the same.
+    # Until Spark has finished a batch it may repeat it, and the repeated batch must get the same answers.
     remove_tree(generation.answers / f"{batch:09d}", missing_ok=True)
     old = generation.journal.done(batch - kept)
     if old is None:
@@ -54,6 +58,6 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
         if table.mode == "upsert":
             for file in old.tables.get(table.name, ()):
                 (generation.table(table.name) / file.path).unlink(missing_ok=True)
-    # State of the batch before that one, which needed them, can be read no more.
+    # Only batches before `old` read these parts, and their state is no longer kept.
     for name in old.dropped_parts:
         (generation.parts / name).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""What a run came upon that cannot be read: found, named, and told with what to do.
+"""Diagnose corrupt event tables after a failed run.
 
-Nothing is looked for where all is well: only a run that has failed asks whether its event table is whole.
+The tables are checked only after a failure: the check reads the log and the footers of the newest files.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError, first_line
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.plans.inputs import input_tables, made_anew_by
+from keyfold.keyed.plans.inputs import input_tables, rebuild_command
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.parquet import parquet_file
 from keyfold.lakehouse.positions import entries_since
@@ -24,43 +24,43 @@ from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
 
 _MOST_FILES = 1_000
-"""Of which footers are looked at, the newest first."""
+"""Number of files whose footers are checked, the newest ones."""
 
 
 class BatchFailedError(KeyfoldError):
-    """A batch failed, and nothing that it said tells people why."""
+    """A batch failed, and its error does not say why."""
 
 
 @contextmanager
-def damage_told(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
-    """Tell of a damaged event table, where that is why a run of a job has failed.
+def damage_diagnosed(lakehouse: Lakehouse, job: KeyedJob) -> Iterator[None]:
+    """Raise an error with the cause and the remedy when a run fails because an input table is damaged.
 
     Raises:
-        KeyfoldError: in place of what Delta, Parquet or a worker said.
+        KeyfoldError: in place of an error of Delta, Parquet or a worker.
     """
     try:
         yield
     except (DeltaError, pl.exceptions.PolarsError, pa.ArrowException, OSError, BatchFailedError) as error:
         tables = input_tables(lakehouse, job)
-        # Only what was read and does not fit is damage.
+        # A store that does not answer is no damage: report it first.
         for table in tables.values():
             if (failed := failure_of_store(error, table)) is not None:
                 raise failed from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         for name, table in tables.items():
-            _tell_of(lakehouse, job, name, table, error)
+            _check_table(lakehouse, job, name, table, error)
         if isinstance(error, BatchFailedError):
             raise
         raise KeyfoldError(
-            f"job {job.name} broke off: {first_line(error)}; run it again, it goes on where it was (if it breaks off there "
+            f"job {job.name} failed: {first_line(error)}; run it again, and it continues where it stopped (if it fails there "
             "again, start a new generation with --full-refresh)"
         ) from error
 
 
-def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause: BaseException) -> None:
+def _check_table(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause: BaseException) -> None:
     if (damage := _damage_of(table)) is not None:
-        rebuild = made_anew_by(lakehouse, job, name)
+        rebuild = rebuild_command(lakehouse, job, name)
         raise Damaged(
             f"job {job.name} reads {name} in {table}, which cannot be read: {damage}; restore it, or run "
             f"`{rebuild}`, and then this job with --full-refresh"
@@ -75,9 +75,9 @@ def _tell_of(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, cause
 
 
 def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
-    """Files that the live generation has planned to read, or is to read next, and that are not on disk."""
+    """List files that the live generation has not read yet and that do not exist."""
     generation = live_generation(lakehouse, job.name)
-    # Of a producer that was made anew: what was read is of another table.
+    # After a full refresh of the producer the table is another one, and the journal's files are not its files.
     if generation is None or generation.record["input_ids"].get(name) != table_id(table):
         return []
     done, plans = generation.journal.last_done(), generation.journal.pending()
@@ -90,7 +90,7 @@ def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Pl
 
 
 def _damage_of(table: Place) -> str | None:
-    """What is wrong with a table; None where its log, and the footers of its newest files, can be read."""
+    """Say what is wrong with a table; None if its log and the footers of its newest files can be read."""
     try:
         files = data_file_paths(table)
     except (DeltaError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Bears generations and branches: empty tables first, then the birth record, without which the folder counts for nothing."""
+"""Create generations and branches: first the empty tables, then the birth record. A folder without one is no generation."""
 
 import uuid
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ from keyfold.storage.place import Place
 def new_generation(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, origin: Origin | None = None
 ) -> Generation:
-    """Bear a generation beside the live one, with empty tables; it is not live yet."""
+    """Create a generation beside the live one, with empty tables. It is not live yet."""
     remove_dead_generations(lakehouse, job.name)
-    return _born(spark, lakehouse, job, generation_folder(lakehouse, job.name), {"origin": origin and asdict(origin)})
+    return _create(spark, lakehouse, job, generation_folder(lakehouse, job.name), {"origin": origin and asdict(origin)})
 
 
 def new_branch(
@@ -47,41 +47,48 @@ def new_branch(
     name: str,
     span: tuple[datetime | None, datetime | None] = (None, None),
 ) -> Generation:
-    """Bear a branch of a name, with empty tables; one of the same name is replaced. `span` is what it is to read.
+    """Create a branch with empty tables; it replaces a branch of the same name.
+
+    Args:
+        spark: the Spark session.
+        lakehouse: the lakehouse.
+        job: the job.
+        name: the branch's name.
+        span: the event times that it will read: from the first, before the second; None where it is open.
 
     Raises:
-        KeyfoldError: the name is none that a folder and a table can have.
+        KeyfoldError: the name cannot be the name of a folder and a table.
     """
     folder = branch_folder(lakehouse, job.name, name)
     if folder.exists():
         remove_tree(folder)
     bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _born(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
+    return _create(spark, lakehouse, job, folder, {"branch": name, "span": bounds})
 
 
-def _born(
+def _create(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, folder: Place, more: Mapping[str, Any]
 ) -> Generation:
     tables = input_tables(lakehouse, job)
     for one in job.all_inputs.values():
         _check_has_times(lakehouse, job.name, one, tables[one.table])
-    # Now, and not when it goes live: it is to go live in the place of what it was born beside.
+    # Read now, and not when it goes live: it may replace only the generation that was live at its creation.
     _, pointer_tag = live_pointer(lakehouse, job.name)
     generation = Generation(folder, {})
     for table in job.tables:
-        # Before the birth record: without one the folder counts for nothing, and is cleared away.
+        # Before the birth record: a folder without one is removed by the next run.
         create_table(generation.table(table.name), table.schema)
     reached("generation: tables made")
     record = {
         "format": FORMAT,
-        # And not its name: another one of that name, after a restored backup, would find its batches taken already.
+        # Not the folder's name: after a restored backup, a new generation of that name would find its batches committed.
         "identity": uuid.uuid4().hex,
         "job": job.name,
         **more,
         "born_at": datetime.now(UTC).isoformat(),
-        # Written down: Spark freezes the number into the checkpoint, and a session of another time has another.
+        # Recorded, since Spark stores the number in the checkpoint, and a later session may be configured differently.
         "shuffle_partitions": int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
-        # Written down too: the query's source counts in it.
+        # Recorded too: the query's source counts batch * splits + split.
         "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
         "parameters": dict(job.parameters),
         "fixed": {**fixed(job), "parameters": dict(job.parameters)},

@@ -1,6 +1,6 @@
-"""What Spark knows of the operator: a stateful processor with one value a state partition, the manifest of its parts.
+"""Connect the operator to Spark: a `StatefulProcessor` with one value per state partition, the manifest of its parts.
 
-At each start of a query Spark starts a Python process to ask for this one alone, so this module loads little.
+At each start of a query Spark starts a Python process that only loads this module, so it imports little.
 """
 
 from collections.abc import Iterator
@@ -11,30 +11,30 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from keyfold.keyed.running.worker import spare_what_is_loaded
+from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.storage.place import Place
 
 STATE_VARIABLE = "partition_state"
 
-# Types and not their names as text, here and below: a text costs two more round trips a variable and task.
+# Schemas as types, not as text: Spark parses a text with two more round trips to Java for each variable and task.
 EMITTED = StructType([StructField("table", StringType()), StructField("payload", BinaryType())])
-"""Rows of a table as a blob."""
+"""Emitted rows: a blob of rows of a table."""
 STORED = StructType([StructField("manifest", BinaryType())])
 """The manifest of a partition's parts (`parts.manifest`)."""
 
 
 class PartitionProcessor(StatefulProcessor):
-    """Hands each state partition of a batch to the operator; time is the plan's, so Spark's timers are not used.
+    """Call the operator for each state partition of a batch. Spark's timers are not used: the plan has the clock.
 
     Args:
         job: a `KeyedJob`.
-        answers: the folder of answers from outside.
-        parts: the folder of parts of state.
+        answers: the folder of stored answers of external services.
+        parts: the folder of state parts.
     """
 
     def __init__(self, job: Any, answers: Place, parts: Place) -> None:
-        # As bytes, read where the step is called: the process that is asked for the value loads neither job nor Polars, and
-        # each run starts half a second sooner.
+        # As bytes, unpickled when the step is first called: the process that Spark starts first then imports neither the
+        # job nor Polars, and each run starts half a second sooner.
         self._pickled, self._answers, self._parts = cloudpickle.dumps(job), answers, parts
         self._operator: Any = None
 
@@ -49,10 +49,10 @@ class PartitionProcessor(StatefulProcessor):
             job = cloudpickle.loads(self._pickled)
             self._operator = PartitionOperator(job, self._answers, self._parts, self._manifest)
         yield from self._operator.call(rows)
-        spare_what_is_loaded()
+        freeze_loaded_modules()
 
     def close(self) -> None:
-        """End a task; Spark calls it last."""
+        """End a task; Spark's last call of it."""
         _leave_open(self._handle)
 
 
@@ -60,13 +60,13 @@ _left_open: list[Any] = []
 
 
 def _leave_open(handle: StatefulProcessorHandle) -> None:
-    """Leave a task's connection to Spark's state open until the worker's next task, so that Java closes it.
+    """Leave a task's connection to Spark's state server open until the worker's next task, so that Java closes it.
 
-    Java never closes one whose end it is told of (SPARK-58932, mended after 4.2.0): a file and a port a task, of which a
-    process that goes on has no more after some ten thousand batches. But when a task is over it interrupts whoever still
-    reads from its connection, and an interrupt closes it.
+    Java leaks a connection whose client reports its end (SPARK-58932, fixed after 4.2.0): a file descriptor and a port per
+    task. A continuous run has used them up after some ten thousand batches. When a task ends, Java interrupts the thread that
+    still reads from a connection, and the interrupt closes it.
     """
     client: Any = handle._statefulProcessorApiClient
-    # Java is not told that this is the last: it would stop reading, and leave the connection as it is.
+    # Do not report the end to Java: it would stop reading, and leak the connection.
     client.set_handle_state = lambda state: setattr(client, "handle_state", state)
     _left_open[:] = [client]

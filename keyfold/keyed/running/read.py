@@ -1,7 +1,7 @@
-"""The map side: workers read the planned files themselves, and cut them into one blob a state partition.
+"""Read the planned files in workers, and make one blob of events for each state partition.
 
-Spark's source counts batches and nothing else: a row is a number, its batch and its split in one. The plan of that batch,
-which the driver has written to the journal, says what to read; each split reads its share of it.
+Spark's source only counts: a row is the number `batch * splits + split`. A worker reads the plan of that batch from the
+journal, and then its split's share of the planned files.
 """
 
 import json
@@ -24,14 +24,14 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input, tagged
 from keyfold.keyed.rows.codec import conform, encode, polars_schema
 from keyfold.keyed.rows.hashing import PartOf
-from keyfold.keyed.running.worker import spare_what_is_loaded
+from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.lakehouse.parquet import scan_rows
 from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
 LEAST_SPLITS = 64
-"""Into how many shares a batch's reading is split, where the cluster has no more cores: Spark's tasks take several each."""
+"""Number of splits of a batch, unless the cluster has more cores. A task may read several splits."""
 
 BLOBS = StructType(
     [
@@ -40,14 +40,15 @@ BLOBS = StructType(
         StructField("payload", BinaryType()),
     ]
 )
-"""A blob of events of a state partition (by its label), with its place in the batch; or, with `CLOCK` in place of that, the batch's clock."""
+"""A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK` or `SEED`."""
 
 CLOCK = -1
+"""`sequence` of the blob with the batch's clock."""
 SEED = -2
-"""In place of a blob's place, too: rows of state that the partition begins with. Further ones count down from it."""
+"""`sequence` of the first blob of seeded state (`seeding`); further ones count down."""
 
 SEED_RANGES = 16
-"""Ranges of slots that a partition's seed is cut into, so that it is taken in a range at a time."""
+"""Number of ranges of slots that a partition's seed is divided into, so that a worker holds one range at a time."""
 
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_AT_ONCE = 256 << 20
@@ -55,10 +56,11 @@ _ROWS_A_UNIT = 250_000
 
 
 class BatchClock(NamedTuple):
-    """A batch's number, and its clock as it travels to state partitions: microseconds since 1970.
+    """The number and the clock of a batch, as sent to state partitions. Times are microseconds since 1970.
 
-    Of a job with several inputs also the watermark of each, in the order of their declaration, and the kept file of each
-    lookup.
+    Attributes:
+        watermarks: of each input, in the order of their declaration; empty for a job with one stream.
+        lookups: the stored file of each lookup, by its name.
     """
 
     batch: int
@@ -69,17 +71,26 @@ class BatchClock(NamedTuple):
     lookups: Mapping[str, str] = MappingProxyType({})
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Encode as bytes."""
         return json.dumps(self._asdict() | {"lookups": dict(self.lookups)}).encode()
 
     @classmethod
     def unpack(cls, payload: bytes) -> "BatchClock":
-        """From `pack`."""
+        """Decode what `pack` encoded."""
         return cls(**json.loads(payload))
 
 
 class Unit(NamedTuple):
-    """Rows of a file that one split holds: `rows` of them from `offset` on. `input` is as which input they are read."""
+    """The rows of a file that a reader decodes at once.
+
+    Attributes:
+        number: of the unit in its batch; it decides which split reads it.
+        input: the input that the rows belong to.
+        path: the file.
+        offset: the first row.
+        rows: number of rows.
+        whole: whether all rows of the file are in the batch's slice.
+    """
 
     number: int
     input: str
@@ -90,7 +101,7 @@ class Unit(NamedTuple):
 
 
 def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
-    """What there is to read in a batch, in parts that one reader decodes at a time."""
+    """Divide the files of a batch into units."""
     return _cut((one.input, tables[one.table], file) for one in plan.inputs for file in one.files)
 
 
@@ -106,30 +117,30 @@ def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _RO
 def read_slices(
     job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: numbers of splits in, rows of `BLOBS` out.
+    """Make the function for `mapInArrow`: it takes numbers of splits and returns rows of `BLOBS`.
 
     Args:
-        job: whose events are read.
+        job: the job.
         journal: the folder of its journal.
         tables: the folders of its input tables, by name.
-        partitions: of the generation's state.
-        splits: of the generation's batches: the source counts in them, so that they are the same for its whole life.
+        partitions: number of state partitions of the generation.
+        splits: number of splits of a batch; it never changes for a generation.
     """
     labels = partition_labels(partitions)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark gives a task numbers alone: batch * splits + split. Events never become rows of the JVM.
+        # Each number is batch * splits + split.
         numbers = sorted(number for batch in batches for number in batch.column(0).to_pylist())
         if not numbers:
             return
-        # Made here, in the worker: the hash is a plug-in whose place on the driver's disk need not be this machine's.
+        # Made in the worker: expressions with the hash refer to a plug-in file, whose path on the driver may be another.
         readers = {name: _reader(job, name, one) for name, one in job.all_inputs.items()}
         split = _splitter(job, labels)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
         mine = {number % splits for number in numbers}
-        # By one task alone, and whatever there is to read: a partition is called only if a row comes for it.
+        # One split sends the clock to all partitions: Spark calls a partition only if it gets a row.
         if 0 in mine:
             yield _clocks(job, plan, labels)
         if plan.seed is not None:
@@ -155,14 +166,14 @@ def read_slices(
     def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_without_values(f"job {job.name}", job.private):
             yield from read(batches)
-        spare_what_is_loaded()
+        freeze_loaded_modules()
 
     return guarded
 
 
 def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
-    """The clock, once for every partition: each is called, whether events came for it or not."""
-    # A batch that takes in state has none, and calls no step.
+    """Make a blob with the clock for every partition, so that Spark calls those without events too."""
+    # A plan that seeds state has no watermarks of inputs. Its batch calls no step.
     watermarks = [plan.clock.watermarks.get(name, plan.clock.watermark) for name in job.inputs]
     clock = BatchClock(
         plan.batch,
@@ -178,8 +189,8 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
 def _seeds(
     job: KeyedJob, labels: tuple[int, ...], files: list[tuple[str, Place, PlannedFile]], splits: int, mine: set[int]
 ) -> Iterator[pa.RecordBatch]:
-    """A split's share of the state that a generation begins with, a blob a partition and range of slots."""
-    # In large units: each costs a blob a partition and range, and a blob of few rows costs as much as one of many.
+    """Read a split's share of the seeded state, and make a blob for each partition and range of slots."""
+    # Large units: each makes a blob for every partition and range, and small blobs cost as much as large ones.
     for unit in _cut(files, _ROWS_AT_ONCE):
         if unit.number % splits in mine:
             rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
@@ -195,7 +206,7 @@ def _seeds(
 def _reader(
     job: KeyedJob, name: str, declared: Input
 ) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
-    """Make the function that reads a unit's rows of a slice, in the columns of the job's events."""
+    """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
     wanted, of_all = polars_schema(declared.events), polars_schema(job.events)
     derived = {column: how.expression() if isinstance(how, PartOf) else how for column, how in declared.derived.items()}
     made = set(derived) | ({job.keys_of.column} if job.keys_of is not None else set())
@@ -208,23 +219,23 @@ def _reader(
     keys_of = job.keys_of
     if keys_of is not None:
         made_of.update(keys_of.values.meta.root_names())
-        told = f", or say in `keys_of` which key an event without a {keys_of.column} is of (`otherwise`)"
+        remedy = f", or give `keys_of` the key of an event without a {keys_of.column} (`otherwise`)"
     else:
-        told = ""
+        remedy = ""
     names = [*stored, *sorted(made_of - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
 
     def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
         scan = scan_rows(unit.path, unit.offset, unit.rows)
         if declared.time_from:
-            # Before all else: slices, windows and keys are cut by the time that the job goes by.
+            # First of all: slices, windows and derived columns use the time that the job goes by.
             scan = scan.with_columns(pl.col(declared.time_from).alias(declared.event_time))
         there = scan.collect_schema()
-        # A column that came to the table after the file was written.
+        # Files that were written before a column was added to the table lack it.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in there]
         rows = scan.select(name for name in names if name in there)
         frame = rows.collect().with_columns(lacking)
-        # Of a file that lies across an end of the slice, rows are looked at one by one.
+        # The file has rows of other slices too.
         if not unit.whole:
             time = pl.col(declared.event_time)
             if since is not None:
@@ -242,7 +253,7 @@ def _reader(
         if lost:
             raise InvalidData(
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(lost)}, which no event may lack; "
-                f"see that whoever wrote them fills it{told}; then run again"
+                f"correct the program that wrote them{remedy}; then run again"
             )
         return tagged(name, declared, frame, of_all) if job.inputs else frame
 
@@ -250,7 +261,7 @@ def _reader(
 
 
 def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
-    """Make the function that cuts events into a blob a state partition."""
+    """Make the function that divides events into one blob for each state partition."""
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if job.combine is not None:
@@ -263,19 +274,19 @@ def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame,
 
 
 def _partitions(slots: Slots, partitions: int) -> np.ndarray:
-    """The state partition of each slot."""
+    """Return the state partition of each slot."""
     return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
 
 
 def _cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[int, bytes]]:
-    """Rows as a blob a part: the numbers of the parts that have any, each with its rows."""
-    # A stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
+    """Encode the rows of each part as a blob; returns the numbers of the parts that have rows, with their blobs."""
+    # NumPy's stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
     order = np.argsort(parts, kind="stable")
     counts = np.bincount(parts, minlength=count)
     ends = np.cumsum(counts)
     there = [int(one) for one in np.flatnonzero(counts)]
     if any(kind.is_nested() for kind in rows.dtypes):
-        # A slice of a list column drags all its values along, and to encode it costs as much as to encode the whole.
+        # A slice of a list column refers to all values of the column: encoding it would cost as much as the whole column.
         return [(one, encode(rows[order[ends[one] - counts[one] : ends[one]]])) for one in there]
     ordered = rows[order]
     return [(one, encode(ordered.slice(ends[one] - counts[one], counts[one]))) for one in there]

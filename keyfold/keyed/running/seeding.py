@@ -1,7 +1,6 @@
-"""A generation that begins with state: its first batch reads files of state in place of events, and calls no step.
+"""Start a generation with existing state: its first batch reads files of state in place of events, and calls no step.
 
-What is due of that state, and what came meanwhile, is for the batch after it: the next run goes on from here as it would
-from any other batch.
+The next batch handles timers that are due and events that have arrived since, as after any other batch.
 """
 
 from collections.abc import Mapping
@@ -31,15 +30,15 @@ from keyfold.lakehouse.positions import Position
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a generation with state begins.
+    """The state and the position that a generation starts with.
 
     Attributes:
-        files: of the state, below the generation's folder `seed`, with the job's columns of state.
-        events, rows: that had come and gone by then; see `records.Seed`.
-        positions: by table, up to which all is in that state; a table that is not among them is read from its beginning.
-        watermark: event time that the state has reached.
-        times, arrivals: of the events so far, as in the commit record.
-        clock: how far time had gone, of a state that another generation left.
+        files: files of state below the generation's folder `seed`, with the job's columns of state.
+        events, rows: events that were read and rows that were written before; see `batch_records.Seed`.
+        positions: by input table, how far the state includes it; a table that is not named is read from its beginning.
+        watermark: the watermark of the state.
+        times, arrivals: as in the commit record.
+        clock: the clock of the generation that the state comes from; None if it comes from elsewhere.
     """
 
     files: tuple[PlannedFile, ...]
@@ -52,29 +51,29 @@ class Beginning:
     clock: ClockRecord | None = None
 
 
-def take_in(
+def seed_generation(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, generation: Generation, beginning: Beginning
 ) -> KeyedDone:
-    """Work on a new generation's first batch, which takes in state; the generation goes live by `go_live` after it.
+    """Run the first batch of a new generation, which reads its state. Make it live with `go_live` afterwards.
 
     Raises:
-        KeyfoldError: the files do not hold state of the job; the generation is dead then.
+        KeyfoldError: the files do not hold state of the job. The generation cannot be used then.
     """
     before = beginning.clock
     reading, _ = go_on(before.reading if before else None, read_clock())
-    # Never back, though the state may come from another machine: what was stale there stays stale.
+    # The state may come from a machine whose clock is ahead. Processing time never goes back: timers that fired stay fired.
     processing_time = max(before.processing_time, reading.time) if before else reading.time
     plan = _plan(job, beginning, reading, processing_time)
     generation.journal.write_plans([plan])
-    # The one plan stands in the journal, where batches look first.
+    # There is no next plan: the journal has the only one.
     batches_on(spark, lakehouse, job, generation, lambda: None, None).work()
     watermark = max(beginning.watermark, before.watermark) if before else beginning.watermark
     clock = ClockRecord(watermark=watermark, processing_time=processing_time, reading=reading)
-    # The old generation's ticks count: what it has closed on a silent stream must not open again.
+    # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
     generation.write_clock(clock)
     reached("seed: taken in")
     done = generation.journal.last_done()
-    assert done is not None  # noqa: S101 - the query ends without an error only behind its one batch
+    assert done is not None  # noqa: S101 - the query ends without an error only after its batch
     return done
 
 

@@ -1,4 +1,4 @@
-"""A batch at whose end journal, checkpoint and tables are of one time, also while a run goes on: what is counted there adds up."""
+"""Find a batch at whose end journal, checkpoint and tables agree, also while a run is going on, so that counts add up."""
 
 import time
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.locks import is_held
 
 PATIENCE = 60.0
-"""Seconds until a run that goes on must have come to the end of a batch."""
+"""Seconds to wait for a running job to finish a batch."""
 
 _LOOK = 0.02
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The newest batch that is done in all places.
+    """The newest batch that is finished in journal, checkpoint and tables.
 
     Attributes:
-        done: its record.
-        versions: of the job's tables at its end, by name.
+        done: its commit record.
+        versions: versions of the job's tables at its end, by name.
     """
 
     done: KeyedDone
@@ -34,10 +34,10 @@ class Settled:
 
 
 def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Settled | None:
-    """Find it; None before the first batch.
+    """Return the newest settled batch; None before the first batch.
 
     Raises:
-        KeyfoldError: the last run was cut off, or one that goes on comes to no end.
+        KeyfoldError: the last run was interrupted, or a running one finished no batch within `PATIENCE`.
     """
     until = time.monotonic() + PATIENCE
     while True:
@@ -47,20 +47,20 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
             return None
         if _is_an_end(generation, done, goes_on=goes_on):
             versions = {table.name: DeltaTable(str(generation.table(table.name))).version() for table in job.tables}
-            # Commits follow their commit record: where there is no later one, nothing was added since.
+            # Delta commits follow their commit record: without a newer record, the versions are those of this batch.
             newest = generation.journal.last_done()
             if newest is not None and newest.batch == done.batch:
                 return Settled(done, versions)
-        # Only a process that is there gets on.
+        # Without a running process, waiting does not help.
         if not goes_on or time.monotonic() > until:
             raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
         time.sleep(_LOOK)
 
 
 def _is_an_end(generation: Generation, done: KeyedDone, *, goes_on: bool) -> bool:
-    """Whether all that a batch made is committed, and what it read is read to the end."""
+    """Whether a batch is committed, and its input is read completely."""
     if finished_batch(generation.checkpoint) != done.batch:
         return False
     pending = generation.journal.pending()
-    # A later run's plan has changed nothing yet. Slices of one run share files, which are read when the last is.
+    # A plan of a later run has changed nothing yet. Slices of one run share files, which are read after the last slice.
     return not pending or (goes_on and pending[0].run > done.batch)

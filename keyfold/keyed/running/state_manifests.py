@@ -1,4 +1,4 @@
-"""What Spark keeps of a generation's state: a manifest a partition, which names the parts that hold its rows."""
+"""Read the manifests of a generation's state from Spark's checkpoint: one for each state partition, with its parts."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -10,10 +10,10 @@ from keyfold.keyed.running.processor import STATE_VARIABLE
 
 
 def state_manifests(spark: SparkSession, generation: Generation, batch: int) -> DataFrame:
-    """The manifests of a generation's state after a batch: `partition` (its label), `manifest`.
+    """Read the manifests after a batch: columns `partition` (its label) and `manifest`.
 
     Raises:
-        KeyfoldError: the checkpoint was moved in a store since a run last wrote to it.
+        KeyfoldError: the checkpoint was moved in an object store after the last run.
     """
     check_is_readable(generation.checkpoint)
     state = read_source(spark, generation.checkpoint, "statestore", batchId=batch, stateVarName=STATE_VARIABLE)

@@ -1,7 +1,7 @@
-"""The changes of upsert tables, as append tables beside them: what each batch made of each key's row.
+"""Write the changes of upsert tables to append tables beside them: each key's row before and after each batch.
 
-A batch's changes are written before its commit record, from its staged rows and from the table as the batch before has left
-it, which is the same however often the batch is tried. They are committed as the rows of all append tables are.
+Changes are computed before the commit record is written, from the batch's staged rows and the table after the previous batch.
+A repeated batch thus computes the same changes. They are committed like the rows of any append table.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,22 +24,25 @@ from keyfold.times import BEGINNING
 
 _ROWS_A_FILE = 1 << 20
 _FIRST = BEGINNING + timedelta(microseconds=1)
-"""Of changes before a watermark is set: behind its beginning, where nothing is late."""
+"""`changed_at` before there is a watermark: later than `BEGINNING`, so that no change is late."""
 
 
 def write_changes(
     job: KeyedJob, generation: Generation, plan: KeyedPlan, files: dict[str, list[WrittenFile]]
 ) -> dict[str, list[WrittenFile]]:
-    """Write what a batch changes in upsert tables; gives the batch's files, by table, with those of the changes.
+    """Write the changes that a batch makes in upsert tables.
 
     Args:
-        job: whose tables.
-        generation: of the job; its tables have all batches before this one, and not yet this one.
-        plan: of the batch.
-        files: that the batch wrote, by table.
+        job: the job.
+        generation: its generation; the tables have all earlier batches, and not this one.
+        plan: the plan of the batch.
+        files: the files that the batch wrote, by table.
+
+    Returns:
+        `files`, with the files of the changes.
     """
     tables = {table.name: table for table in job.tables}
-    found = dict(files)
+    with_changes = dict(files)
     for table in job.tables:
         if table.changes and (staged := [file for file in files.get(table.name, ()) if file.rows]):
             name = name_of_changes(table.name)
@@ -49,13 +52,13 @@ def write_changes(
                 changes = _changes(table, generation.table(table.name), group, plan.batch, plan.clock.watermark)
                 written += [write_data_file(part, folder, schema) for part in changes.iter_slices(_ROWS_A_FILE)]
             if written:
-                found[name] = written
+                with_changes[name] = written
                 reached("changes: written")
-    return found
+    return with_changes
 
 
 def _groups(staged: Sequence[WrittenFile]) -> Iterator[list[WrittenFile]]:
-    """Cut a batch's files into groups that fit in memory: no two files of a batch have rows of one key."""
+    """Divide a batch's files into groups that fit into memory. No two files of a batch have rows of the same key."""
     group: list[WrittenFile] = []
     for file in staged:
         if group and sum(one.rows for one in group) + file.rows > _ROWS_A_FILE:

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once in its life."""
+"""Prepare a Python worker of Spark, once per process."""
 
 import gc
 from functools import cache
@@ -7,13 +7,13 @@ from pyspark import TaskContext
 
 
 @cache
-def spare_what_is_loaded() -> None:
-    """Leave all that is loaded by now out of Python's garbage collection; call it once a task's modules are.
+def freeze_loaded_modules() -> None:
+    """Exclude the modules that are loaded now from garbage collection; call it after a task has imported its modules.
 
-    Spark's workers collect after each task. Of Polars, pyarrow and pydantic that takes 40 ms and finds nothing; a batch of
-    few events is six tasks.
+    Spark's workers collect garbage after each task. With Polars, pyarrow and pydantic loaded that takes 40 ms, and a small
+    batch has six tasks.
     """
-    # Of the driver's own process, where tests call what workers do, the caller knows more.
+    # Without a task this is the driver's process (tests call workers' functions there), which is not ours to freeze.
     if TaskContext.get() is not None:
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""The sink side: workers turn emitted blobs into data files of the job's tables, and tell the driver of them in a few rows."""
+"""Write the emitted blobs as data files of the job's tables, in workers, and report the files to the driver in a few rows."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.output_table import OutputTable
 from keyfold.keyed.rows.codec import decode
 from keyfold.keyed.running.operator import DROPPED, NOTHING, REPORT, PartitionReport
-from keyfold.keyed.running.worker import spare_what_is_loaded
+from keyfold.keyed.running.worker import freeze_loaded_modules
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.privacy import errors_without_values
 from keyfold.storage.place import Place
 
 WORKED = StructType([StructField("table", StringType()), StructField("report", StringType())])
-"""What a task reports: a file of a table, or (table `operator.REPORT`) the sum of what its partitions report; as JSON."""
+"""A task's report as JSON: a file of a table, or (table `operator.REPORT`) the sum of its partitions' reports."""
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 256 << 20
@@ -29,12 +29,12 @@ _BYTES_A_FILE = 256 << 20
 
 @dataclass
 class BatchResult:
-    """What a batch's work came to, put together from all tasks.
+    """The result of a batch, from the reports of all its tasks.
 
     Attributes:
-        files: written, by table.
+        files: the written files, by table.
         report: the sum over all state partitions.
-        dropped: files of parts that the state needs no more.
+        dropped: files of parts that the state no longer needs.
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class BatchResult:
 def write_tables(
     job: KeyedJob, folders: dict[str, Place]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: rows of `operator.EMITTED` in, data files written, rows of `WORKED` out.
+    """Make the function for `mapInArrow` that takes rows of `processor.EMITTED`, writes data files, and returns `WORKED`.
 
     Args:
-        job: whose tables they are.
-        folders: of its tables, by name; rows of an upsert are staged there.
+        job: the job.
+        folders: the folders of its tables, by name; rows of an upsert table are staged there.
     """
     tables = {table.name: table for table in job.tables}
 
@@ -66,11 +66,11 @@ def write_tables(
                     yield _row(DROPPED, {"files": payload.as_py().decode().split("\n")})
                     continue
                 frame = decode(payload.as_buffer())
-                # Joined over calls of the step: a file a call would be many small ones.
+                # Collect the frames of several calls of the step: a file per call would be too small.
                 waiting.setdefault(name, []).append(frame)
                 rows, size = sizes.get(name, (0, 0))
                 sizes[name] = rows + frame.height, size + int(frame.estimated_size())
-                # Written on the way: what a task emits may be more than a worker should hold.
+                # A task may emit more than fits into a worker's memory.
                 if sizes[name][0] >= _ROWS_A_FILE or sizes[name][1] >= _BYTES_A_FILE:
                     yield _row(name, _write(tables[name], folders[name], waiting.pop(name)).model_dump())
                     sizes[name] = 0, 0
@@ -82,13 +82,13 @@ def write_tables(
     def guarded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with errors_without_values(f"job {job.name}", job.private):
             yield from write(batches)
-        spare_what_is_loaded()
+        freeze_loaded_modules()
 
     return guarded
 
 
-def put_together(rows: Sequence[Row]) -> BatchResult:
-    """Read what all tasks reported."""
+def read_reports(rows: Sequence[Row]) -> BatchResult:
+    """Combine the reports of all tasks of a batch."""
     worked = BatchResult()
     for row in rows:
         report: dict[str, Any] = json.loads(row["report"])
@@ -102,7 +102,7 @@ def put_together(rows: Sequence[Row]) -> BatchResult:
 
 
 def _write(table: OutputTable, folder: Place, frames: list[pl.DataFrame]) -> WrittenFile:
-    # Aside, where Delta looks at nothing: rows of an upsert are merged, and no commit names their file.
+    # Rows of an upsert table are merged later: stage them in a folder that Delta ignores.
     staged = STAGED if table.mode == "upsert" else ""
     return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
 

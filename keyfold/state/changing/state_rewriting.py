@@ -22,7 +22,7 @@ from keyfold.keyed.generation.generations import Generation, Origin, go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import new_generation
-from keyfold.keyed.running.seeding import Beginning, take_in
+from keyfold.keyed.running.seeding import Beginning, seed_generation
 from keyfold.keyed.running.state_manifests import state_manifests
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
@@ -155,7 +155,7 @@ def rewrite_beside(
         # Time goes on where it stood: what was closed by it must not be open again.
         clock=old.clock(),
     )
-    take_in(spark, lakehouse, job, generation, beginning)
+    seed_generation(spark, lakehouse, job, generation, beginning)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
 
 

@@ -18,7 +18,7 @@ from keyfold.keyed.plans.inputs import input_tables, positions_explained
 from keyfold.keyed.reporting.conservation import events_in_table
 from keyfold.keyed.runner import watermark as watermark_of
 from keyfold.keyed.running.new_generation import new_generation
-from keyfold.keyed.running.seeding import Beginning, take_in
+from keyfold.keyed.running.seeding import Beginning, seed_generation
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
@@ -113,7 +113,7 @@ def bootstrap(
             for name, one in job.all_inputs.items()
         }
         beginning = Beginning(files, checked.events, positions, watermark, {}, times=times)
-        take_in(spark, lakehouse, job, generation, beginning)
+        seed_generation(spark, lakehouse, job, generation, beginning)
         go_live(lakehouse, generation)
     return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 
