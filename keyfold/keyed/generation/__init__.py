@@ -1,1 +1,1 @@
-"""Generations of a job: their journal, checkpoint and identity."""
+"""Open, compare and replace generations of a job: their records, checkpoint and identity."""

@@ -1,4 +1,4 @@
-"""What the journal of a keyed job says: slices of an event table and their clocks, and what came of them."""
+"""Define the records of a keyed job's journal: plans, commit records, and the clock between batches."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,12 +13,12 @@ from keyfold.lakehouse.positions import Position
 
 @dataclass(frozen=True)
 class Counts:
-    """What came in and went out: events and rows, of one batch or of all of a generation.
+    """Counts of events and rows, of a batch or of a whole generation.
 
     Attributes:
-        events: that reached a step, each as often as the job takes it (`keys_of`).
-        rows: written, by table, the late table too.
-        open_events: by how much open state grew; over a whole generation, what is open.
+        events: events that reached a step; with `keys_of`, each copy counts.
+        rows: rows that were written, by table, with the late table.
+        open_events: growth of the number of events in open state; for a whole generation, that number.
     """
 
     events: int = 0
@@ -41,12 +41,12 @@ class Counts:
 
 
 class PlannedFile(Record):
-    """A data file of which a batch reads the rows of its slice of time.
+    """A data file from which a batch reads the rows of its slice.
 
     Attributes:
-        path: below its table's folder.
-        rows, bytes: of the whole file.
-        whole: whether all its rows are of the slice, so that none needs a look at its time.
+        path: path below the table's folder.
+        rows, bytes: size of the whole file.
+        whole: whether all rows are in the slice, so that the reader need not filter them.
     """
 
     path: str
@@ -56,13 +56,13 @@ class PlannedFile(Record):
 
 
 class TableInput(Record):
-    """What a batch reads of a table.
+    """The part of a table that a batch reads.
 
     Attributes:
-        table: its name in the lakehouse.
-        input: the name of the job's input that it is read as; two inputs may read one table.
-        position: up to which position in the table the run reads.
-        files: that hold rows of the batch's slice.
+        table: name of the table in the lakehouse.
+        input: name of the job's input; two inputs may read the same table.
+        position: the position in the table up to which the run reads.
+        files: files with rows of the batch's slice.
     """
 
     table: str
@@ -72,7 +72,7 @@ class TableInput(Record):
 
 
 class PlannedClock(Record):
-    """The clock of a batch; see `contract.Clock`. `advanced_by` says what moved event time, where no event did."""
+    """The clock of a batch; see `Clock`. `advanced_by` says what advanced event time, if events did not."""
 
     late_watermark: datetime
     watermark: datetime
@@ -82,12 +82,12 @@ class PlannedClock(Record):
 
 
 class InputTime(Record):
-    """How far the event time of an input has come.
+    """The event time that an input has reached.
 
     Attributes:
-        newest: the newest event time of its events so far; None before any.
-        arrived_at: the processing time at which the last of them were planned; before any, at which the job first ran.
-        stands_in: whether `newest` is an arrival, since no event had a time of its own so far (`event_time`).
+        newest: the newest event time so far; None before the first event.
+        arrived_at: the processing time when the last events were planned; before the first event, of the job's first run.
+        stands_in: whether `newest` is an arrival, since no event had its own time so far (`plans.event_time`).
     """
 
     newest: datetime | None = None
@@ -96,12 +96,12 @@ class InputTime(Record):
 
 
 class Seed(Record):
-    """State that a generation begins with, and what had come of it before.
+    """The state that a generation starts with, and the counts up to then.
 
     Attributes:
-        files: its rows, below the generation's folder `seed`.
-        events: that had reached a step, those that the state stands for among them.
-        rows: that the tables it begins with hold, by table.
+        files: files of state rows, below the generation's folder `seed`.
+        events: events that had reached a step, with those in the state.
+        rows: rows in the tables that it starts with, by table.
         arrivals: as in the commit record.
     """
 
@@ -115,14 +115,15 @@ class KeyedPlan(Plan):
     """A batch of a keyed job: the rows of its inputs in a slice of event time, and its clock.
 
     Attributes:
-        inputs: what it reads, of each table.
-        seed: state that it takes in; such a batch is a generation's first, and reads no events.
-        since, until: the slice: rows at or after the one and before the other; None for no bound.
-        clock: what time it is in the batch.
-        times: how far each input has come, by name.
-        lookups: the kept file of each lookup, as the job's steps get it (`lookups`).
-        reading: what the machine's clocks said.
-        rows_before, rows, rows_of_run: estimates, for progress: rows of the run's earlier batches, of this, of all.
+        inputs: the part of each table that it reads.
+        seed: the state that the batch loads. Such a batch is the first of its generation, and reads no events.
+        since, until: bounds of the slice, the first inclusive and the second exclusive; None for no bound.
+        clock: the clock of the batch.
+        times: the event time that each input has reached, by its name.
+        lookups: the stored file of each lookup, by its name (`job.lookups`).
+        reading: the readings of the machine's clocks.
+        rows_before, rows, rows_of_run: estimated rows of the run's earlier batches, of this batch, and of the run, for
+            progress.
     """
 
     inputs: tuple[TableInput, ...]
@@ -138,7 +139,7 @@ class KeyedPlan(Plan):
     rows_of_run: int = 0
 
     def describe(self) -> str:
-        """What the batch reads, in a line for people."""
+        """Describe the batch's input in a line."""
         if self.seed is not None:
             rows = sum(file.rows for file in self.seed.files)
             return f"{rows:,} rows of state; watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
@@ -149,22 +150,22 @@ class KeyedPlan(Plan):
 
 
 class KeyedDone(Done):
-    """What a batch of a keyed job made.
+    """The commit record of a batch of a keyed job.
 
     Attributes:
-        positions: in each input table, up to which all is read; a run's last batch moves it.
-        watermark: event time reached.
+        positions: the position up to which each input table is read completely; the last batch of a run advances it.
+        watermark: the watermark after the batch.
         times: as in the plan.
-        arrivals: the processing times of the last runs that brought events, for the usual gap between them.
-        events: that reached a step in this batch.
-        by_input: those of each input of a job with several, and all of them, also those that `events` does not count.
-        rows: written in this batch, by table.
-        open_change: by how many events open state grew.
-        total_events, total_by_input, total_rows, open_events: the same over the whole generation.
-        next_deadline, next_stale_at: the earliest of all that is kept; None of nothing.
-        processing_time: of the batch; a later one's is never less.
+        arrivals: processing times of the last runs that brought events, to compute the usual gap between deliveries.
+        events: events that reached a step in this batch.
+        by_input: events of each input, for a job with several; also those that `events` does not count.
+        rows: rows that this batch wrote, by table.
+        open_change: growth of the number of events in open state.
+        total_events, total_by_input, total_rows, open_events: the same for the whole generation.
+        next_deadline, next_stale_at: the earliest timer of each kind in the state; None if there is none.
+        processing_time: processing time of the batch; it never goes back.
         state_bytes: size of the state after the batch.
-        dropped_parts: files of the state before the batch that the state after it does not have.
+        dropped_parts: files of state parts that the state no longer needs after this batch.
     """
 
     positions: dict[str, Position]
@@ -187,28 +188,26 @@ class KeyedDone(Done):
 
     @property
     def counts(self) -> Counts:
-        """Of this batch."""
+        """The counts of this batch."""
         return Counts(self.events, self.rows, self.open_change)
 
     @property
     def totals(self) -> Counts:
-        """Of the generation up to this batch."""
+        """The counts of the generation up to this batch."""
         return Counts(self.total_events, self.total_rows, self.open_events)
 
     def describe(self) -> str:
-        """What came of the batch, in a line for people."""
+        """Describe the batch's results in a line."""
         rows = ", ".join(f"{count:,} {name}" for name, count in self.rows.items() if count) or "no rows"
         return f"{self.events:,} events: {rows}; {self.open_events:,} open"
 
 
 class ClockRecord(Record):
-    """How far time has gone since the last batch, through runs in which nothing came and nothing was due.
-
-    Such a run makes no batch; it moves the clock alone.
+    """The clock after the last run. A run without events and without due timers makes no batch, and only advances the clock.
 
     Attributes:
-        watermark, processing_time: reached.
-        reading: what the machine's clocks said.
+        watermark, processing_time: the times that were reached.
+        reading: the readings of the machine's clocks.
     """
 
     watermark: datetime

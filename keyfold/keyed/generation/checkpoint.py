@@ -1,7 +1,7 @@
-"""Spark's checkpoint of a generation: which batches it has finished, and whether that fits the journal.
+"""Check that Spark's checkpoint of a generation agrees with the journal.
 
-Spark numbers its batches as the journal does. It finishes one after the journal has its commit record, so it is level with
-the journal or one batch behind; what it began and the journal does not know counts for nothing.
+Spark numbers batches as the journal does. It finishes a batch after the journal has its commit record, so it is level with the
+journal or one batch behind. Batches that it has begun without a commit record are repeated.
 """
 
 import json
@@ -23,43 +23,43 @@ _SCHEMA_FILE = re.compile(r'"(?:file|s3a):[^"]*?/checkpoint/state/(\d+/_stateSch
 
 
 def finished_batch(checkpoint: Place) -> int | None:
-    """The last batch that Spark has finished, None before the first."""
+    """Return the last batch that Spark has finished; None before the first."""
     return max(_numbers(checkpoint / "commits"), default=None)
 
 
 def state_identities(checkpoint: Place, batch: int) -> dict[str, str]:
-    """What tells the state of a finished batch from what other attempts at it wrote, by the name of the partition's folder.
+    """Return the id of the attempt that wrote a finished batch's state, by the folder of the state partition.
 
-    Spark's files of state are named by it, and the entry that finishes the batch names it. So a driver that stood still for longer
-    than its lease, and goes on beside the run that took over, writes files that nobody reads. Empty for checkpoints
-    that were begun before files had it.
+    Spark puts the id into the names of state files, and records it when the batch is finished. So a driver that paused for
+    longer than its lease, and continues beside the run that took over, writes files that nobody reads. Empty for a checkpoint
+    without ids (state store checkpoint format 1).
     """
     stores = _entry(checkpoint, batch).get("stateUniqueIds", {}).get("0", [])
     return {str(partition): f"_{identities[0]}" for partition, identities in enumerate(stores)}
 
 
 def names_attempts(checkpoint: Place) -> bool:
-    """Whether files of state are named by the attempt that wrote them; not so where a checkpoint began before they were."""
+    """Whether names of state files have the id of the attempt that wrote them. A checkpoint keeps the format it began with."""
     finished = finished_batch(checkpoint)
     return finished is None or bool(state_identities(checkpoint, finished))
 
 
 def check_checkpoint(generation: Generation, where: str) -> None:
-    """See that the checkpoint is of one time with the journal, and take away what a crash left half written.
+    """Check that the checkpoint agrees with the journal, and remove files that a crash left incomplete.
 
     Raises:
-        KeyfoldError: it is lost, older or newer than the journal; names the remedy.
+        KeyfoldError: the checkpoint is missing, or is older or newer than the journal; names the remedy.
     """
     checkpoint, done = generation.checkpoint, generation.journal.last_done()
     if done is None or (done.batch == 0 and finished_batch(checkpoint) is None):
-        # No batch, or one that is worked on again from nothing: whatever is there, a crash may have left half of it.
+        # Nothing is finished: the first batch starts from nothing, and a crash may have left incomplete files.
         remove_tree(checkpoint, missing_ok=True)
         return
     remedy = "restore the one that belongs to it, or start a new generation with --full-refresh"
     _remove_empty(checkpoint, done.batch, where, remedy)
     finished = finished_batch(checkpoint)
     if done.batch == 0 and finished is None:
-        # The entry that said that it was finished was empty: a power cut, or a full disk.
+        # The entry that finishes batch 0 was empty, after a power failure or on a full disk: repeat the batch.
         remove_tree(checkpoint)
         return
     if finished is None or not (checkpoint / "metadata").exists() or not (checkpoint / "state").is_dir():
@@ -69,7 +69,7 @@ def check_checkpoint(generation: Generation, where: str) -> None:
             f"{where}: its checkpoint has finished batch {finished}, which its journal {generation.journal.folder} does "
             f"not know: the journal is older than the checkpoint (a restored backup?); {remedy}"
         )
-    # One behind is as a crash leaves it: the commit record comes first, Spark's own commit after.
+    # A crash leaves it one batch behind: the commit record is written before Spark finishes the batch.
     if finished < done.batch - 1:
         raise Damaged(
             f"{where}: its checkpoint has finished batch {finished}, its journal {generation.journal.folder} says that "
@@ -80,11 +80,11 @@ def check_checkpoint(generation: Generation, where: str) -> None:
     follow_move(checkpoint)
 
 
-def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
-    """Take away what stands in a store for the folders of a checkpoint in which Spark has finished no batch.
+def clear_unfinished_checkpoint(spark: SparkSession, checkpoint: Place) -> None:
+    """Delete a checkpoint in a bucket in which Spark has finished no batch.
 
-    Spark begins its first batch only where there is no folder of state. In a bucket Hadoop makes empty objects for folders,
-    by names that end in a slash, which nobody but Hadoop can name.
+    Spark refuses to begin its first batch if there is a folder of state. In a bucket Hadoop makes empty objects for folders,
+    whose names end in a slash: only Hadoop can delete them.
     """
     if "://" not in str(checkpoint) or finished_batch(checkpoint) is not None:
         return
@@ -95,31 +95,31 @@ def clear_what_was_begun(spark: SparkSession, checkpoint: Place) -> None:
 
 
 def follow_move(checkpoint: Place) -> None:
-    """Put the checkpoint's own place into what Spark wrote of its state's schema: it names files by their whole path.
+    """Correct the absolute paths in Spark's metadata of the state schema, after the checkpoint was moved.
 
-    Call it only under the lock of whoever writes there.
+    The caller must hold the job's lock.
     """
     for entry, text in _written_elsewhere(checkpoint):
         write_durably(entry, text.encode())
-        # Hadoop compares a file with the checksum beside it, and would call the mended one damaged.
+        # Hadoop verifies a file with the checksum file beside it, which is out of date now.
         entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
 
 
 def check_is_readable(checkpoint: Place) -> None:
-    """See that Spark's reader of state finds the files of a checkpoint; on a disk it is led to those of one that was moved.
+    """Check that Spark's state reader finds the files of a checkpoint. On a disk, `state_source` handles moved checkpoints.
 
     Raises:
-        KeyfoldError: it lies in a store, and was moved there since a run last wrote to it.
+        KeyfoldError: the checkpoint is in an object store, and was moved there after the last run.
     """
     if isinstance(checkpoint, RemotePath) and next(_written_elsewhere(checkpoint), None) is not None:
         raise KeyfoldError(
-            f"{checkpoint} was moved here, and names its files where they were: run the job once, which puts that right, and "
-            "read its state then"
+            f"{checkpoint} was moved here, and has the old paths of its files: run the job once, which corrects them, and "
+            "then read its state"
         )
 
 
 def _written_elsewhere(checkpoint: Place) -> Iterator[tuple[Place, str]]:
-    """What names files of the checkpoint where they were, each with what it is to hold."""
+    """Yield the metadata files that have old paths, each with its corrected content."""
     place = str(checkpoint) if "://" in str(checkpoint) else f"file:{checkpoint}"
     for metadata in (checkpoint / "state").glob("*/_metadata/v2"):
         entries = [metadata / str(number) for number in sorted(_numbers(metadata), reverse=True)]
@@ -127,12 +127,12 @@ def _written_elsewhere(checkpoint: Place) -> Iterator[tuple[Place, str]]:
             text = entry.read_text(encoding="utf-8")
             here = _SCHEMA_FILE.sub(lambda found: f'"{place}/state/{found[1]}"', text)
             if here == text:
-                break  # the newest is of this place, and so are all before it
+                break  # if the newest is correct, so are the older ones
             yield entry, here
 
 
 def _remove_parts(generation: Generation, finished: int) -> None:
-    """Remove parts of state that an attempt wrote at a batch which Spark has not finished: the next one writes its own."""
+    """Remove state parts of a batch that Spark has not finished: the next attempt writes its own."""
     for file in list(files_below(generation.parts)):
         number = file.path.name.partition("-")[0]
         if number.isdigit() and int(number) > finished:
@@ -140,28 +140,28 @@ def _remove_parts(generation: Generation, finished: int) -> None:
 
 
 def _check_content(generation: Generation, last: int, where: str, remedy: str) -> None:
-    """See that the checkpoint's files are those that the journal knows: Spark goes on from an older version's without a word."""
+    """Check that the checkpoint's files have the recorded checksums: Spark would continue from an older version silently."""
     try:
         recorded = read_checksums(generation.journal.folder)
     except DamagedError:
-        return  # `keyfold check` names it
+        return  # `keyfold check` reports it
     if recorded is None:
         return
     for path, what in differences(recorded, {"checkpoint": generation.checkpoint}, trust_times=True):
-        # A power cut leaves the last ones empty; `_remove_empty` has taken them away, and the batch is worked on again.
+        # A power failure leaves the last entries empty. `_remove_empty` has removed them, and the batch is repeated.
         if path.parent.name in ("commits", "offsets") and int(path.name) >= last and not path.exists():
             continue
         raise Damaged(f"{where}: {path} of its checkpoint {what} (a restored backup?); {remedy}")
 
 
 def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None:
-    """Remove entries without content, as a power cut leaves them, of batches that will be worked on again."""
+    """Remove empty entries of batches that will be repeated; a power failure leaves them."""
     for log in ("offsets", "commits"):
         for file in list(files_below(checkpoint / log)):
             entry = file.path
             if file.bytes or not entry.name.isdigit():
                 continue
-            # Spark goes on from earlier ones and does not write them again.
+            # Spark does not write entries of earlier batches again.
             if int(entry.name) < done:
                 raise Damaged(f"{where}: {entry} of its checkpoint is empty; {remedy}")
             entry.unlink()
@@ -169,7 +169,7 @@ def _remove_empty(checkpoint: Place, done: int, where: str, remedy: str) -> None
 
 
 def _entry(checkpoint: Place, batch: int) -> dict[str, Any]:
-    """What Spark says of a batch that it has finished."""
+    """Read Spark's entry of a finished batch; empty if there is none."""
     try:
         return json.loads((checkpoint / "commits" / str(batch)).read_text(encoding="utf-8").partition("\n")[2] or "{}")
     except (FileNotFoundError, ValueError):

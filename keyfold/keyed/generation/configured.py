@@ -1,4 +1,4 @@
-"""A job as a run needs it. Apart from `parameters`, so that a worker of a job does not load what generations need."""
+"""Build a job with the parameters of its live generation. Separate from `job.parameters`, so that workers import less."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,10 @@ def configured_job(
     mode: RunMode = _WHAT_IS_NEW,
     given: Mapping[str, Any] | None = None,
 ) -> KeyedJob:
-    """Build the job of a run: parameters that are not given are the live generation's, which only a refresh replaces.
+    """Build the job of a run. Parameters that are not given are those of the live generation, or the defaults in a refresh.
 
     Raises:
-        KeyfoldError: as `build_job`; or the live generation is lost, or of an earlier version of Keyfold.
+        KeyfoldError: as `build_job`; or the live generation is missing, or an earlier version of Keyfold made it.
 
     Example:
         >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
@@ -33,10 +33,10 @@ def configured_job(
 
 
 def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = _WHAT_IS_NEW) -> Mapping[str, Any] | None:
-    """What a job's live generation was born with; None before the first, and for a refresh, which begins anew.
+    """Return the parameters of a job's live generation; None before the first generation, and for a full refresh.
 
     Raises:
-        KeyfoldError: the live generation is lost, or of an earlier version of Keyfold; names the remedy.
+        KeyfoldError: the live generation is missing, or an earlier version of Keyfold made it; names the remedy.
     """
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
     return live.record["parameters"] if live else None

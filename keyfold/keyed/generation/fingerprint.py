@@ -1,4 +1,4 @@
-"""What must not change while a generation lives; a job that differs is refused, with what differs and the remedy."""
+"""Compare a job with the settings that its generation began with. A job that differs is refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from keyfold.keyed.rows.hashing import HASH
 
 
 def check_generation(generation: Generation, job: KeyedJob) -> None:
-    """See that a job can go on where a generation stands.
+    """Check that a job can continue a generation.
 
     Raises:
-        KeyfoldError: something that was fixed at its birth differs; says what, and names the remedy.
+        KeyfoldError: a fixed setting differs; names it, and the remedy.
     """
-    for setting, value in fixed(job).items():
+    for setting, value in fixed_settings(job).items():
         born = generation.record["fixed"].get(setting)
-        # Of those born with, too: a parameter may have become free since.
+        # Filter the recorded parameters too: one may have become free since.
         if setting == "parameters":
             born = _bound(born, job)
         if born != value:
@@ -31,12 +31,12 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
             )
 
 
-def fixed(job: KeyedJob) -> dict[str, Any]:
-    """All that must not change while a generation lives: whatever decides where state lies, what it says, or its rows."""
+def fixed_settings(job: KeyedJob) -> dict[str, Any]:
+    """Return the settings that must not change in a generation: those that state and rows depend on."""
     return {
-        # None without any, as of generations that were born before there were some. First, since other settings follow it.
+        # First, since other settings may follow from it. None if empty, as in older records, which lack it.
         "contents": dict(job.contents) or None,
-        # Of several inputs what each is, by name; None of a job with one stream, as before there were some.
+        # None for a job with one stream, as in older records, which lack `inputs`.
         "stream": job.stream.name,
         "inputs": {name: _input(one) for name, one in job.inputs.items()} or None,
         "lookups": {name: [list(one.key), _columns(one.columns)] for name, one in job.lookups.items()} or None,
@@ -59,7 +59,7 @@ def fixed(job: KeyedJob) -> dict[str, Any]:
 
 
 def _input(one: Input) -> dict[str, Any]:
-    """Not its idle timeout: no row of state depends on it."""
+    """Return the fixed settings of an input. Its idle timeout is not one: no row of state depends on it."""
     return {
         "stream": one.stream.name,
         "event_time": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
@@ -75,12 +75,12 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
 
 
 def _bound(parameters: Mapping[str, Any], job: KeyedJob) -> dict[str, Any]:
-    """The parameters that are the generation's, without those that each run is free to choose."""
+    """Return the parameters without those that each run may choose."""
     return {name: value for name, value in parameters.items() if name not in job.free_parameters}
 
 
 def _changed(value: Any, other: Any) -> str:
-    """Of two sets of settings, show only what differs."""
+    """Return a setting as text; of two mappings, only the entries that differ."""
     if isinstance(value, dict) and isinstance(other, dict):
         value = {name: value.get(name) for name in sorted({*value, *other}) if value.get(name) != other.get(name)}
     return str(value)

@@ -1,8 +1,8 @@
-"""Generations: a job's journal, checkpoint, state and tables belong together and are replaced together.
+"""Find and replace generations: a job's journal, checkpoint, state and tables, which are replaced together.
 
-A generation is born beside the live one (`birth`) and goes live by one atomic write of `current.json`; a crash before
-that leaves the old one live. A branch is a generation to look at beside the live tables: a replay of all of history,
-which may be promoted, or of a time range.
+A generation is created beside the live one (`running.new_generation`), and goes live by one atomic write of `current.json`.
+After a crash before that write, the old one is still live. A branch is a generation beside the live one, with its own tables:
+a replay of a time range, or of all events. The latter can be promoted.
 """
 
 import re
@@ -25,10 +25,10 @@ RECORD = "generation.json"
 _CLOCK = "standing.json"
 _PARTS = "parts"
 FORMAT = 5
-"""Of what a generation consists of; since 5 its state is in parts whose rows replace, or are added. Later versions go on from it."""
+"""Version of the files of a generation. In version 5, state is stored in parts whose rows replace others or are added."""
 
 RETAINED_BATCHES = 100
-"""Batches whose state can be read, and whose merged rows are kept; Spark keeps as many by default."""
+"""Number of batches whose state stays readable and whose merged rows are kept; Spark keeps as many by default."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Generation:
     """One generation of a job.
 
     Attributes:
-        folder: where it lies.
-        record: of its birth.
-        pointer_tag: of the pointer to the live generation, as it was when this one was born beside that; None where
-            nobody asks.
+        folder: its folder.
+        record: its birth record.
+        pointer_tag: tag of `current.json` when this generation was created: it may replace only the generation that was live
+            then. None if that need not be checked.
     """
 
     folder: Place
@@ -52,18 +52,18 @@ class Generation:
 
     @property
     def identity(self) -> str:
-        """Unique for ever, so that Delta never takes a new generation's batch 0 for an old one's."""
+        """Its name in Delta's transactions. If it were reused, Delta would skip a new generation's batch 0 as committed."""
         return self.record["identity"]
 
     @property
     def origin(self) -> "Origin | None":
-        """Where its first state came from; None of one that began with none."""
+        """The origin of its first state; None if it started without state."""
         origin = self.record.get("origin")
         return Origin(**origin) if origin else None
 
     @property
     def seed(self) -> Place:
-        """Files of the state that it began with."""
+        """The folder with the state that it started with."""
         return self.folder / "seed"
 
     @property
@@ -76,17 +76,17 @@ class Generation:
 
     @property
     def partitions(self) -> int:
-        """How many partitions its state has."""
+        """Number of state partitions."""
         return self.record["shuffle_partitions"]
 
     @property
     def splits(self) -> int:
-        """Into how many shares the reading of a batch is split."""
+        """Number of splits of a batch."""
         return self.record["splits"]
 
     @property
     def parts(self) -> Place:
-        """The folder of parts of state; within the checkpoint, since neither is of use without the other."""
+        """The folder of state parts. It is in the checkpoint, since neither is of use without the other."""
         return self.checkpoint / _PARTS
 
     @property
@@ -94,7 +94,7 @@ class Generation:
         return self.folder / "answers"
 
     def clock(self) -> ClockRecord | None:
-        """How far time has gone since the last batch, None where nothing has said so.
+        """Read the clock record; None if there is none.
 
         Raises:
             KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
@@ -102,7 +102,7 @@ class Generation:
         return self.journal.read_record(_CLOCK, ClockRecord)
 
     def write_clock(self, clock: ClockRecord) -> None:
-        """Write how far time has gone, durably; call it under the job's lock."""
+        """Write the clock record durably. The caller must hold the job's lock."""
         self.journal.write_record(_CLOCK, clock)
 
     def table(self, name: str) -> Place:
@@ -110,28 +110,28 @@ class Generation:
 
     @property
     def checksummed(self) -> dict[str, Place]:
-        """The files and folders whose checksums the journal keeps, by name."""
+        """The files and folders whose checksums are recorded, by name."""
         parts = {name: self.folder / name for name in (RECORD, "journal", "checkpoint", "seed")}
-        # Of a branch there is none.
+        # A branch has none.
         parts["current.json"] = self.folder.parent / "current.json"
         return parts | {f"tables/{name}": self.table(name) / "_delta_log" for name in self.record["table_ids"]}
 
     def record_checksums(self, every: timedelta = timedelta(0)) -> None:
-        """Record the checksums of its files, if the last record is so old; call it under the job's lock."""
+        """Record the checksums of its files, if the last record is older than `every`. The caller must hold the job's lock."""
         done = self.journal.last_done()
         record_checksums(self.journal.folder, self.checksummed, done.batch if done else -1, every)
 
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
-    """The live generation of a job, or None before its first run.
+    """Return the live generation of a job; None before its first run.
 
     Raises:
-        KeyfoldError: the pointer to it is lost, it is gone, or an earlier version of Keyfold made it; names the remedy.
+        KeyfoldError: `current.json` or the generation is missing, or an earlier version of Keyfold made it; names the remedy.
     """
     pointer = pointer_of(lakehouse, job)
     found, _ = live_pointer(lakehouse, job)
     if found is None:
-        # A lost pointer is no fresh start: that would read all events into a second history.
+        # If the pointer is lost, do not start again: the run would read all events into a second generation.
         if begun := [
             folder.name for folder in _born_folders(lakehouse, job) if any(folder.glob("journal/*.done.json"))
         ]:
@@ -156,13 +156,13 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a generation's first state came from.
+    """The origin of a generation's first state.
 
     Attributes:
-        how: the tool that made it.
-        what: it was made of.
-        events_skipped: rows of the event table that it begins behind: what became of them is told by nothing it has.
-        events_seeded: that its first state stood for and that are none of the event table's rows it counts.
+        how: the tool that made the state.
+        what: the source that it was made of.
+        events_skipped: rows of the event table before the generation's first position. Its tables and state need not have them.
+        events_seeded: events in its first state that are not among the rows of the event table that it counts.
     """
 
     how: str
@@ -172,20 +172,20 @@ class Origin:
 
 
 def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
-    """Where the next generation of a job is to be."""
+    """Return the folder for the next generation of a job."""
     numbers = [int(folder.name.rpartition("-")[2]) for folder in lakehouse.job(job).glob("generation-*")]
     pointer, _ = live_pointer(lakehouse, job)
-    # The live one's too, where its folder is lost: a second of its name would pass for it.
+    # Count the live generation even if its folder is lost: a new one of the same name would be taken for it.
     named = [pointer["generation"], pointer.get("cleared_to", pointer["generation"])] if pointer else []
     numbers += [int(name.rpartition("-")[2]) for name in named]
     return lakehouse.job(job) / f"generation-{max(numbers, default=0) + 1:04d}"
 
 
 def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
-    """Where a branch of a job lies, or would.
+    """Return the folder of a branch, which need not exist.
 
     Raises:
-        KeyfoldError: the name is none that a folder and a table can have; another folder's path is none either.
+        KeyfoldError: the name cannot be the name of a folder and a table, such as a path.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", branch):
         raise Misconfigured(f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64")
@@ -196,25 +196,26 @@ def go_live(lakehouse: Lakehouse, generation: Generation) -> None:
     """Make a generation the live one, in one atomic step.
 
     Raises:
-        KeyfoldError: in an object store, another run has made one live, or cleared dead ones away, since this one's birth.
+        KeyfoldError: in an object store, another run has made a generation live, or removed dead ones, since this one was
+            created.
     """
     job = generation.record["job"]
     tag = live_pointer(lakehouse, job)[1] if generation.pointer_tag is None else generation.pointer_tag
     reached("generation: before it goes live")
-    # One small file, replaced whole: a reader finds the old generation or the new one.
+    # One small file is replaced atomically: a reader finds the old generation or the new one.
     replace_json(pointer_of(lakehouse, job), {"generation": generation.name}, tag)
     reached("generation: live")
     generation.record_checksums()
 
 
 def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
-    """Delete what a crash left half made, and all but the live generation and its forerunner.
+    """Delete incomplete generations, and all others but the live one and its predecessor.
 
-    While the pointer to the live one is lost, nothing that has a batch is deleted: it may be the one.
+    If the pointer to the live generation is lost, no generation with a batch is deleted: it may be the live one.
     """
     live = live_generation_name(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
-    # The forerunner too: who opened its tables before the switch may still be reading.
+    # Keep the predecessor: readers that opened its tables before the switch may still read them.
     kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
     dead = [
         folder
@@ -230,41 +231,41 @@ def remove_dead_generations(lakehouse: Lakehouse, job: str) -> None:
 
 
 def _mark_cleared(lakehouse: Lakehouse, job: str, last: str) -> None:
-    """Change the pointer, and nothing that it says: a run that lost its lease may be about to make one of those live."""
+    """Change the pointer's tag, so that a run that lost its lease cannot make one of the removed generations live."""
     pointer, tag = live_pointer(lakehouse, job)
     if pointer is None:
         return
-    # With the last number: in a folder of an object store that such a run still writes to no other may begin.
+    # Record the last number: such a run may still write to its folder in the store, so no new generation may use it.
     last = max(last, pointer.get("cleared_to", last))
     replace_json(pointer_of(lakehouse, job), pointer | {"cleared_to": last, "cleared": uuid.uuid4().hex}, tag)
 
 
 def _waits_to_go_live(folder: Place, live: str | None) -> bool:
-    """Whether it is a branch whose promotion was killed behind its renaming: `keyfold promote` goes on with it."""
+    """Whether a folder is a branch whose promotion was interrupted after its renaming; `keyfold promote` completes it."""
     record = folder / RECORD
     return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
 
 
 def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
-    """The folder name of the live generation, which need not be readable."""
+    """Return the folder name of the live generation, which need not be readable."""
     pointer, _ = live_pointer(lakehouse, job)
     return pointer["generation"] if pointer else None
 
 
 def live_pointer(lakehouse: Lakehouse, job: str) -> tuple[dict[str, Any] | None, str]:
-    """What says which generation is live, None where nothing does that can be read; and its tag, to be replaced by."""
+    """Read `current.json`; returns its content, None if it is missing or damaged, and its tag, which a replacement needs."""
     if job in lakehouse.ahead:
         return {"generation": lakehouse.ahead[job]}, ""
     pointer = pointer_of(lakehouse, job)
     try:
-        told, tag = read_json_with_tag(pointer)
+        content, tag = read_json_with_tag(pointer)
     except DamagedError as error:
         return None, error.tag
-    return told and as_decided(pointer, told), tag
+    return content and as_decided(pointer, content), tag
 
 
 def pointer_of(lakehouse: Lakehouse, job: str) -> Place:
-    """The file that says which generation of a job is live."""
+    """Return the path of the file that names the live generation of a job."""
     return lakehouse.job(job) / "current.json"
 
 

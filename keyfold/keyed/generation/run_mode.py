@@ -1,4 +1,4 @@
-"""What a run of a job is asked for: `Incremental`, `FullRefresh` or `Replay`, parsed once, wherever a person says it."""
+"""Define and parse the modes of a run: `Incremental`, `FullRefresh` and `Replay`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +13,10 @@ ModeName = Literal["incremental", "full_refresh", "replay"]
 
 @dataclass(frozen=True)
 class Incremental:
-    """Go on in the live generation with what is new.
+    """Process new events in the live generation.
 
     Attributes:
-        advance_to: event time that is taken as reached once the new events are in: what is due by then closes.
+        advance_to: the watermark after the new events, at least; timers up to then fire.
 
     Raises:
         Misconfigured: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
@@ -31,10 +31,10 @@ class Incremental:
 
 @dataclass(frozen=True)
 class FullRefresh:
-    """Read all events again into a new generation, which goes live when all is done.
+    """Read all events again into a new generation, which goes live when all of them are processed.
 
     Attributes:
-        advance_to: as of `Incremental`.
+        advance_to: as in `Incremental`.
     """
 
     name: ClassVar[ModeName] = "full_refresh"
@@ -46,13 +46,13 @@ class FullRefresh:
 
 @dataclass(frozen=True)
 class Replay:
-    """Run over a range of event time into a branch, and leave the live tables alone.
+    """Process a range of event time into a branch; the live tables stay as they are.
 
     Attributes:
-        branch: names the branch; its tables are `<table>@<branch>`.
-        since: the earliest event time, None from the beginning.
-        until: the first event time that is left out, None to the end.
-        advance_to: as of `Incremental`.
+        branch: name of the branch; its tables are `<table>@<branch>`.
+        since: first event time to read; None reads from the beginning.
+        until: first event time not to read; None reads to the end.
+        advance_to: as in `Incremental`.
 
     Raises:
         Misconfigured: `since` is not before `until`, or `advance_to` is too late.
@@ -75,10 +75,10 @@ RunMode: TypeAlias = Incremental | FullRefresh | Replay
 
 @dataclass(frozen=True)
 class OptionNames:
-    """What the options are called where a person gives them, for the texts of errors.
+    """Names of the options in the command line or the launchpad, for error messages.
 
     Attributes:
-        branch, since, until, advance_to: the options.
+        branch, since, until, advance_to: names of the options.
         to_replay: how to ask for a replay.
     """
 
@@ -98,11 +98,10 @@ def parse_run_mode(
     until: str | None = None,
     advance_to: str | None = None,
 ) -> RunMode:
-    """Make a run mode of what a person gave as text; times are ISO 8601, in UTC where they have no offset.
+    """Parse the options of a run; times are ISO 8601, and UTC without an offset.
 
     Raises:
-        Misconfigured: options do not go together, a replay lacks its branch, or a time is none or too late; says what to
-            give.
+        Misconfigured: options exclude each other, a replay has no branch, or a time is invalid or too late; names the remedy.
 
     Example:
         >>> names = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")

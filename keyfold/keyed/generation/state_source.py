@@ -1,4 +1,4 @@
-"""What Spark's state reader gives of a checkpoint, wherever the checkpoint lies now; nothing is written into it."""
+"""Read state with Spark's state data source, also from a checkpoint that was moved. The checkpoint is not changed."""
 
 import os
 import re
@@ -14,19 +14,19 @@ from keyfold.storage.place import Place
 _SCHEMA_FILE = re.compile(r'"(file:[^"]*?)/state/(\d+/_stateSchema/[^"]*)"')
 
 _VIEWS: dict[Path, "TemporaryDirectory[str]"] = {}
-"""Frames are lazy: what they read a checkpoint through stays until the process ends, which removes it."""
+"""Folders of links to checkpoints. They stay until the process ends, since frames are lazy and may read them later."""
 
 
 def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **options: object) -> DataFrame:
-    """The frame of one of Spark's sources of state.
+    """Load one of Spark's state data sources.
 
     Args:
-        spark: the session.
-        checkpoint: of a query: a folder, or a URL of another file system.
+        spark: the Spark session.
+        checkpoint: checkpoint of a query: a folder, or a URL of another file system.
         source: `statestore` or `state-metadata`.
-        options: of the source, by its own names; those that are None are left out.
+        options: options of the source; those that are None are left out.
     """
-    # Tasks that read state look for what only this brings up where no query has run in this process yet.
+    # This starts the coordinator of state stores, which reading tasks need. Otherwise only a query would start it.
     _ = spark.streams
     given = {name: str(value) for name, value in options.items() if value is not None}
     is_shared = not str(spark.sparkContext.master).startswith(("local", "warm"))
@@ -37,18 +37,18 @@ def read_source(spark: SparkSession, checkpoint: Place | str, source: str, **opt
 
 
 def readable_path(checkpoint: Path, *, is_shared: bool = False) -> Path:
-    """The checkpoint under a path that Spark's state reader can read.
+    """Return a path by which Spark's state reader can read a checkpoint.
 
-    It takes escaped characters, such as %20, for names; and it looks for the schemas of state where they were when they
-    were written, by their whole path. A checkpoint that was moved is read through a folder of links beside a corrected
-    copy of what names those paths.
+    The reader does not decode escaped characters in paths, such as %20, and it looks for state schemas at the absolute paths
+    where they were written. A checkpoint that was moved is read through a folder of links, with corrected copies of the files
+    that have those paths.
 
     Args:
         checkpoint: the folder.
-        is_shared: whether others than this machine read it: the links are then beside it, where they see them too.
+        is_shared: whether other machines read it. The links are then made beside it, where these see them too.
 
     Raises:
-        KeyfoldError: others read it, and its path has characters that Spark does not take.
+        KeyfoldError: other machines read it, and its path has characters that Spark does not accept.
     """
     checkpoint = checkpoint.resolve()
     if is_shared and quote(str(checkpoint)) != str(checkpoint):
@@ -59,7 +59,7 @@ def readable_path(checkpoint: Path, *, is_shared: bool = False) -> Path:
     moved = {path: text for path in checkpoint.glob("state/*/_metadata/v2/*") if (text := _corrected(path, checkpoint))}
     if not moved and quote(str(checkpoint)) == str(checkpoint):
         return checkpoint
-    # The link shows what came since, so one view does for the process.
+    # A link shows later batches too, so one is enough for the process.
     if not moved and checkpoint in _VIEWS:
         return Path(_VIEWS[checkpoint].name) / "checkpoint"
     folder = TemporaryDirectory(prefix=".keyfold-view-", dir=checkpoint.parent if is_shared else None)
@@ -68,20 +68,20 @@ def readable_path(checkpoint: Path, *, is_shared: bool = False) -> Path:
         link.symlink_to(checkpoint)
         _VIEWS[checkpoint] = folder
         return link
-    # Anew each time, for batches that came since: under a name of its own, since frames may read through the one before.
+    # A new folder at each call, for later batches; the earlier one stays, since frames may still read through it.
     _VIEWS[link] = folder
     _link(checkpoint, link, deep={path for one in moved for path in one.parents if path.is_relative_to(checkpoint)})
     for path, text in moved.items():
         corrected = link / path.relative_to(checkpoint)
         corrected.unlink()
-        # Hadoop compares a file with the checksum beside it.
+        # Hadoop verifies a file with the checksum file beside it, which does not fit the copy.
         corrected.with_name(f".{corrected.name}.crc").unlink(missing_ok=True)
         corrected.write_text(text.replace(f'"file:{checkpoint}/', f'"file:{link}/'), encoding="utf-8")
     return link
 
 
 def _corrected(metadata: Path, checkpoint: Path) -> str | None:
-    """What describes an operator, with the paths of its schemas as they are now; None where they are so already."""
+    """Return the metadata of an operator with corrected paths; None if they are correct."""
     if metadata.name.startswith(".") or not metadata.is_file():
         return None
     text = metadata.read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def _corrected(metadata: Path, checkpoint: Path) -> str | None:
 
 
 def _link(folder: Path, to: Path, deep: set[Path]) -> None:
-    """Links to all that a folder has; in place of those below `deep`, folders of links."""
+    """Make a folder of links to the entries of a folder; the folders in `deep` become folders of links themselves."""
     to.mkdir()
     for entry in os.scandir(folder):
         if Path(entry.path) in deep:

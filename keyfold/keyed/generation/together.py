@@ -1,4 +1,7 @@
-"""Generations of several jobs that go live in one step: of a producer, and of the jobs that read its tables."""
+"""Make generations of several jobs live in one atomic step: those of a producer and of the jobs that read its tables.
+
+Each pointer first announces a decision file. The pointers count as changed as soon as that file exists.
+"""
 
 import uuid
 from collections.abc import Sequence
@@ -14,10 +17,10 @@ from keyfold.storage.place import Place
 
 
 def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) -> None:
-    """Make generations of several jobs the live ones, in one atomic step; call it under the locks of all.
+    """Make generations of several jobs live, in one atomic step. The caller must hold the locks of all jobs.
 
     Raises:
-        KeyfoldError: as `go_live`; all that was live stays so.
+        KeyfoldError: as `go_live`; the live generations stay as they are.
     """
     if len(generations) == 1:
         go_live(lakehouse, generations[0])
@@ -25,9 +28,9 @@ def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) ->
     jobs = [generation.record["job"] for generation in generations]
     decision = lakehouse.job(jobs[0]) / f"together-{uuid.uuid4().hex}.json"
     for job, generation in zip(jobs, generations, strict=True):
-        told, tag = live_pointer(lakehouse, job)
+        content, tag = live_pointer(lakehouse, job)
         tag = tag if generation.pointer_tag is None else generation.pointer_tag
-        replace_json(pointer_of(lakehouse, job), announced(told, generation.name, decision), tag)
+        replace_json(pointer_of(lakehouse, job), announced(content, generation.name, decision), tag)
         reached("together: announced")
     check_held()
     write_json_once(decision, {job: generation.name for job, generation in zip(jobs, generations, strict=True)})
@@ -39,23 +42,23 @@ def go_live_together(lakehouse: Lakehouse, generations: Sequence[Generation]) ->
 
 
 def settle_pointer(lakehouse: Lakehouse, job: str) -> None:
-    """Write a pointer as it counts since a decision, made or never to be made; call it under the job's lock."""
+    """Write a pointer's content after a decision, or after an interrupted one. The caller must hold the job's lock."""
     pointer = pointer_of(lakehouse, job)
-    # What cannot be read is named by whoever asks for the live generation.
+    # `live_generation` reports a damaged pointer.
     with suppress(DamagedError):
-        told, tag = read_json_with_tag(pointer)
-        if told is None or (decision := decision_of(pointer, told)) is None:
+        content, tag = read_json_with_tag(pointer)
+        if content is None or (decision := decision_of(pointer, content)) is None:
             return
-        if (now := as_decided(pointer, told)) is None:
+        if (now := as_decided(pointer, content)) is None:
             pointer.unlink()
         else:
             replace_json(pointer, now, tag)
-        # The last that waited for it takes it away.
-        if decision.exists() and not any(_waits_for(lakehouse, one, decision) for one in read_json(decision)):
+        # The last pointer that announces the decision removes it.
+        if decision.exists() and not any(_waits_for(lakehouse, name, decision) for name in read_json(decision)):
             decision.unlink()
 
 
 def _waits_for(lakehouse: Lakehouse, job: str, decision: Place) -> bool:
     pointer = pointer_of(lakehouse, job)
-    told, _ = read_json_with_tag(pointer)
-    return told is not None and decision_of(pointer, told) == decision
+    content, _ = read_json_with_tag(pointer)
+    return content is not None and decision_of(pointer, content) == decision

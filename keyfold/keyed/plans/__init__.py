@@ -1,1 +1,1 @@
-"""What each batch reads, and how event time moves."""
+"""Plan the batches of a run: what each reads, and its clock."""

@@ -1,9 +1,8 @@
-"""How a run moves event time: by the events that it reads, by silence, or by hand; never back.
+"""Advance event time: by the events of a run, by the time since the last events, or by `advance_to`. It never goes back.
 
-In a stream whose arrival stands in for missing times (`Stream.missing_time`), only a time that an event has of its own says
-how far event time has come: an arrival is ahead of all times that producers have sent, and would make late whatever they send
-next. An event that is of its arrival waits there for the others, as any event that is ahead of them. Where no event has
-had a time of its own so far, arrivals are all there is, and move it.
+In a stream that takes the arrival in place of a missing time (`Stream.missing_time`), only events with their own time advance
+event time. An arrival is later than any time that producers have sent, and would make their next events late. Arrivals advance
+event time only if no event has had its own time so far.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,22 +24,22 @@ from keyfold.stream import INGESTED_AT
 from keyfold.times import BEGINNING, from_micros, micros, shifted
 
 _MOMENT = timedelta(microseconds=1)
-"""From one event time to the next."""
+"""The smallest difference of two event times."""
 
 
 class BoundsOfTime(NamedTuple):
-    """What a run is asked for: no event at or past `until` is read, and event time reaches `advance_to` at its end."""
+    """Bounds of a run: it reads no event at or after `until`, and its end advances event time to `advance_to` at least."""
 
     until: datetime | None
     advance_to: datetime | None
 
 
-class Came(NamedTuple):
-    """The newest times of the events of a run.
+class NewestTimes(NamedTuple):
+    """The newest event times of an input in a run.
 
     Attributes:
-        newest: of all; None of none.
-        own: of those that have a time of their own; None of none.
+        newest: of all events; None without events.
+        own: of events with their own time, and not their arrival; None without such events.
     """
 
     newest: datetime | None
@@ -49,20 +48,20 @@ class Came(NamedTuple):
 
 @dataclass(frozen=True)
 class Instant:
-    """The clock of a batch, and how far each input has come by then; see `KeyedPlan`."""
+    """The clock of a batch, and the event time of each input; see `KeyedPlan`."""
 
     clock: PlannedClock
     times: dict[str, InputTime]
 
 
 class EventTime:
-    """Where event time stands as a run begins, and how the run moves it.
+    """Event time at the start of a run, and how the run advances it.
 
-    The watermark is the least of the inputs', where a table of another job has come as far as that job's watermark. An input that is idle (`Input.idle_timeout`) is left out, as long as another
-    one is not.
+    The watermark is the minimum of the inputs' watermarks. Idle inputs (`Input.idle_timeout`) are left out, unless all are
+    idle. An input that is another job's table has the event time of that job's watermark.
 
     Attributes:
-        watermark: that the run begins with.
+        watermark: the watermark at the start of the run.
     """
 
     def __init__(
@@ -79,80 +78,86 @@ class EventTime:
         self.watermark = max(reached, default=BEGINNING)
         self._before = {name: done.times.get(name, InputTime()) if done else InputTime() for name in job.all_inputs}
 
-    def through(self, slices: Sequence[Slice], came: Mapping[str, Came], bounds: BoundsOfTime) -> list[Instant]:
-        """The clocks of a run that reads these slices.
+    def through(self, slices: Sequence[Slice], came: Mapping[str, NewestTimes], bounds: BoundsOfTime) -> list[Instant]:
+        """Return the clocks of a run that reads these slices.
 
-        Up to the last slice the watermark stays behind whatever is still to come, by the inputs' delays; the run's end is
-        the newest events', whatever the slices were.
+        After each slice but the last, the watermark stays behind the events of the next slices, by the inputs' delays. After
+        the last slice it follows the newest events, so it does not depend on the slices.
 
         Args:
-            slices: one at least.
-            came: of each input of which events came, their newest times.
-            bounds: what the run is asked for.
+            slices: at least one slice.
+            came: the newest times of each input that has events.
+            bounds: bounds of the run.
         """
         after = {name: self._after(name, came.get(name), bounds) for name in self._before}
         found: list[Instant] = []
         watermark = self.watermark
         for one in slices[:-1]:
             late_watermark = watermark
-            # An event at the slice's very end is of the next slice.
+            # The end of a slice is exclusive.
             end = end_of(one) - _MOMENT
-            # And no further than the run: a slice may end among arrivals, which move nothing.
+            # Not later than at the end of the run: a slice may end among arrivals, which do not advance event time.
             times = {name: self._at_slice(name, end, after[name], is_read=name in came) for name in after}
             watermark = max(watermark, self._least(self._watermarks(times), came))
             found.append(self._at(late_watermark, watermark, times))
         return [*found, self._end(watermark, after, came, bounds)]
 
     def tick(self, bounds: BoundsOfTime) -> list[Instant]:
-        """The clock of a run that nothing came for."""
+        """Return the clock of a run without new events."""
         return [self._end(self.watermark, {name: self._after(name, None, bounds) for name in self._before}, {}, bounds)]
 
     def is_idle(self, name: str) -> bool:
-        """Whether an input does not hold the watermark back, should nothing come of it."""
+        """Whether an input without new events is left out of the watermark."""
         timeout, since = self._job.all_inputs[name].idle_timeout, self._before[name].arrived_at
         return timeout is not None and since is not None and self._processing_time - since >= timeout
 
-    def _after(self, name: str, came: Came | None, bounds: BoundsOfTime) -> InputTime:
-        """How far an input has come at the end of the run."""
+    def _after(self, name: str, came: NewestTimes | None, bounds: BoundsOfTime) -> InputTime:
+        """Return the event time of an input at the end of the run."""
         before = self._before[name]
         newest, arrived_at, stands_in = before.newest, before.arrived_at, before.stands_in
         if name in self._produced:
-            # A job says itself how far it has come, also where it had nothing to write.
+            # A producer's watermark advances the input, also when the producer wrote no rows.
             newest = _latest(newest, self._produced[name])
             arrived_at = self._processing_time if came is not None or newest != before.newest else arrived_at
         elif came is None:
-            # Waited for since the job's first run: from then on it may become idle.
+            # An input that never had events becomes idle when its timeout has passed since the job's first run.
             arrived_at = arrived_at or (self._processing_time if self._job.inputs else None)
         elif came.own is not None or newest is None or stands_in:
             newest = _latest(newest, came.own or came.newest)
             arrived_at, stands_in = self._processing_time, came.own is None
-        # Else nothing came that says how far event time is: it goes on as on a silent stream.
+        # Otherwise all new events have arrivals for times, and event time advances as on a silent stream.
         if newest is not None and bounds.until is not None:
-            # What lies past the range is read by nobody, and must not move the clock.
+            # Events after the range are not read, and must not advance event time.
             newest = min(newest, shifted(bounds.until, -_MOMENT))
         return InputTime(newest=newest, arrived_at=arrived_at, stands_in=stands_in)
 
     def _at_slice(self, name: str, end: datetime, after: InputTime, *, is_read: bool) -> InputTime:
-        """How far an input has come at the end of a slice that others follow."""
+        """Return the event time of an input at the end of a slice that is not the last."""
         if not is_read:
             return after
         reached = end if after.newest is None else min(end, after.newest)
         return after.model_copy(update={"newest": _latest(self._before[name].newest, reached)})
 
     def _watermarks(self, times: Mapping[str, InputTime]) -> dict[str, datetime]:
-        """By the events of each input."""
+        """Return the watermark of each input by its events."""
         declared = self._job.all_inputs
         return {
             name: watermark_after(BEGINNING, one.newest, declared[name].watermark_delay) for name, one in times.items()
         }
 
-    def _least(self, watermarks: Mapping[str, datetime], came: Mapping[str, Came]) -> datetime:
-        waited_for = [at for name, at in watermarks.items() if name in came or not self.is_idle(name)]
-        return min(waited_for or watermarks.values())
+    def _least(self, watermarks: Mapping[str, datetime], came: Mapping[str, NewestTimes]) -> datetime:
+        """Return the minimum over the inputs that are not idle; if all are idle, over all."""
+        active = [at for name, at in watermarks.items() if name in came or not self.is_idle(name)]
+        return min(active or watermarks.values())
 
     def _end(
-        self, late_watermark: datetime, after: dict[str, InputTime], came: Mapping[str, Came], bounds: BoundsOfTime
+        self,
+        late_watermark: datetime,
+        after: dict[str, InputTime],
+        came: Mapping[str, NewestTimes],
+        bounds: BoundsOfTime,
     ) -> Instant:
+        """Return the clock at the end of a run."""
         watermarks = self._watermarks(after)
         watermark, by = max(late_watermark, self._least(watermarks, came)), ""
         silent = {name: max(at, self._by_silence(name, after[name])) for name, at in watermarks.items()}
@@ -162,12 +167,12 @@ class EventTime:
         return self._at(late_watermark, watermark, after, by)
 
     def _by_silence(self, name: str, after: InputTime) -> datetime:
-        """The watermark of an input by the time that has gone by since its newest event came."""
+        """Return the watermark of an input by the processing time since its newest event arrived."""
         before, delay = self._before[name], self._job.all_inputs[name].watermark_delay
         if after.arrived_at == self._processing_time or before.newest is None or before.arrived_at is None:
             return BEGINNING
         silence = Silence(before.newest, before.arrived_at)
-        # What event time has reached lies the delay ahead of the watermark.
+        # Event time is ahead of the watermark by the delay.
         reached = shifted(self.watermark, delay)
         return watermark_after(
             BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_after, reached), delay
@@ -184,42 +189,42 @@ class EventTime:
         return Instant(clock, times)
 
 
-def newest_that_came(declared: Input, table: Place, files: Iterable[DataFile]) -> Came:
-    """How far the events in an input's files reach; where arrivals may be among their times, by a look into the files."""
+def newest_times(declared: Input, table: Place, files: Iterable[DataFile]) -> NewestTimes:
+    """Return the newest event times in an input's files; reads the files only if some times may be arrivals."""
     by_path = {file.path: file for file in files}
     newest = _newest_of(table, by_path.values(), declared.stored_time)
     stream = declared.stream
     if stream.missing_time != "arrival" or declared.stored_time != stream.event_time:
-        return Came(newest, newest)
+        return NewestTimes(newest, newest)
     own: datetime | None = None
     for path, file in by_path.items():
         for time in _own_times(table / path, declared.stored_time, own):
-            # A file without arrivals is of before there were any: nothing stands in there.
+            # A file without `ingested_at` was written before the table had it: all its times are the events' own.
             own = _latest(own, time or newest_time(table, file, declared.stored_time))
-    return Came(newest, own)
+    return NewestTimes(newest, own)
 
 
-def waits_for_others(declared: Input, came: Came, end: InputTime) -> str | None:
-    """What to say where events that are of their arrival are long ahead of the times that others have of their own."""
+def waits_for_others(declared: Input, came: NewestTimes, end: InputTime) -> str | None:
+    """Warn if events with their arrival for a time are far ahead of those with their own time; None if not."""
     if came.newest is None or end.newest is None or came.newest - end.newest <= LONGEST_TICK:
         return None
     return (
         f"some events of {declared.table} have no time of their own and are of their arrival, up to "
-        f"{came.newest:%Y-%m-%d %H:%M}, while those that have one have come to {end.newest:%Y-%m-%d %H:%M}: what waits for the "
-        "watermark, or for the end of a window, waits till then; a job with time=arrival goes by the arrival of all, and "
-        "--advance-to says that no more is to come"
+        f"{came.newest:%Y-%m-%d %H:%M}, while the newest event with its own time is of {end.newest:%Y-%m-%d %H:%M}: the "
+        "watermark, and so the results for the former, wait for the latter; a job with time=arrival goes by the arrival of "
+        "all events, and --advance-to advances event time without events"
     )
 
 
 def end_of(one: Slice) -> datetime:
-    """The end of a slice that another one follows."""
-    assert one.until is not None  # noqa: S101 - the last slice alone may have no end
+    """Return the end of a slice that is not the last."""
+    assert one.until is not None  # noqa: S101 - only the last slice may have no end
     return from_micros(one.until)
 
 
 def _newest_of(table: Place, files: Iterable[DataFile], time: str) -> datetime | None:
     newest: datetime | None = None
-    # From the last on: the first that Keyfold wrote ends the search, and the others are looked into.
+    # From the newest file by its statistics: the search ends at the first file that cannot have a newer time.
     for file in sorted(files, key=lambda file: file.last or 0, reverse=True):
         if newest is not None and file.last is not None and micros(newest) >= file.last:
             break
@@ -228,7 +233,7 @@ def _newest_of(table: Place, files: Iterable[DataFile], time: str) -> datetime |
 
 
 def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datetime | None]:
-    """Times of a file's events that are not their arrival, of those past `known` the newest at least; None for all of them."""
+    """Yield event times of a file that are no arrivals, with the newest one if it is after `known`; None stands for all."""
     with parquet_file(path) as file:
         if INGESTED_AT not in file.schema_arrow.names:
             yield None
@@ -240,7 +245,7 @@ def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datet
             if times is not None and arrivals is not None and times.has_min_max and arrivals.has_min_max:
                 if known is not None and times.max <= known:
                     continue
-                # All of them are older than the first arrival: no row needs a look.
+                # All times are before the first arrival, so none is an arrival.
                 if times.max < arrivals.min:
                     yield times.max
                     continue

@@ -1,4 +1,4 @@
-"""The tables that a job reads: whether they are the ones that it has read so far, and what has come to them since."""
+"""Check that a job's input tables are those that it has read so far, and find their new rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +18,16 @@ REMEDY = "start a new generation with --full-refresh"
 
 
 def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str = REMEDY) -> None:
-    """Check that the tables which a generation has read, or has planned to read, are the same tables with the same history.
+    """Check that a generation's input tables are the same tables, with the same history, as it has read or planned to read.
 
     Args:
-        lakehouse: where the tables are.
-        generation: the reader.
-        where: what to call it in errors.
-        remedy: what else to do than to restore the tables.
+        lakehouse: the lakehouse of the tables.
+        generation: the generation that reads them.
+        where: its name in errors.
+        remedy: what to do other than to restore the tables.
 
     Raises:
-        KeyfoldError: a table is another one, was restored and written again, or its log lacks the position's entry.
+        KeyfoldError: a table is another one, was restored and written again, or its log lacks the entry of the position.
     """
     for name, born in generation.record["input_ids"].items():
         if table_id(_named_table(lakehouse, name)) != born:
@@ -39,10 +39,10 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
 
 
 def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
-    """What has come to the table of a job's input since a position; all that it consists of where there is none.
+    """Find the files that were added to an input's table after a position, or all of its files without a position.
 
     Raises:
-        KeyfoldError: that cannot be told from the table any more; names the remedy.
+        KeyfoldError: the table's log can no longer tell; names the remedy.
     """
     with positions_explained(f"job {job}", declared.table, REMEDY):
         try:
@@ -51,18 +51,18 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
         except RowsChangedError as error:
             raise Damaged(
                 f"job {job}: rows of {declared.table} were changed or deleted by other than ingest, after it had begun to read "
-                f"them ({error}), and what they had led to cannot be taken back one by one; see that the event table is "
+                f"them ({error}), and results that they led to cannot be undone one by one; check that the event table is "
                 f"right, then {REMEDY}"
             ) from None
 
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
-    """The folders of the tables that a job reads, by name."""
+    """Return the folders of the tables that a job reads, by name."""
     return {one.table: _table_of(lakehouse, one) for one in job.all_inputs.values()}
 
 
 def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
-    """The command that makes a table anew which a job reads."""
+    """Return the command that rebuilds an input table of a job."""
     one = next(one for one in job.all_inputs.values() if one.table == table)
     if one.producer is not None:
         return lakehouse.command("run", one.producer, "--full-refresh")
@@ -70,9 +70,9 @@ def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
 
 
 def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
-    """The watermarks of the jobs whose tables a job reads, by the name of the input.
+    """Return the watermarks of the jobs whose tables a job reads, by the name of the input.
 
-    Ask before the tables are looked at: what they have by then is all that was written up to these watermarks, or more.
+    Call it before the tables are read: they then have all rows that were written up to these watermarks.
     """
     reached: dict[str, datetime] = {}
     for name, one in job.all_inputs.items():
@@ -80,7 +80,7 @@ def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
         done = live.journal.last_done() if live else None
         if live is not None and done is not None:
             clock = live.clock()
-            # A run in which nothing was due moves the clock alone, once all before it is committed.
+            # A run without batches only advances the clock, after all earlier batches are committed.
             reached[name] = max(done.watermark, clock.watermark) if clock else done.watermark
     return reached
 
@@ -89,22 +89,22 @@ def _table_of(lakehouse: Lakehouse, one: Input) -> Place:
     if one.producer is None:
         return lakehouse.events(one.stream.name)
     live = live_generation(lakehouse, one.producer)
-    # Of a producer that has never run, where its table would be: whoever looks finds none.
+    # A producer that has never run has no table: return a path where there is none.
     return live.table(one.table) if live else lakehouse.job(one.producer) / "tables" / one.table
 
 
 def _named_table(lakehouse: Lakehouse, name: str) -> Place:
-    """The folder of a table that a generation has read, by the name that it has for it."""
+    """Return the folder of an input table, by its name in the birth record."""
     is_stream = name.startswith("events.")
     return lakehouse.events(name.removeprefix("events.")) if is_stream else lakehouse.table(name)
 
 
 @contextmanager
 def positions_explained(where: str, table: str, remedy: str) -> Iterator[None]:
-    """Name the remedy where a position in a table is of no use.
+    """Add the remedy to errors about a position in a table.
 
     Raises:
-        KeyfoldError: in place of what the table's log says.
+        KeyfoldError: in place of the error of the table's log.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""When a continuous run plans next: when events have come, when a timer of processing time is due, or after a second.
+"""Decide when a continuous run plans next: on new events, when a processing-time deadline is due, or after a second.
 
-A look costs next to nothing, so that it can be had twenty times a second; to plan is to read the journal and to move the
-clock, so once a second does where nothing came: it sees a stream that has fallen silent.
+A look at the tables is cheap, and is made twenty times a second. Planning reads the journal and writes the clock. Without new
+events it is done once a second, to advance event time on a silent stream.
 """
 
 import threading
@@ -15,21 +15,22 @@ from keyfold.lakehouse.positions import Position, has_version
 from keyfold.storage.place import Place
 
 LONGEST_WAIT = timedelta(seconds=1)
+"""Longest time between two plans."""
 
 
 class LastPlanned(NamedTuple):
-    """When a run last planned.
+    """The time when a run last planned.
 
     Attributes:
-        at: by the clock that never goes back.
-        processing_time: that it was then. The machine's own clock may have jumped, and is not followed.
+        at: by the monotonic clock, in seconds.
+        processing_time: the processing time of the plan. The machine's clock may have jumped since.
     """
 
     at: float
     processing_time: datetime
 
     def now(self) -> datetime:
-        """The processing time that it is by now."""
+        """Return the current processing time."""
         return self.processing_time + timedelta(seconds=time.monotonic() - self.at)
 
 
@@ -40,14 +41,14 @@ def wait_for_news(
     every: timedelta,
     last: LastPlanned | None,
 ) -> bool:
-    """Wait until there is reason to plan; gives False if told to stop.
+    """Wait until the run has to plan; returns False when `stop` is set.
 
     Args:
-        tables: the folders of the tables that the job reads, by name.
-        done: the last batch.
-        stop: set to end the run.
-        every: from one look to the next.
-        last: when the run last planned; None: not yet, which is reason enough.
+        tables: the folders of the job's input tables, by name.
+        done: the last commit record.
+        stop: ends the run when it is set.
+        every: interval between two looks.
+        last: when the run last planned; None if it has not planned yet, and must plan now.
     """
     while not stop.is_set():
         positions = done.positions if done else {}
@@ -61,12 +62,12 @@ def wait_for_news(
 
 
 def _has_come(table: Place, position: Position | None) -> bool:
-    # A look at one name: that the table is still the same, and its log without a gap, planning checks.
+    # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
     return position is not None and has_version(table, position.version + 1)
 
 
 def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:
-    """Until a timer is due, or for as long as a run waits at most."""
+    """Return the time until a timer is due, or until the longest wait has passed."""
     longest = timedelta(seconds=last.at - time.monotonic()) + LONGEST_WAIT
     if done is None or done.next_stale_at is None:
         return longest

@@ -1,4 +1,4 @@
-"""Plans a run: what is new in the tables of its inputs, cut into slices of time, and the clock of each."""
+"""Plan a run: find the new files of its input tables, cut them into slices of event time, and set the clock of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +11,11 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input
 from keyfold.keyed.plans.event_time import (
     BoundsOfTime,
-    Came,
     EventTime,
     Instant,
+    NewestTimes,
     end_of,
-    newest_that_came,
+    newest_times,
     waits_for_others,
 )
 from keyfold.keyed.plans.inputs import changes_for
@@ -25,19 +25,20 @@ from keyfold.storage.place import Place
 from keyfold.times import from_micros, in_utc, micros, shifted
 
 _SCATTERED = 3.0
+"""A warning is given if files are read more often than this on average."""
 
 _FAR_AHEAD = timedelta(days=366)
-"""By so much event time may be ahead of the clock without a warning: a test, or a year's windows closed by hand."""
+"""Event time may be ahead of the clock by this much without a warning: for tests, or to close a year's windows."""
 
 
 @dataclass(frozen=True)
 class RunBounds:
-    """What a run is asked for.
+    """Bounds of a run.
 
     Attributes:
-        max_bytes: of event files in a batch.
+        max_bytes: bytes of event files in a batch, at most.
         since, until: the span of event time that it reads.
-        advance_to: event time that is taken as reached once the new events are in.
+        advance_to: the watermark after the new events, at least.
     """
 
     max_bytes: int
@@ -48,12 +49,12 @@ class RunBounds:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What a run will do.
+    """The plans of a run.
 
     Attributes:
-        plans: its batches; none where nothing came and nothing is due.
-        clock: how far time has gone.
-        warnings: what to say to people.
+        plans: its batches; none without new events and due timers.
+        clock: the clock after the run.
+        warnings: warnings for people.
     """
 
     plans: tuple[KeyedPlan, ...]
@@ -71,44 +72,44 @@ def plan_run(
     lookups: Mapping[str, str] = MappingProxyType({}),
     produced: Mapping[str, datetime] = MappingProxyType({}),
 ) -> PlannedRun:
-    """Plan a run that begins where the last batch, and the time since, have ended.
+    """Plan a run that continues after the last batch.
 
     Args:
-        job: what runs.
-        tables: the folders of the tables that it reads, by name.
-        done: the last batch.
-        clock: how far time has gone since.
-        now: what the machine's clocks say.
-        wanted: what the run is asked for.
-        lookups: the kept file of each lookup (`lookups.KeptLookups`).
+        job: the job.
+        tables: the folders of its input tables, by name.
+        done: the last commit record.
+        clock: the clock record after it.
+        now: the readings of the machine's clocks.
+        wanted: bounds of the run.
+        lookups: the stored file of each lookup (`lookups.KeptLookups`).
         produced: the watermark of the producer of each input that is a job's table (`inputs.produced_until`).
 
     Raises:
-        KeyfoldError: what the job has read of a table can no longer be gone on from; names the remedy.
+        KeyfoldError: the new rows of a table cannot be determined; names the remedy.
     """
     reading, jump = go_on(clock.reading if clock else None, now)
-    # Never back, even where the machine's clock was: what was stale stays stale. The last batch's too, which a crash may
-    # have cut off from the record of the clock.
+    # Processing time never goes back, even if the machine's clock does: timers that fired stay fired. The last batch counts
+    # too, since a crash may have come before its clock record.
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
     processing_time = max([reading.time, *known])
     changes = _changes(job, tables, done)
     before = EventTime(job, done, clock, processing_time, produced)
     files = [replace(file, input=name) for name, one in job.all_inputs.items() for file in changes[one.table].files]
     slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
-    come = [one for one in slices if one.files]
+    come = [one for one in slices if one.files]  # without new files there is one slice, which is empty
     warnings = [
         jump,
         too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
     ]
     if before.watermark > shifted(processing_time, _FAR_AHEAD):
         warnings.append(
-            f"event time of job {job.name} was moved to {before.watermark:%Y-%m-%d}, and never goes back: what comes before "
-            "then is late; to read it all anew, start a new generation with --full-refresh"
+            f"event time of job {job.name} was moved to {before.watermark:%Y-%m-%d}, and never goes back: events before that "
+            "are late; to read all events again, start a new generation with --full-refresh"
         )
     if cuts_through(come) > _SCATTERED:
         warnings.append(
             f"the files of {' and '.join(tables)} each span much of the time that is read, and are read "
-            f"{cuts_through(come):.1f} times: run maintenance, which joins neighbours in time"
+            f"{cuts_through(come):.1f} times: run maintenance, which clusters files by event time"
         )
     span = BoundsOfTime(wanted.until, wanted.advance_to)
     came = _came(job, tables, come)
@@ -117,7 +118,7 @@ def plan_run(
     for name, one in came.items():
         declared = job.all_inputs[name]
         warnings += [waits_for_others(declared, one, final.times[name]), _woke(before, name, declared, come)]
-    # From the commit record alone: a run for which nothing came and nothing is due starts no Spark.
+    # The commit record has the next timers, so a run without new events and due timers does not start Spark.
     is_due = done is not None and (
         (done.next_deadline is not None and done.next_deadline <= final.clock.watermark)
         or (done.next_stale_at is not None and done.next_stale_at <= processing_time)
@@ -128,7 +129,7 @@ def plan_run(
 
 
 def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None) -> dict[str, Changes]:
-    """What is new in each table: looked up once, so that two inputs that read one table read the same of it."""
+    """Find the new files of each table, once per table: two inputs of the same table must read the same version."""
     positions = done.positions if done else {}
     return {
         one.table: changes_for(job.name, one, tables[one.table], positions.get(one.table))
@@ -136,24 +137,24 @@ def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None)
     }
 
 
-def _came(job: KeyedJob, tables: Mapping[str, Place], come: Sequence[Slice]) -> dict[str, Came]:
-    """The newest times of what is read of each input of which something is."""
-    found: dict[str, Came] = {}
+def _came(job: KeyedJob, tables: Mapping[str, Place], come: Sequence[Slice]) -> dict[str, NewestTimes]:
+    """Return the newest event times of each input with new files."""
+    newest: dict[str, NewestTimes] = {}
     for name, one in job.all_inputs.items():
         if files := [file for part in come for file, _ in part.files if file.input == name]:
-            found[name] = newest_that_came(one, tables[one.table], files)
-    return found
+            newest[name] = newest_times(one, tables[one.table], files)
+    return newest
 
 
 def _woke(before: EventTime, name: str, declared: Input, come: Sequence[Slice]) -> str | None:
-    """What to say where an input brings events that it did not hold the watermark back for."""
+    """Warn if an idle input has new events that are late; None if not."""
     firsts = [file.first for one in come for file, _ in one.files if file.input == name and file.first is not None]
     if not before.is_idle(name) or not firsts or min(firsts) > micros(before.watermark):
         return None
     return (
         f"input {name} brings events again, from {from_micros(min(firsts)):%Y-%m-%d %H:%M:%S} on; it was idle for longer "
-        f"than its idle_timeout ({declared.idle_timeout}), and event time has come to "
-        f"{before.watermark:%Y-%m-%d %H:%M:%S} without it: those up to then are late"
+        f"than its idle_timeout ({declared.idle_timeout}), and event time has advanced to "
+        f"{before.watermark:%Y-%m-%d %H:%M:%S} without it: its events up to then are late"
     )
 
 
@@ -208,6 +209,6 @@ def _inputs(job: KeyedJob, changes: Mapping[str, Changes], one: Slice) -> tuple[
 
 
 def _span(wanted: RunBounds) -> tuple[int | None, int | None]:
-    """What is read, in microseconds."""
+    """Return the bounds of the run in microseconds."""
     since, until = (None if bound is None else micros(in_utc(bound)) for bound in (wanted.since, wanted.until))
     return since, until

@@ -1,9 +1,10 @@
-"""Cuts what a run reads into slices of event time, each of which is a batch: file layout and batch size show in no result.
+"""Cut the input of a run into slices of event time, so that results do not depend on file layout or batch size.
 
-All events of a slice come before all those of the next, whatever files they lie in. So the watermark can follow them
-closely, state holds no more than it must, and what is late is decided by the watermark that the run began with alone.
+Each slice is a batch. All events of a slice are before all events of the next one, whatever files they are in. So the watermark
+follows the events closely, and state stays small. Whether an event is late depends only on the watermark at the start of the
+run.
 
-Times here are microseconds since 1970.
+Times are microseconds since 1970.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +16,17 @@ import numpy as np
 from keyfold.lakehouse.log_changes import DataFile
 
 _TOLERANCE = 0.25
-"""A slice may be so much larger or smaller than asked for, if it then cuts through fewer files."""
+"""A slice may be larger or smaller than asked for by this share, if it then cuts through fewer files."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows of a span of event time, wherever they lie.
+    """The rows of a span of event time.
 
     Attributes:
-        since, until: its bounds, the first in it and the second not; None for no bound.
-        files: that hold rows of it, in order of their first event, each with whether it lies in the slice whole.
-        rows: how many there are, by estimate where a file is cut.
+        since, until: bounds, the first inclusive and the second exclusive; None for no bound.
+        files: files with rows of the span, in order of their first event, each with whether all its rows are in the span.
+        rows: number of rows; estimated if a file is cut.
     """
 
     since: int | None
@@ -37,7 +38,7 @@ class Slice:
 _MILLISECOND = 1000
 
 _SMALLEST = 1 << 20
-"""Slices of fewer bytes than this are not cut out of a file: a batch costs more than it."""
+"""Bytes of the smallest slice that is cut out of a file: reading a smaller one costs less than a batch."""
 
 
 def cut(
@@ -47,18 +48,18 @@ def cut(
     since: int | None = None,
     until: int | None = None,
 ) -> tuple[Slice, ...]:
-    """Cut files into slices of about `max_bytes` each, one at least; files without rows are left out.
+    """Cut files into slices of about `max_bytes` each; returns at least one slice. Files without rows are left out.
 
     Args:
         files: data files, with the span of their event times.
-        max_bytes: of a slice's share of the files.
-        late_watermark: the watermark that the run begins with: what is late stays in one slice, however much it is,
-            since late events that join a state which is due already would close it slice by slice.
+        max_bytes: bytes of files in a slice.
+        late_watermark: the watermark at the start of the run. All late events stay in one slice, whatever its size: in
+            several slices, the first could close a state that the next ones belong to.
         since, until: read only this span.
     """
     there = [file for file in files if file.rows and _overlaps(file, since, until)]
     there.sort(key=lambda file: (file.first, file.last, file.input, file.path))
-    # No cut at or behind the late watermark: late events must meet the state that they find in one call.
+    # No cut at or before the late watermark: all late events of a key must reach its state in one call.
     cuts = [time for time in _cuts(there, max_bytes, since, until) if late_watermark is None or time > late_watermark]
     bounds = [since, *cuts, until]
     slices = (_slice(there, start, end) for start, end in pairwise(bounds))
@@ -66,7 +67,7 @@ def cut(
 
 
 def cuts_through(slices: Sequence[Slice]) -> float:
-    """How often a file is read on the whole: 1 where the table is clustered in time; more where files span slices."""
+    """Return how often a file is read on average: 1 if files are clustered by time, more if they span several slices."""
     read = sum(len(one.files) for one in slices)
     return read / max(1, len({(file.input, file.path) for one in slices for file, _ in one.files}))
 
@@ -98,10 +99,10 @@ def _slice(files: Sequence[DataFile], since: int | None, until: int | None) -> S
 
 
 def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: int | None) -> list[int]:
-    """Where to cut: near equal shares, at a time that fewest bytes of files lie across; in whole milliseconds."""
+    """Choose cuts near equal shares of bytes, at times that cut through the fewest bytes of files; whole milliseconds."""
     if not files:
         return []
-    # Milliseconds, since a float has those of every year in full, and microseconds only up to 2255.
+    # Milliseconds, since a float holds those of every year exactly, and microseconds only up to the year 2255.
     firsts = np.array([_span(file)[0] // _MILLISECOND for file in files], dtype=np.float64)
     ends = np.array([_span(file)[1] // _MILLISECOND + 1 for file in files], dtype=np.float64)
     sizes = np.array([file.bytes for file in files], dtype=np.float64)
@@ -109,11 +110,11 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
     high = ends.max() if until is None else min(ends.max(), until // _MILLISECOND)
 
     def before(times: np.ndarray) -> np.ndarray:
-        """Bytes that lie before each of these times, as if events were spread evenly over each file's span."""
+        """Estimate the bytes before each of these times: events are taken as spread evenly over a file's span."""
         return np.array([(sizes * np.clip((time - firsts) / (ends - firsts), 0, 1)).sum() for time in times])
 
     start, total = before(np.array([low]))[0], before(np.array([high]))[0] - before(np.array([low]))[0]
-    # No more slices than files, unless they are large: each slice opens each file that it touches.
+    # No more slices than files, unless files are large: each slice opens every file that has rows of it.
     parts = int(min(-(-total // max_bytes), max(len(files), total // _SMALLEST)))
     if parts <= 1:
         return []
@@ -129,14 +130,14 @@ def _cuts(files: Sequence[DataFile], max_bytes: int, since: int | None, until: i
             time = times[near[int(np.argmin(across))]]
         else:
             time = _where(before, low, high, wanted + start)
-        # Two shares may come to one boundary.
+        # Two shares may choose the same time.
         if time > (cuts[-1] if cuts else low):
             cuts.append(int(time))
     return [time * _MILLISECOND for time in cuts]
 
 
 def _where(before: Callable[[np.ndarray], np.ndarray], low: float, high: float, wanted: float) -> float:
-    """The whole millisecond before which about so many bytes lie, by bisection."""
+    """Find the millisecond with about `wanted` bytes before it, by bisection."""
     while high - low > 1:
         middle = (low + high) // 2
         if before(np.array([middle]))[0] < wanted:

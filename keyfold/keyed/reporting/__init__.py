@@ -1,1 +1,1 @@
-"""What the journals say of runs: statistics, written rows, conservation."""
+"""Report on runs from their journals: conservation check, run statistics, written rows."""

@@ -1,8 +1,8 @@
-"""Conservation: every event a job has read is in an output, in open state, or late; each counted by another way.
+"""Check conservation: every event that a job has read is in an output, in open state, or late.
 
-What was read is counted in the event table's log, what came of it in the job's own tables and in the state store; the
-journal's counts, which the run itself wrote down, are held against both. Where an event belongs to several keys, each of
-its copies counts: in the event table as its list says, without making any, so that one that is lost on the way shows.
+Each side is counted independently: events read by the event table's log, results by the job's tables and its state. Both are
+compared with the journal's counts. With `keys_of`, each copy of an event counts; copies of events read are counted by the
+lists in the event table, so that a lost copy is noticed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,23 +32,22 @@ from keyfold.storage.place import Place
 
 @dataclass(frozen=True)
 class Conservation:
-    """Where the events of a generation are; all numbers are events, each as often as the job takes it (`keys_of`).
+    """Where the events of a generation are. All numbers are events; with `keys_of`, each copy counts.
 
     Attributes:
-        events_read: rows of the event table up to where the job has read, by the table's log; of a job whose events
-            belong to several keys the copies of those rows, by the lists in the table; of a generation that began with
-            state, those since, and what that state stood for.
-        in_outputs: that the rows of the job's tables stand for.
-        open_events: that the state store holds.
-        late: in the late table.
-        journalled: that reached a step, by the journal.
-        rows_read: of a job whose events belong to several keys, how many rows of the event table `events_read` are
-            copies of; None of any other.
-        by_input: of a job with several inputs, the events of each: by its table's log, and that reached a step, by the
-            journal. Also of inputs that the other numbers do not count (`Input.conserved`). Empty of a generation that
-            began with state.
-        by_producer: of inputs that are tables of other jobs, the rows up to where this job has read: by the table's log, and
-            that the producer wrote, by its journal. Without those of which that journal has no record any more.
+        events_read: rows of the event table up to the job's position, by the table's log; with `keys_of` the copies of these
+            rows, by the lists in the table. A generation that started with state counts the rows since, and the events in
+            that state.
+        in_outputs: events in rows of the job's tables.
+        open_events: events in state.
+        late: events in the late table.
+        journalled: events that reached a step, by the journal.
+        rows_read: with `keys_of`, rows of the event table that `events_read` are copies of; None otherwise.
+        by_input: for a job with several inputs, the events of each: by its table's log, and by the journal as having reached
+            a step. It has inputs that the other numbers do not count too (`Input.conserved`). Empty for a generation that
+            started with state.
+        by_producer: for inputs that are tables of other jobs, the rows up to this job's position: by the table's log, and by
+            the producer's journal as written. Inputs for which that journal has no record any more are left out.
     """
 
     events_read: int
@@ -62,32 +61,32 @@ class Conservation:
 
     @property
     def balanced(self) -> bool:
-        kept = self.in_outputs + self.open_events + self.late
-        return self.events_read == kept == self.journalled and all(
+        accounted_for = self.in_outputs + self.open_events + self.late
+        return self.events_read == accounted_for == self.journalled and all(
             one == other for one, other in (*self.by_input.values(), *self.by_producer.values())
         )
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to compare: no event was read, and none is anywhere."""
+        """Whether there is nothing to compare, since all counts are zero."""
         return not (self.events_read or self.in_outputs or self.open_events or self.late or self.journalled)
 
 
 def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
-    """Count a job's events where they came from and where they went; of a run that goes on, as of the end of a batch.
+    """Count a job's events in its inputs and in its results. While a run is going on, counts are those at the end of a batch.
 
     Raises:
         KeyfoldError: the last run was interrupted, a table lacks data files, or the event table's log no longer has the
             position that the job has read up to.
     """
     generation = live_generation(lakehouse, job.name)
-    # Tables, state and journal must be of one batch: what is counted would not add up.
+    # Count tables, state and journal at the end of the same batch: otherwise the counts would not add up.
     found = settled(lakehouse, job, generation) if generation else None
     if generation is None or found is None:
         return Conservation(0, 0, 0, 0, 0)
     done = found.done
     tables = input_tables(lakehouse, job)
-    # By the tables' own logs, and not by the journal: what is compared must be counted apart.
+    # By the tables' own logs, and not by the journal, which the counts are compared with.
     later = {
         one.table: changes_for(job.name, one, tables[one.table], done.positions[one.table])
         for one in job.all_inputs.values()
@@ -126,27 +125,27 @@ def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob)
 
 
 def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> int | None:
-    """The rows that a job has written to a table up to a version, by its journal; None where that has no record of it."""
+    """Return the rows that a job has written to a table up to a version, by its journal; None if it has no record of that."""
     live = live_generation(lakehouse, producer)
     done = live.journal.last_done() if live else None
     if live is None or done is None:
         return None
     taken = DeltaTable(str(live.table(table)), version=version).transaction_version(f"{live.identity}/{table}")
     if done.last_written.get(table) != taken:
-        # The producer has gone on.
+        # The producer has written more batches since.
         done = None if taken is None else live.journal.done(taken)
     return None if done is None else done.total_rows.get(table, 0)
 
 
 def _rows_read(table: Place, later: Changes) -> int:
-    """Rows of a table that a job has read: all, but for those that came later."""
+    """Return the number of rows of a table that a job has read."""
     return count_rows(table, later.position.version) - sum(file.rows for file in later.files)
 
 
 def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """Check that every event that a job has read is in an output, in open state, or late.
 
-    Each side is counted another way: events by the event table's log, outputs and state by their rows.
+    Each side is counted independently: events by the event table's log, outputs and state by their rows.
 
     Raises:
         AssertionError: the counts differ; the message has all of them.
@@ -168,7 +167,7 @@ def assert_nothing_lost(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob
 
 
 def input_differences(found: Conservation) -> str:
-    """Which inputs' events did not all reach a step, for people; nothing where all did."""
+    """Describe the inputs whose counts differ; empty if none do."""
     differ = [
         f"{name}: {read:,} read and {reached:,} journalled"
         for name, (read, reached) in found.by_input.items()
@@ -189,7 +188,7 @@ def _check_files(
     read: Mapping[str, int],
     versions: Mapping[str, int],
 ) -> None:
-    """See that what is counted by logs is there: a log counts rows of files that are gone."""
+    """Check that the files of all tables exist: a log also counts rows of files that are gone."""
     refresh = lakehouse.command("run", job.name, "--full-refresh")
     for name, table in input_tables(lakehouse, job).items():
         rebuild = rebuild_command(lakehouse, job, name)
@@ -203,7 +202,7 @@ def _check_files(
 
 
 def events_in_table(table: Place, job: KeyedJob, version: int) -> int:
-    """How many events a job takes the rows of its event table for, at a version: by the log, or the lists of keys."""
+    """Return the number of events in a version of the event table, by its log; with `keys_of` the number of their copies."""
     if job.keys_of is None:
         return count_rows(table, version)
     return _copies(table, job, data_file_paths(table, version))
@@ -214,11 +213,11 @@ def _copies(table: Place, job: KeyedJob, files: list[Place]) -> int:
 
 
 def _events_in(spark: SparkSession, generation: Generation, table: OutputTable, version: int) -> int:
-    """How many events a table's rows stand for at a version."""
+    """Return the number of events in a version of a job's table."""
     path = generation.table(table.name)
     if table.events.meta.eq(pl.lit(0)):
         return 0
-    # One event a row: the log has told the number already.
+    # One event per row: the log has the number.
     if table.events.meta.eq(pl.len()):
         return count_rows(path, version)
     return _sum(table_frame(spark, path, version), _counting(table.events, frames=_frames))
@@ -236,7 +235,7 @@ def _frames(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
 
 
 def _states(parts: Place) -> Callable[[pa.RecordBatch], Iterator[pl.DataFrame]]:
-    """Make the function that reads the rows of state that manifests name."""
+    """Make the function that reads the state rows of manifests."""
 
     def read(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
         for manifest in batch.column("manifest"):

@@ -1,6 +1,6 @@
-"""Run statistics as a table: what every batch of every job read, wrote and kept, from the jobs' journals.
+"""Collect run statistics of all batches of all jobs in a table, from the jobs' journals.
 
-A journal keeps the records of its last hundred batches at least; here they stay.
+A journal drops old records, but keeps those of the last hundred batches. The table keeps all.
 """
 
 from datetime import timedelta
@@ -34,9 +34,9 @@ _PATIENCE = timedelta(seconds=30)
 
 
 def collect_statistics(lakehouse: Lakehouse, jobs: list[str]) -> int:
-    """Add the batches that are new to `monitoring.run_statistics`; gives their number."""
+    """Add new batches to `monitoring.run_statistics`; returns their number."""
     table = lakehouse.monitoring("run_statistics")
-    # Others have it for as long as a commit takes: two jobs may end at one time.
+    # Wait for the lock: two jobs may end at the same time, and a commit is short.
     with exclusive(table.parent, "monitoring", patience=_PATIENCE):
         create_table(table, RUN_STATISTICS)
         return sum(_collect(lakehouse, job, table) for job in jobs)
@@ -64,6 +64,6 @@ def _collect(lakehouse: Lakehouse, job: str, table: Place) -> int:
         },
         schema_overrides={"written_at": pl.Datetime("us", "UTC")},
     )
-    # The newest batch is kept with the commit, so that one that is told twice is there once.
+    # The commit records the newest batch, so that no batch is added twice.
     append_files(table, [write_data_file(rows, table, RUN_STATISTICS)], generation.identity, records[-1].batch)
     return len(records)

@@ -1,6 +1,6 @@
-"""What a job wrote to a table lately, file by file, from its journal: for those who look at new rows alone.
+"""Find the files that recent batches of a job wrote, from its journal, to evaluate only new rows.
 
-Not from the table's log: once maintenance has joined files, that shows rows of long ago among those of today.
+The table's log cannot tell: after compaction, new and old rows are in the same files.
 """
 
 from keyfold.keyed.generation.generations import live_generation, live_generation_name
@@ -9,7 +9,7 @@ from keyfold.storage.place import Place
 
 
 def last_batch(lakehouse: Lakehouse, job: str) -> int | None:
-    """The newest batch of a job's live generation, None before the first."""
+    """Return the newest batch of a job's live generation; None before the first."""
     live = live_generation(lakehouse, job)
     done = live.journal.last_done() if live else None
     return done.batch if done else None
@@ -18,18 +18,18 @@ def last_batch(lakehouse: Lakehouse, job: str) -> int | None:
 def files_written(
     lakehouse: Lakehouse, job: str, table: str, generation: str, since: int, until: int
 ) -> dict[int, list[Place]] | None:
-    """The files of the rows that batches of a job wrote to one of its tables, by batch; a batch that wrote none is left out.
+    """Return the files that batches of a job wrote to a table, by batch; a batch without files is left out.
 
     Args:
-        lakehouse: where the job's tables are.
-        job: its name.
-        table: of which of its tables.
-        generation: the one that must be live, since a table of another generation is another table.
-        since: the last batch that is left out.
-        until: the last batch that is not.
+        lakehouse: the lakehouse.
+        job: name of the job.
+        table: name of the table.
+        generation: the generation that must be live: another generation has other tables.
+        since: the first batch, exclusive.
+        until: the last batch, inclusive.
 
     Returns:
-        None where it cannot be told any more: of another generation, too long ago, or a file is deleted by now.
+        The files; None if another generation is live, a record is too old, or a file has been deleted.
     """
     live = live_generation(lakehouse, job) if live_generation_name(lakehouse, job) == generation else None
     if live is None:
@@ -40,7 +40,7 @@ def files_written(
         if done is None:
             return None
         files = [live.table(table) / file.path for file in done.tables.get(table, ())]
-        # All or none: to look at a part of the rows would say something of a batch that is not so.
+        # All or none: a part of a batch's rows could give a wrong result for the batch.
         if not all(file.exists() for file in files):
             return None
         if files:

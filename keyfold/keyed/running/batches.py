@@ -17,7 +17,7 @@ from keyfold.errors import Damaged, KeyfoldError, StepFailed, error_in
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.progress import Progress, seconds_left
 from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
-from keyfold.keyed.generation.checkpoint import clear_what_was_begun, names_attempts
+from keyfold.keyed.generation.checkpoint import clear_unfinished_checkpoint, names_attempts
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.manifest import NEVER
@@ -96,7 +96,7 @@ class Batches:
     def _start(self) -> StreamingQuery:
         job, generation = self._job, self._generation
         check_shared(self._spark, self._lakehouse.home)
-        clear_what_was_begun(self._spark, generation.checkpoint)
+        clear_unfinished_checkpoint(self._spark, generation.checkpoint)
         # A session of its own: the number of partitions is the generation's, and not that of the caller's session.
         spark = self._spark.newSession()
         spark.conf.set("spark.sql.shuffle.partitions", generation.partitions)

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import (
     FORMAT,
     RECORD,
@@ -91,7 +91,7 @@ def _create(
         # Recorded too: the query's source counts batch * splits + split.
         "splits": max(LEAST_SPLITS, spark.sparkContext.defaultParallelism),
         "parameters": dict(job.parameters),
-        "fixed": {**fixed(job), "parameters": dict(job.parameters)},
+        "fixed": {**fixed_settings(job), "parameters": dict(job.parameters)},
         "table_ids": {table.name: table_id(generation.table(table.name)) for table in job.tables},
         "input_ids": {name: table_id(table) for name, table in tables.items()},
     }

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import polars as pl
 
 from keyfold.errors import IncompatibleState
-from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
@@ -43,7 +43,7 @@ class Change:
 
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
     """Every setting of a job that differs from what a generation was born with, and what it means."""
-    born, now = generation.record["fixed"], fixed(job)
+    born, now = generation.record["fixed"], fixed_settings(job)
     found: list[Change] = []
     for setting in [*born, *(name for name in now if name not in born)]:
         before, after = born.get(setting), now.get(setting)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, Slots, partitions_of
-from keyfold.keyed.generation.fingerprint import fixed
+from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.parts.folding import state_frames
@@ -262,7 +262,7 @@ def partition_frames(
 def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: DataFrame | None) -> pa.Schema:
     """The columns of the state: the job's, unless the generation was born with others; then as the state has them."""
     born = generation.record["fixed"]["columns of state"]
-    if job is not None and fixed(job)["columns of state"] == born:
+    if job is not None and fixed_settings(job)["columns of state"] == born:
         return _nullable(job.state)
     if manifests is not None:
         with explained(where):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone
 from keyfold.keyed.job.parameters import build_job
-from keyfold.keyed.plans.event_time import Came, newest_that_came
+from keyfold.keyed.plans.event_time import NewestTimes, newest_times
 from keyfold.keyed.plans.planning import RunBounds, plan_run
 from keyfold.lakehouse.log_changes import DataFile
 from keyfold.stream import INGESTED_AT
@@ -179,8 +179,8 @@ def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their
         chosen.append((DataFile(f"{at}.parquet", rows.height, 1, first, last), True))
         own += times
         everything += rows["time"].to_list()
-    came = newest_that_came(JOB.all_inputs[SALES], table, [file for file, _ in chosen])
-    assert came == Came(max(everything, default=None), max(own, default=None))
+    came = newest_times(JOB.all_inputs[SALES], table, [file for file, _ in chosen])
+    assert came == NewestTimes(max(everything, default=None), max(own, default=None))
 
 
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
