@@ -1,11 +1,11 @@
-"""The journal: what each batch reads and at what time, written before it is worked on; what it made, written once.
+"""The journal: a plan and a commit record for each batch of a job's generation, or of a stream's ingest.
 
-FOLDER/000000017.plan.json   what batch 17 reads, and at what time
-FOLDER/000000017.done.json   what it made: files by table, counts
-FOLDER/history.jsonl         batches of which the two are not kept any more, a line each
+FOLDER/000000017.plan.json   the plan of batch 17: its input and its clock, written before its work begins
+FOLDER/000000017.done.json   its commit record: the files that it wrote, by table, and counts
+FOLDER/history.jsonl         a line for each batch whose records are no longer kept
 
-A plan never changes: a crash replays it. A commit record is the commit: the tables' own commits are made from it, and a
-second attempt's rows are never used once there is one.
+A plan never changes: after a crash the batch is repeated with it. The commit record commits the batch. The tables' Delta
+commits are made from it, and rows of a repeated attempt are then ignored.
 """
 
 from keyfold.journal.journal import Journal, PastBatch

@@ -1,8 +1,8 @@
-"""Whether a journal and what hangs on it tell one story; one that was restored from a backup on its own does not.
+"""Check that the tables agree with the journal. They do not if one of them was restored from a backup without the others.
 
-The order of a batch's writes says what may differ after a crash, and by how much: plan, work (and a checkpoint's own
-state), commit record, the tables' commits, the checkpoint's commit. Whatever differs otherwise was put there by somebody:
-going on would skip batches, or make them twice.
+A batch writes in this order: plan, data files and state, commit record, Delta commits of the tables, commit of the checkpoint.
+So a crash can leave only the commits of the last batch missing. Any other difference is refused: the run would skip batches, or
+write them twice.
 """
 
 from collections.abc import Mapping
@@ -23,23 +23,27 @@ from keyfold.storage.store_failures import failure_of_store
 def check_tables(
     journal: Journal[P, D], tables: Mapping[str, Place], ids: Mapping[str, str], identity: str, where: str, remedy: str
 ) -> dict[str, DeltaTable]:
-    """See that the tables have taken what the journal says was done, and no more; gives them back as they were opened.
+    """Check that the tables have the batches that the journal has committed, and no others.
 
-    The commits of the last batch may be missing (`has_taken_all`); of one that a loss of power tore, nothing is left.
+    Commits of the last batch may be missing (`has_taken_all`). An empty log entry of the last batch, which a power failure
+    leaves, is removed.
 
     Args:
-        journal: says which batch wrote to which table last.
-        tables: their folders, by name.
-        ids: what Delta knew them by when the journal began.
-        identity: of the journal; a table's transactions are named `identity/table`.
-        where: what to call the journal's owner in errors.
-        remedy: what to do where they do not agree.
+        journal: the journal.
+        tables: folders of the tables, by name.
+        ids: Delta's ids of the tables when the journal began.
+        identity: name of the generation in Delta's transactions, which are named `identity/table`.
+        where: name of the journal's owner in errors.
+        remedy: what to do if they do not agree.
+
+    Returns:
+        The opened tables, by name.
 
     Raises:
-        KeyfoldError: a table is gone or another one, lacks data files, or table and journal are of different times (says
-            which is older) or of different histories.
+        KeyfoldError: a table is gone, is another one, lacks data files, is older or newer than the journal, or has another
+            history.
     """
-    # The record before it too: it says what a table had taken where the last batch broke off before its commits.
+    # The previous record too: it has the tables' last batches from before the last batch, whose commits may be missing.
     done = journal.last_done()
     before = journal.done(done.batch - 1) if done else None
     opened: dict[str, DeltaTable] = {}
@@ -56,7 +60,7 @@ def check_tables(
             raise Damaged(
                 f"{where}: the log of its table {name} in {path} is damaged ({first_line(error)}); restore it, or {remedy}"
             ) from error
-        # A table that was dropped and made again has the same path and the same columns, and another id.
+        # A table that was dropped and created again has the same path and columns, but another id.
         if str(table.metadata().id) != ids[name]:
             raise Damaged(f"{where}: {path} is not the table it wrote to, but another one; put that back, or {remedy}")
         taken = table.transaction_version(f"{identity}/{name}")
@@ -65,15 +69,15 @@ def check_tables(
         is_behind = expected is not None and (taken is None or taken < expected)
         is_last = done is not None and expected == done.batch and is_behind
         if empty == [table.version()] and is_last:
-            # The commit of the last batch, torn by a loss of power: it is made again.
+            # A power failure left the last batch's log entry empty: the commit is made again.
             take_back(path, empty[0])
             opened[name] = table = DeltaTable(str(path))
         elif empty:
             raise Damaged(
-                f"{where}: the log of its table {name} in {path} is damaged: entry {empty[0]} is empty, so that what it said "
-                f"is missing from the table; restore it, or {remedy}"
+                f"{where}: the log of its table {name} in {path} is damaged: entry {empty[0]} is empty, so that its rows are "
+                f"missing from the table; restore it, or {remedy}"
             )
-        # Where the last batch broke off before its commits, what the one before it had left.
+        # If the last batch's commit is missing, compare with the record before it.
         record = done if taken == expected else before
         known = record.last_files.get(name) if record and taken == record.last_written.get(name) else None
         _check_history(
@@ -86,7 +90,7 @@ def check_tables(
                 f"{where}: table {name} has taken batch {taken}, which its journal {journal.folder} does not know: the "
                 f"journal is older than the table (a restored backup?); restore the one that belongs to the table, or {remedy}"
             )
-        # The last batch may have broken off before its commits; whatever it had replaced must be there.
+        # Only the last batch's commit may be missing, and the table must have the commit before it.
         previous = before.last_written.get(name) if before else None
         if done is None or expected != done.batch or (before is not None and taken != previous):
             raise Damaged(
@@ -95,14 +99,14 @@ def check_tables(
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
             )
     for name, path in tables.items():
-        # On a disk alone: of a store each listing is a request, and the check of conservation makes it.
+        # Only on a disk: in an object store a listing costs a request, and the conservation check does it.
         if isinstance(path, Path):
             check_files_are_there(path, opened[name], f"{where}: its table {name}", remedy)
     return opened
 
 
 def _check_history(table: DeltaTable, application: str, known: int | None, what: str, remedy: str) -> None:
-    """See that the batch that a table has taken is the journal's, by the digest of its files, where the journal has it."""
+    """Check by the digest of its files that a table's last batch is the journal's batch, if the journal has the digest."""
     if known is not None and known != committed_digest(table, application):
         raise Damaged(
             f"{what} is not the one in its journal: the table is of another history (a restored backup?); restore the one "
@@ -111,7 +115,7 @@ def _check_history(table: DeltaTable, application: str, known: int | None, what:
 
 
 def has_taken_all(journal: Journal[P, D], opened: Mapping[str, DeltaTable], identity: str) -> bool:
-    """Whether tables, as `check_tables` opened them, lack no commit of the last batch: who does not make it again asks."""
+    """Whether the tables that `check_tables` opened have the commits of the last batch."""
     done = journal.last_done()
     return done is None or all(
         table.transaction_version(f"{identity}/{name}") == done.last_written.get(name) for name, table in opened.items()

@@ -1,13 +1,13 @@
-"""Checksums of the files that a stream's ingest, or a generation of a job, keeps beside its data files.
+"""Record and compare checksums of the files of a generation, or of a stream's ingest, other than data files.
 
-JOURNAL/checksums.json   size, time of change and checksum of each: records, logs of tables, Spark's checkpoint
+JOURNAL/checksums.json   size, modification time and checksum of each file: records, table logs, Spark's checkpoint
 
-Written at the end of a run and of maintenance, and now and then by one that runs continuously. Data files have their checksum in their names,
-and segments of the index of ids in the commit record.
+The record is written at the end of a run and of maintenance, and regularly by a continuous run. Data files have their checksums
+in their names, and segments of the index of ids in the commit record.
 
-Most files never change once they are written. Those that are replaced (`file_sums._ORDERS`) say themselves which version they
-are: a later one than recorded was written by a run that broke off before its record, an earlier one was put there by somebody.
-In an object store hardly anything is read for this: what is recorded is the store's own tag.
+Most files never change. Files that are replaced have a version (`file_sums._ORDERS`). A later version than recorded was written
+by a run that stopped before it wrote the record; an earlier one was restored by somebody. In an object store the record has the
+store's tags, so that hardly any file is read.
 """
 
 import json
@@ -30,10 +30,10 @@ from keyfold.storage.place import Place, path_below
 RECORD = "checksums.json"
 
 NOW_AND_THEN = timedelta(seconds=30)
-"""From one record to the next, of what runs continuously."""
+"""Time between two records of a continuous run."""
 
 _SPARK_KEEPS = 100
-"""Versions of the state, and entries of the checkpoint's logs, that Spark keeps at least (its own default)."""
+"""Versions of state, and entries of the checkpoint's logs, that Spark keeps at least (its default)."""
 
 _VERSION = re.compile(r"^checkpoint/state/.*/\d+(_[^/.]+)?\.(zip|delta|snapshot|changelog)$")
 _NUMBER = re.compile(r"^(?:known-)?(\d+)")
@@ -41,11 +41,11 @@ _NUMBER = re.compile(r"^(?:known-)?(\d+)")
 
 @dataclass(frozen=True)
 class Checksums:
-    """What was recorded.
+    """The recorded checksums.
 
     Attributes:
-        batch: the last one that was done by then; -1 before the first.
-        files: by part and path below it.
+        batch: the last committed batch; -1 before the first.
+        files: files by their keys: part, and path below it.
     """
 
     batch: int
@@ -53,15 +53,15 @@ class Checksums:
 
 
 def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, every: timedelta = timedelta(0)) -> None:
-    """Record the checksums of files that are new; call it under the lock of whoever writes them.
+    """Record the checksums of new files. The caller must hold the lock under which they are written.
 
-    A file that has changed and must not have keeps the checksum that it had: damage is not made right by this.
+    A file that must not change and has changed keeps its recorded checksum, so that the damage is still noticed.
 
     Args:
-        journal: the folder of the record.
+        journal: folder of the record.
         parts: files and folders, by name.
-        batch: the last one that is done; -1 before the first. What belongs to a later one is left out.
-        every: how old the record must be.
+        batch: the last committed batch; -1 before the first. Files of later batches are left out.
+        every: does nothing if the record is not older than this.
 
     Raises:
         OSError: the disk is full or fails.
@@ -90,11 +90,11 @@ def record_checksums(journal: Place, parts: Mapping[str, Place], batch: int, eve
 
 
 def forget_checksums(journal: Place, keys: Iterable[str]) -> None:
-    """Take files that are about to be changed on purpose out of the record, until `record_checksums` adds them again.
+    """Remove files from the record before they are changed on purpose; `record_checksums` adds them again.
 
     Args:
-        journal: the folder of the record, under the lock of whoever writes it.
-        keys: part and path below it, of each file.
+        journal: folder of the record; the caller must hold the lock under which it is written.
+        keys: part, and path below it, of each file.
     """
     with suppress(DamagedError):
         recorded = read_checksums(journal)
@@ -105,7 +105,7 @@ def forget_checksums(journal: Place, keys: Iterable[str]) -> None:
 
 
 def read_checksums(journal: Place) -> Checksums | None:
-    """What was recorded; None where nothing was yet.
+    """Read the record; None if there is none.
 
     Raises:
         DamagedError: the record is damaged.
@@ -118,11 +118,11 @@ def read_checksums(journal: Place) -> Checksums | None:
 
 
 def without_tags(content: bytes, digests: Mapping[str, str]) -> bytes:
-    """The content of a record for a copy of what lies in a bucket: copies may have other tags.
+    """Replace tags by digests in a record, for a copy of files from a bucket: copies may have other tags.
 
     Args:
-        content: of the record; one that is damaged is given back as it is.
-        digests: of the files that were copied (BLAKE2b, 256 bits), by the tags that they had.
+        content: content of the record; damaged content is returned unchanged.
+        digests: digests of the copied files (BLAKE2b, 256 bits), by their tags.
     """
     with suppress(DamagedError):
         recorded = _from_bytes(content, RECORD) if digests else None
@@ -133,12 +133,12 @@ def without_tags(content: bytes, digests: Mapping[str, str]) -> bytes:
 def differences(
     checksums: Checksums, parts: Mapping[str, Place], *, trust_times: bool = False
 ) -> Iterator[tuple[Place, str]]:
-    """Files that are not as they were recorded: each with what is wrong with it, for people.
+    """Yield the files that differ from the record, each with what is wrong with it.
 
     Args:
-        checksums: what was recorded.
-        parts: files and folders by name, those that were recorded or fewer.
-        trust_times: a file of the same size and time of change is as it was; else all are read.
+        checksums: the record.
+        parts: recorded files and folders, by name; a part of them will do.
+        trust_times: take files with the recorded size and modification time as unchanged. Otherwise all are read.
     """
     here = {key: one for key, one in checksums.files.items() if key.partition("/")[0] in _heads(parts)}
     present = dict(_listed(parts))
@@ -149,7 +149,7 @@ def differences(
         try:
             what = difference(known, sum_of(key, found, known))
         except FileNotFoundError:
-            continue  # it went meanwhile
+            continue  # it was removed after it was listed
         if what is not None:
             yield found.path, what
     for key in missing(here, present, parts, checksums.batch):
@@ -159,7 +159,7 @@ def differences(
 def missing(
     recorded: Mapping[str, FileSum], present: Mapping[str, object], parts: Mapping[str, Place], batch: int
 ) -> list[str]:
-    """The recorded files that are not there and that nobody had reason to remove."""
+    """List recorded files that do not exist, and that no run would have removed."""
     return [key for key in recorded if key not in present and not _may_be_gone(key, present, parts, batch)]
 
 
@@ -176,7 +176,7 @@ def _may_be_gone(key: str, present: Mapping[str, object], parts: Mapping[str, Pl
         return batch - number >= _SPARK_KEEPS - 1
     if part == "journal":
         return number <= int(_history(parts[part] / "history.jsonl") or -1)
-    # A later table of known files holds what this one did; a checkpoint of a Delta log what is before it.
+    # A later list of known files includes this one; a checkpoint of a Delta log includes the entries before it.
     later = (one for one in present if one.startswith(folder))
     if part == "files":
         return any(_number_of(one) > number for one in later)
@@ -190,7 +190,7 @@ def _number_of(key: str) -> int:
 
 
 def _is_named(sst: str, partition: Place) -> bool:
-    """Whether a version of a partition's state needs a file of RocksDB's; so it is taken to be where that cannot be read."""
+    """Whether a version of a partition's state uses a RocksDB file; True if a version cannot be read."""
     for archive in partition.glob("*.zip"):
         try:
             with open_for_reading(archive) as file, ZipFile(file) as files:
@@ -202,27 +202,25 @@ def _is_named(sst: str, partition: Place) -> bool:
 
 
 def _is_of_later_batch(key: str, batch: int) -> bool:
-    """Whether a file is of a batch that may be planned or worked on again."""
+    """Whether a file belongs to a batch that may be planned or run again."""
     if key.startswith("journal/"):
         return _number_of(key) > batch
     if batch < 0:
-        return key.startswith("checkpoint/")  # begun anew from nothing by the next run
-    # Spark has begun the next batch when a run ends, and goes on from that very entry.
+        return key.startswith("checkpoint/")  # the next run deletes it
+    # Spark has begun the next batch when a run ends, and continues with that entry.
     return (key.startswith("checkpoint/offsets/") and _number_of(key) > batch + 1) or (
         key.startswith(("checkpoint/commits/", "checkpoint/parts/")) and _number_of(key) > batch
     )
 
 
 def _is_of_open_batch(key: str, finished: int) -> bool:
-    """Whether a file is state that Spark made in a batch that it has not finished, and may make anew where it goes on.
-
-    Its version is one more than the batch's number; files of RocksDB's have names of their own each time.
-    """
+    """Whether a file is state of a batch that Spark has not finished, and may write again."""
+    # The version of the state is the number of the batch plus one. RocksDB files get a new name each time.
     return bool(_VERSION.search(key)) and _number_of(key) > finished + 1
 
 
 def _listed(parts: Mapping[str, Place]) -> Iterator[tuple[str, ListedFile]]:
-    """The files of parts, by their keys; hidden ones are locks, checksums of Hadoop's, and what is half written."""
+    """Yield the files of parts with their keys, without hidden ones: locks, Hadoop's checksums, and incomplete files."""
     for name, place in parts.items():
         if not place.is_dir():
             with suppress(FileNotFoundError):
@@ -277,12 +275,12 @@ def _from_bytes(content: bytes, record: Place | str) -> Checksums:
     checksum, _, text = content.partition(b"\n")
     if checksum.decode(errors="replace") != checksum_of_bytes(text):
         raise DamagedError(f"{record} is damaged (its checksum is another one); restore it, or remove it")
-    told = json.loads(text)
-    return Checksums(told["batch"], {key: FileSum(*one) for key, one in told["files"].items()})
+    recorded = json.loads(text)
+    return Checksums(recorded["batch"], {key: FileSum(*values) for key, values in recorded["files"].items()})
 
 
 def _history(place: Place) -> str:
-    """The last batch that a journal has only a line of."""
+    """Return the last batch in a journal's history."""
     try:
         return last_line(place.read_bytes())
     except (FileNotFoundError, ValueError, KeyError, IndexError):

@@ -1,8 +1,8 @@
-"""What time it is for a run: this machine's clock, unless it jumps, and event time on a stream that has fallen silent.
+"""Determine processing time, and event time on a silent stream.
 
-Event time that has gone too far cannot be taken back: whatever comes after is late. So a clock that jumps is said and not
-followed, as far as it can be told (the machine counts its uptime beside its clock), and where it cannot (another
-machine, a restart), one tick moves event time by a day at most.
+Event time never goes back: if it advances too far, later events are late. So clock jumps are reported and ignored. A jump is
+recognised by the machine's uptime. After a restart, or on another machine, it cannot be recognised; one tick then advances
+event time by a day at most.
 """
 
 import time
@@ -17,30 +17,31 @@ from keyfold.journal.records import Record
 from keyfold.times import in_utc, shifted, to_iso
 
 LOOK_EVERY = timedelta(milliseconds=50)
-"""From one look at what has come to the next, of what runs continuously."""
+"""Interval at which continuous runs look for new data."""
 
 LONGEST_TICK = timedelta(days=1)
-"""By so much one tick moves event time at most."""
+"""The most by which one tick advances event time."""
 
 _JUMP = timedelta(minutes=1)
-"""By so much clock and uptime may drift apart between two runs."""
+"""Greatest difference between clock and uptime, between two runs, that is not a jump."""
 
 _FEWEST_GAPS = 3
+"""Gaps between deliveries that are needed to know the usual one."""
 
 
 LATEST_ADVANCE = datetime(9000, 1, 1, tzinfo=UTC)
-"""Event time is moved no further by hand. The longest duration of a job later there still is a date."""
+"""The latest time of `--advance-to`: that time plus any duration of a job is still a valid date."""
 
 
 def check_advance(name: str, time: datetime | None) -> None:
-    """See that a time to which a person moves event time is one that later times can follow.
+    """Check the time to which a person advances event time.
 
     Args:
-        name: of the option.
-        time: that was given; None for nothing.
+        name: name of the option.
+        time: its value; None if it was not given.
 
     Raises:
-        KeyfoldError: it is later than `LATEST_ADVANCE`.
+        KeyfoldError: the time is later than `LATEST_ADVANCE`.
     """
     if time is not None and in_utc(time) > LATEST_ADVANCE:
         raise Misconfigured(
@@ -50,24 +51,24 @@ def check_advance(name: str, time: datetime | None) -> None:
 
 
 def watermark_after(watermark: datetime, event_time: datetime | None, delay: timedelta) -> datetime:
-    """The watermark once an event time is reached: the delay behind it, and never back.
+    """Return the watermark after an event time. It is that time less the delay, and never goes back.
 
     Args:
-        watermark: before.
-        event_time: the newest; None where there is none.
-        delay: how far the watermark stays behind.
+        watermark: the watermark before.
+        event_time: the newest event time; None without events.
+        delay: how far the watermark stays behind event time.
     """
     return watermark if event_time is None else max(watermark, shifted(event_time, -delay))
 
 
 class Reading(Record):
-    """What the machine's clocks said.
+    """Readings of the machine's clocks.
 
     Attributes:
-        wall: the clock, UTC.
-        uptime: seconds since the machine's start; another machine's, or another start's, cannot be compared.
-        boot: which start of which machine; empty where that cannot be told.
-        offset: seconds by which the clock has jumped since its start and was not followed.
+        wall: the machine's clock (UTC).
+        uptime: seconds since the machine started; comparable only for the same `boot`.
+        boot: identifies one start of one machine; empty if unknown.
+        offset: sum of the jumps of the clock that are ignored, in seconds.
     """
 
     wall: datetime
@@ -77,25 +78,24 @@ class Reading(Record):
 
     @property
     def time(self) -> datetime:
-        """Processing time: the clock, less its jumps."""
+        """Processing time: the clock without its jumps."""
         return self.wall - timedelta(seconds=self.offset)
 
 
 def read_clock() -> Reading:
-    """What the clocks of this machine say now."""
+    """Read the clocks of this machine."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     try:
         started = boot.read_text(encoding="ascii").strip()
-        # It counts while the machine sleeps, as the clock does; the monotonic one does not, and each sleep would be a
-        # jump.
+        # CLOCK_BOOTTIME also counts while the machine sleeps. With the monotonic clock, each sleep would look like a jump.
         uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, AttributeError):
         started, uptime = "", time.monotonic()
     return Reading(wall=datetime.now(UTC), uptime=uptime, boot=started)
 
 
-def go_on(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
-    """A reading that follows no jump of the clock since the one before it, and what to say of a jump."""
+def ignore_jumps(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
+    """Return a reading that ignores a jump of the clock since the previous reading, and a warning about a new jump."""
     if before is None or not before.boot or before.boot != now.boot:
         return now, None
     elapsed = timedelta(seconds=now.uptime - before.uptime)
@@ -104,7 +104,7 @@ def go_on(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
         return now, None
     now = now.model_copy(update={"offset": offset})
     if abs(offset - before.offset) <= _JUMP.total_seconds():
-        return now, None  # it jumped before, and that was said
+        return now, None  # an earlier jump, which was reported
     jump = timedelta(seconds=round(offset - before.offset))
     direction = "ahead" if jump > timedelta(0) else "back"
     return now, (
@@ -115,7 +115,7 @@ def go_on(before: Reading | None, now: Reading) -> tuple[Reading, str | None]:
 
 @dataclass(frozen=True)
 class Silence:
-    """The newest event time so far, and the processing time at which it came."""
+    """The newest event time of a stream, and the processing time at which that event arrived."""
 
     newest: datetime
     arrived_at: datetime
@@ -124,29 +124,30 @@ class Silence:
 def silent_event_time(
     silence: Silence | None, now: datetime, idle_after: timedelta | None, reached: datetime | None
 ) -> datetime | None:
-    """The event time that a silent stream has reached: its newest event's, plus the time since that event came.
-
-    None while the stream is not silent, or where the job leaves event time to its events.
+    """Return the event time of a silent stream: its newest event time, plus the time since that event arrived.
 
     Args:
-        silence: since when nothing came.
+        silence: the newest event; None without events.
         now: processing time.
-        idle_after: after so long without events a stream is silent.
-        reached: the event time that an earlier tick reached; this one goes on from there by `LONGEST_TICK` at most.
+        idle_after: how long a stream must be without events to be silent; None if only events advance event time.
+        reached: the event time that an earlier tick reached; this one advances it by `LONGEST_TICK` at most.
+
+    Returns:
+        The event time; None if the stream is not silent.
     """
     if idle_after is None or silence is None or now - silence.arrived_at < idle_after:
         return None
     gone_by = shifted(silence.newest, now - silence.arrived_at)
-    # A day at most: across a restart nothing tells a clock that was set ahead from time that has passed.
+    # A day at most: across a restart, a clock that was set ahead cannot be told from time that has passed.
     return min(gone_by, shifted(max(silence.newest, reached or silence.newest), LONGEST_TICK))
 
 
-def too_short(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str | None:
-    """What to say where a stream's usual gap between deliveries is longer than the time after which it counts as silent.
+def idle_after_warning(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str | None:
+    """Warn if the usual gap between deliveries is longer than `idle_after`; None if not.
 
     Args:
-        idle_after: that time.
-        arrivals: processing times at which events came, in order.
+        idle_after: how long a stream must be without events to be silent.
+        arrivals: processing times of deliveries, in order.
     """
     gaps = sorted(later - earlier for earlier, later in pairwise(arrivals))
     if idle_after is None or len(gaps) < _FEWEST_GAPS:
@@ -156,10 +157,10 @@ def too_short(idle_after: timedelta | None, arrivals: Sequence[datetime]) -> str
     if usual <= idle_after:
         return None
     return (
-        f"events usually come every {_plain(usual)}, and idle_after is {_plain(idle_after)}: event time then runs ahead of "
-        f"them, and they come late; set idle_after to more than {_plain(usual)}"
+        f"events usually come every {_text(usual)}, and idle_after is {_text(idle_after)}: event time then runs ahead of "
+        f"them, and they come late; set idle_after to more than {_text(usual)}"
     )
 
 
-def _plain(length: timedelta) -> str:
+def _text(length: timedelta) -> str:
     return str(timedelta(seconds=round(length.total_seconds())))

@@ -1,13 +1,13 @@
-"""What is recorded of one file to notice that it was damaged: its size, when it changed, and a checksum.
+"""Compute and compare the recorded size, modification time and checksum of a file.
 
-A checksum is of one of three kinds, told by its form:
+There are three kinds of checksums, which differ in form:
 
-- xxHash of the content, of a file on a disk;
-- the store's own tag of an object in a bucket, for which nothing is read;
-- BLAKE2b of the content, of a file that a backup has copied from a bucket: a tag may say nothing of a copy, since stores
-  that encrypt give another one to every write.
+- xxHash of the content, for a file on a disk;
+- the store's tag, for an object in a bucket, so that it need not be read;
+- BLAKE2b of the content, for a file that a backup has copied from a bucket. A tag does not fit a copy, since stores that
+  encrypt give a new tag to every write.
 
-A file is compared in the kind that was recorded of it, wherever it lies by then.
+A file is compared by the recorded kind, wherever it is now.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from keyfold.storage.place import Place
 from keyfold.times import from_iso, micros
 
 NUMBER = "keyfold.number"
-"""Key of a Parquet file's metadata that says which version of a replaced file it is."""
+"""Key of a Parquet file's metadata with the version of a file that is replaced."""
 
 _PLACE = re.compile(rb'"(?:file|s3a):[^"]*?/checkpoint/state/')
 _XXHASH = re.compile(r"[0-9a-f]{16}")
@@ -35,13 +35,13 @@ _BLAKE2B = re.compile(r"[0-9a-f]{64}")
 
 
 class FileSum(NamedTuple):
-    """A file as it was when its checksum was recorded.
+    """The recorded properties of a file.
 
     Attributes:
         bytes: its size.
-        changed_at: nanoseconds since 1970.
-        checksum: of its content, or a store's tag; empty where it has none.
-        order: which version of a file that is replaced; empty of all others.
+        changed_at: modification time, nanoseconds since 1970.
+        checksum: checksum of the content, or the store's tag; empty if there is none.
+        order: version of a file that is replaced; empty for other files.
     """
 
     bytes: int
@@ -51,7 +51,7 @@ class FileSum(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file of a part, as a listing tells of it: paths are made of few, and there may be thousands."""
+    """A file of a part, from a listing. Its path is made on demand, since there may be thousands of files."""
 
     part: Place
     below: str
@@ -61,30 +61,30 @@ class ListedFile(NamedTuple):
 
     @property
     def path(self) -> Place:
-        """Where it is."""
+        """The file's path."""
         return self.part / self.below if self.below else self.part
 
 
 def is_untouched(known: FileSum, found: ListedFile) -> bool:
-    """Whether a listing alone shows that a file is as it was."""
+    """Whether the listing shows that a file is unchanged."""
     return (known.bytes, known.changed_at) == (found.bytes, found.changed_at) and (
         isinstance(found.part, Path) or known.checksum == found.tag
     )
 
 
 def sum_of(key: str, found: ListedFile, known: FileSum | None = None) -> FileSum:
-    """A file as it is now.
+    """Compute the properties of a file.
 
     Args:
-        key: its part and path below it.
-        found: as listed.
-        known: as recorded, to have the checksum in the same kind; else in the kind of the place where it lies.
+        key: its part, and path below it.
+        found: the listed file.
+        known: the recorded properties, whose kind of checksum is used; None uses the kind for the file's storage.
 
     Raises:
-        FileNotFoundError: it went since it was listed.
+        FileNotFoundError: the file was removed after it was listed.
     """
     if "/_metadata/" in key:
-        # It names files by their whole paths, and follows when the home is moved.
+        # It has absolute paths, which are corrected when the lakehouse is moved: leave them out of the checksum.
         content = _PLACE.sub(b'"', found.path.read_bytes())
         return FileSum(len(content), found.changed_at, checksum_of_bytes(content))
     name = key.rpartition("/")[2]
@@ -94,8 +94,8 @@ def sum_of(key: str, found: ListedFile, known: FileSum | None = None) -> FileSum
 
 
 def difference(known: FileSum, now: FileSum) -> str | None:
-    """What is wrong with a file; None where it is as it was, or was replaced by a later one."""
-    is_multipart = "-" in known.checksum + now.checksum  # tags of such say how it was sent, too
+    """Say what is wrong with a file; None if it is unchanged, or was replaced by a later version."""
+    is_multipart = "-" in known.checksum + now.checksum  # the tag of a multipart upload depends on its parts too
     is_same = known.bytes == now.bytes and (known.checksum == now.checksum or is_multipart)
     if is_same or now.order > known.order:
         return None
@@ -107,12 +107,12 @@ def difference(known: FileSum, now: FileSum) -> str | None:
 
 
 def in_digests(files: Mapping[str, FileSum], digests: Mapping[str, str]) -> dict[str, FileSum]:
-    """Files with the digest (BLAKE2b, 256 bits) of their content in the place of a store's tag, by that tag."""
+    """Replace tags of a store by digests of the content (BLAKE2b, 256 bits); `digests` has them by tag."""
     return {key: one._replace(checksum=digests.get(one.checksum, one.checksum)) for key, one in files.items()}
 
 
 def last_line(content: bytes) -> str:
-    """The last batch that the history of a journal has a line of, as text that sorts as batches do."""
+    """Return the last batch in a journal's history, as text that sorts like numbers."""
     return f"{json.loads(content.splitlines()[-1])['batch']:09d}"
 
 
@@ -126,7 +126,7 @@ def _checksum(found: ListedFile, known: str | None) -> str:
         return _hashed(found.path, hashlib.blake2b(digest_size=32))
     if known == found.tag:
         return known
-    # A copy that was made by other means; most stores' tags are of the content.
+    # The object may be a copy that another tool made. The tag of most stores is the MD5 of the content.
     md5 = _hashed(found.path, hashlib.md5(usedforsecurity=False))
     return known if known.strip('"') == md5 else found.tag
 
@@ -151,8 +151,8 @@ def _order(order_of: Callable[[bytes], str], path: Place) -> str:
 
 
 def _pointer(content: bytes) -> str:
-    told = json.loads(content)
-    return f"{told['generation']} {told.get('cleared_to', '')} {told.get(NEXT, {}).get('generation', '')}"
+    pointer = json.loads(content)
+    return f"{pointer['generation']} {pointer.get('cleared_to', '')} {pointer.get(NEXT, {}).get('generation', '')}"
 
 
 _ORDERS: dict[str, Callable[[bytes], str]] = {
@@ -162,4 +162,4 @@ _ORDERS: dict[str, Callable[[bytes], str]] = {
     "current.json": _pointer,
     "known": lambda content: f"{int(pl.read_parquet_metadata(BytesIO(content))[NUMBER]):012d}",
 }
-"""How a file that is replaced says which version it is, by its name: text that sorts as the versions do."""
+"""For each file that is replaced, by its name: a function that reads its version, as text that sorts like versions."""

@@ -1,4 +1,4 @@
-"""A journal's folder: numbered plans and commit records, each whole and durable, of which a bounded number is kept."""
+"""Read and write a journal's folder: numbered plans and commit records, written durably. A bounded number is kept."""
 
 import json
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from keyfold.storage.place import Place
 from keyfold.times import to_iso
 
 KEPT = 100
-"""Batches whose two records are kept at least; there are never more than twice as many."""
+"""Least number of batches whose records are kept; there are never more than twice as many."""
 
 HISTORY = 2_000
-"""Batches of which a line is kept after that."""
+"""Number of older batches of which a line is kept."""
 
 _SUFFIX = {"plan": ".plan.json", "done": ".done.json"}
 
@@ -31,15 +31,15 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class PastBatch:
-    """What is told of a batch.
+    """A batch in the history of a journal.
 
     Attributes:
         batch: its number.
         planned_at: when it was planned, ISO 8601.
-        finished_at: when its work was done; None while it is not.
-        seconds: that the work took.
-        read: what it read, for people.
-        made: what came of it, for people.
+        finished_at: when it was finished, ISO 8601; None while it is not.
+        seconds: duration of the work.
+        read: describes its input.
+        made: describes its results.
     """
 
     batch: int
@@ -51,9 +51,9 @@ class PastBatch:
 
 
 class Journal(Generic[P, D]):
-    """The plans and commit records of one job's generation, or of one stream's ingest; one process at a time writes it.
+    """The plans and commit records of a job's generation, or of a stream's ingest.
 
-    Reading it needs no lock. Nothing is made or changed until something is written.
+    One process at a time writes it, under a lock. Reading needs no lock, and creates no files.
     """
 
     def __init__(self, folder: Place, plans: type[P], dones: type[D], remedy: str = "start over") -> None:
@@ -61,42 +61,42 @@ class Journal(Generic[P, D]):
         self._plans, self._dones = plans, dones
 
     def last_done(self) -> D | None:
-        """The newest commit record, None before the first."""
+        """Return the newest commit record; None before the first."""
         numbers = self._numbers("done")
         return self._read(numbers[-1], "done", self._dones) if numbers else None
 
     def done(self, batch: int) -> D | None:
-        """A batch's commit record, None where there is none (any more)."""
+        """Return the commit record of a batch; None if there is none, or it is no longer kept."""
         return self._read_if_there(self._path(batch, "done"), self._dones)
 
     def digest(self, batch: int) -> str | None:
-        """What tells a batch's commit record from those of other histories, None where there is no record (any more)."""
+        """Return a checksum of a batch's commit record, which differs between histories; None if there is no record."""
         try:
             return checksum_of_bytes(self._path(batch, "done").read_bytes())
         except FileNotFoundError:
             return None
 
     def plan(self, batch: int) -> P | None:
-        """A batch's plan, None where there is none (any more)."""
+        """Return the plan of a batch; None if there is none, or it is no longer kept."""
         return self._read_if_there(self._path(batch, "plan"), self._plans)
 
     def planned(self, batch: int) -> P | None:
-        """The plan of a batch that is next, None where there is none that counts; see `pending`.
+        """Return the plan of the next batch; None if there is none that counts (`pending`).
 
         Raises:
-            KeyfoldError: the run before it had planned it, and its plan is gone.
+            KeyfoldError: an earlier run had planned the batch, and the plan is gone.
         """
         found = self._run_from(batch)
         return found[0] if found else None
 
     def pending(self) -> list[P]:
-        """The plans that are not done, in order; a run that broke off left them.
+        """Return the plans without commit record, in order; an interrupted run left them.
 
-        Those of a run whose planning broke off do not count: its first plan was to be written last. What lies beyond the
-        last plan of a run is such a run's too.
+        Plans of a run that was interrupted while it wrote them do not count: its first plan, which is written last, is
+        missing.
 
         Raises:
-            KeyfoldError: a run had planned a batch, and its plan is gone.
+            KeyfoldError: a run had planned a batch, and the plan is gone.
         """
         done = self._numbers("done")
         batch, found = (done[-1] + 1 if done else 0), []
@@ -106,7 +106,7 @@ class Journal(Generic[P, D]):
         return found
 
     def _run_from(self, batch: int) -> list[P]:
-        """The plans of one run from a batch on; none where that run's planning broke off, or no run has come so far."""
+        """Return the plans of a run from a batch on; none if not all of them were written, or none begins there."""
         first, before = self.plan(batch), self.plan(batch - 1) if batch else None
         is_within = before is not None and batch < before.run + before.batches
         if before is not None and is_within and (first is None or not _are_of_one_run(before, first)):
@@ -121,18 +121,18 @@ class Journal(Generic[P, D]):
         return whole if len(whole) == 1 + len(rest) else []
 
     def write_plans(self, plans: Sequence[P]) -> None:
-        """Write a run's plans, the last one first: once the first is there, all are.
+        """Write the plans of a run, the last one first: if the first one exists, all do.
 
         Raises:
             OSError: the disk is full or fails; the run is not planned then.
         """
         sweep(self.folder)
-        # Of a run whose planning broke off: no work was done by them. They are replaced where others come in their place,
-        # and never removed: a run that has lost its lease may come to its removals when there are others.
+        # Plans of an interrupted planning were never used. They are replaced, and never removed: a run that has lost its lease
+        # might remove the plans of its successor.
         strays = {number for number in self._numbers("plan") if number >= plans[0].batch}
         tags = {number: tag_of(self._path(number, "plan")) for number in strays}
         reached("plan: before")
-        # Last to first: `pending` begins at the first, so that half a run of plans is none.
+        # Last to first: `pending` starts at the first plan, so incomplete plans of a run do not count.
         for number, plan in enumerate(reversed(plans)):
             if number:
                 reached("plan: one of several")
@@ -140,74 +140,74 @@ class Journal(Generic[P, D]):
         reached("plan: after")
 
     def write_done(self, done: D) -> None:
-        """Write what a batch made. From here on it is what that batch made, for ever.
+        """Write the commit record of a batch, which commits it.
 
         Raises:
-            OSError: the disk is full or fails; the batch is not done then.
-            KeyfoldError: another run has done it; what counts is what that run made.
+            OSError: the disk is full or fails; the batch is not committed then.
+            KeyfoldError: another run has committed the batch; the results of that run count.
         """
         reached("done: before")
         write_once(self._path(done.batch, "done"), _as_bytes(done))
         reached("done: after")
 
     def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
-        """Replace records of batches that are done, the commit records first; what they say of the work is the same.
+        """Replace records of committed batches, the commit records first, without changing the results they describe.
 
-        Their checksums are no longer recorded then (`record_checksums` does it anew).
+        Their checksums are removed from the record; `record_checksums` adds them again.
         """
         paths = {self._path(done.batch, "done"): done for done in dones}
         paths |= {self._path(plan.batch, "plan"): plan for plan in plans}
-        # First: a crash leaves records that are not verified until the next run, and none that look damaged.
+        # Checksums first: after a crash, some records are not verified until the next run, but none looks damaged.
         forget_checksums(self.folder, [f"journal/{path.name}" for path in paths])
         for path, record in paths.items():
             write_durably(path, _as_bytes(record))
 
     def read_record(self, name: str, record: type[R]) -> R | None:
-        """A record that is none of a batch and is written anew each time, None where there is none.
+        """Read a record that belongs to no batch; None if there is none.
 
         Raises:
-            KeyfoldError: it is damaged, or another version of Keyfold wrote it.
+            KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
         """
         return self._read_if_there(self.folder / name, record)
 
     def write_record(self, name: str, record: Record) -> None:
-        """Write a record that is none of a batch in the place of the one before it."""
+        """Write a record that belongs to no batch; it replaces the earlier one."""
         write_durably(self.folder / name, record.model_dump_json().encode())
 
     def compact(self) -> None:
-        """Keep the records of the last batches, and a line of those before: a journal does not grow with its age."""
+        """Replace records of old batches by a line each, so that the journal's size is bounded."""
         dones = self._numbers("done")
-        # A hundred at once: each time the whole history is written anew.
+        # A hundred at once, since the whole history is rewritten each time.
         if len(dones) < 2 * KEPT:
             return
         old = dones[:-KEPT]
         lines = [*self._history_lines(), *(json.dumps(vars(self._describe(batch))) for batch in old)]
-        # A crash after this and before the removal would tell batches twice: the number says which are known.
+        # After a crash before the removal, the history has these batches already: keep one line for each number.
         by_batch = {json.loads(line)["batch"]: line for line in lines}
         kept = [by_batch[batch] for batch in sorted(by_batch)[-HISTORY:]]
         write_durably(self.folder / "history.jsonl", "".join(f"{line}\n" for line in kept).encode())
         reached("journal: history written")
         for batch in old:
-            # Perhaps gone already: an earlier attempt may have been killed in between.
+            # They may be gone: an earlier attempt may have been killed between the two removals.
             self._path(batch, "plan").unlink(missing_ok=True)
             self._path(batch, "done").unlink(missing_ok=True)
         sync_folder(self.folder)
         reached("journal: old records removed")
 
     def kept(self) -> list[int]:
-        """The batches whose commit records are kept, in order."""
+        """Return the batches whose commit records are kept, in order."""
         return self._numbers("done")
 
     def recent(self, last: int = 2 * KEPT) -> list[D]:
-        """The last commit records that are kept, oldest first."""
+        """Return the last commit records, oldest first."""
         return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
 
     def history(self, last: int) -> list[PastBatch]:
-        """What is told of the last batches, oldest first; those that are planned and not done too."""
+        """Describe the last batches, oldest first, with those that are planned and not committed."""
         numbers = [*self._numbers("done"), *(plan.batch for plan in self.pending())]
         found = [self._describe(batch) for batch in numbers[-last:]]
         if len(found) < last:
-            # A crash in `compact` leaves batches both here and there.
+            # After a crash in `compact`, batches may be in the history and have records.
             known = {one.batch for one in found}
             past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
             found = [*(one for one in past if one.batch not in known), *found]

@@ -1,4 +1,4 @@
-"""The two records of a batch, as far as they are the same for ingest and for keyed jobs."""
+"""Define the parts of plans and commit records that ingest and keyed jobs share."""
 
 from datetime import datetime
 
@@ -8,19 +8,19 @@ from keyfold.lakehouse.data_files import WrittenFile
 
 
 class Record(BaseModel):
-    """A record of the journal: read as it was written, or refused."""
+    """A record of the journal; one with unknown fields is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Plan(Record):
-    """What a batch reads, and at what time.
+    """The plan of a batch: its input and its clock.
 
     Attributes:
-        batch: its number, from 0.
-        run: the number of the first batch of the run that it was planned in.
-        batches: how many batches that run planned.
-        planned_at: when (UTC), by this machine's clock; the time of admission of what it reads.
+        batch: number of the batch, from 0.
+        run: number of the first batch of its run.
+        batches: number of batches of its run.
+        planned_at: when it was planned (UTC), by this machine's clock; for ingest, the arrival of its events.
     """
 
     batch: int
@@ -29,21 +29,21 @@ class Plan(Record):
     planned_at: datetime
 
     def describe(self) -> str:
-        """What the batch reads, in a line for people."""
+        """Describe the batch's input in a line."""
         return ""
 
 
 class Done(Record):
-    """What a batch made; says all that later batches and the tables need to know, so that older records may go.
+    """The commit record of a batch. It has all that later batches need, so that older records can be removed.
 
     Attributes:
-        batch: its number.
-        run: the number of the first batch of its run.
-        finished_at: when the work was done (UTC).
-        seconds: from the start of the batch's work until then.
-        tables: the files it wrote, by table.
-        last_written: per table the newest batch that wrote to it, this one or an earlier one.
-        last_files: per table the digest of the files of that batch, where this or a later Keyfold wrote it.
+        batch: number of the batch.
+        run: number of the first batch of its run.
+        finished_at: when the work was finished (UTC).
+        seconds: duration of the work.
+        tables: the files that it wrote, by table.
+        last_written: the newest batch that wrote to each table, this one or an earlier one.
+        last_files: digest of the files of that batch, by table; missing if an earlier version wrote it.
     """
 
     batch: int
@@ -55,5 +55,5 @@ class Done(Record):
     last_files: dict[str, int] = {}
 
     def describe(self) -> str:
-        """What came of the batch, in a line for people."""
+        """Describe the batch's results in a line."""
         return ", ".join(f"{sum(file.rows for file in files):,} rows of {name}" for name, files in self.tables.items())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from keyfold.journal.clock import Reading, go_on, too_short
+from keyfold.journal.clock import Reading, idle_after_warning, ignore_jumps
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan, PlannedFile, TableInput
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input
@@ -87,7 +87,7 @@ def plan_run(
     Raises:
         KeyfoldError: the new rows of a table cannot be determined; names the remedy.
     """
-    reading, jump = go_on(clock.reading if clock else None, now)
+    reading, jump = ignore_jumps(clock.reading if clock else None, now)
     # Processing time never goes back, even if the machine's clock does: timers that fired stay fired. The last batch counts
     # too, since a crash may have come before its clock record.
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
@@ -99,7 +99,7 @@ def plan_run(
     come = [one for one in slices if one.files]  # without new files there is one slice, which is empty
     warnings = [
         jump,
-        too_short(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
+        idle_after_warning(job.idle_after, [*(done.arrivals if done else ()), *([processing_time] if come else [])]),
     ]
     if before.watermark > shifted(processing_time, _FAR_AHEAD):
         warnings.append(

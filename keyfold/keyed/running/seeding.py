@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from keyfold.journal.clock import Reading, go_on, read_clock
+from keyfold.journal.clock import Reading, ignore_jumps, read_clock
 from keyfold.keyed.generation.batch_records import (
     ClockRecord,
     InputTime,
@@ -60,7 +60,7 @@ def seed_generation(
         KeyfoldError: the files do not hold state of the job. The generation cannot be used then.
     """
     before = beginning.clock
-    reading, _ = go_on(before.reading if before else None, read_clock())
+    reading, _ = ignore_jumps(before.reading if before else None, read_clock())
     # The state may come from a machine whose clock is ahead. Processing time never goes back: timers that fired stay fired.
     processing_time = max(before.processing_time, reading.time) if before else reading.time
     plan = _plan(job, beginning, reading, processing_time)
