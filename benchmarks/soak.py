@@ -30,7 +30,7 @@ from keyfold.ingestion.sources.kafka.settings import BOOTSTRAP_VARIABLE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.maintenance.recording import record_job
-from keyfold.runs.table_care import TableCare, tables_of_job
+from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.storage.place import Place
 from spark_jobs.jobs.moving_averages.job import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
@@ -98,12 +98,12 @@ def as_shipped(folder: Path, batches: int, rate: float) -> None:
 def without_spark(folder: Path, batches: int) -> None:
     """The job's own code in this process, and a loop where Spark would be."""
     lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
-    stop, care = (
+    stop, maintenance = (
         threading.Event(),
-        TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), lambda: record_job(lakehouse, JOB)),
+        TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), lambda: record_job(lakehouse, JOB)),
     )
     land(lakehouse, 0)
-    options = RunOptions(on_batch=lambda *_: care.after_batch())
+    options = RunOptions(on_batch=lambda *_: maintenance.after_batch())
     running = threading.Thread(
         target=run_continuously,
         args=(SPARK, lakehouse, job),

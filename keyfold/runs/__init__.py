@@ -1,7 +1,7 @@
-"""Runs as people and schedulers start them: the engine's run, then what goes with it.
+"""Run jobs and ingest: the use cases that the command line, the Dagster assets and `import keyfold` call.
 
-A run of a job sends its new rows to the topics of its tables. A continuous run also maintains the tables that it writes,
-and can serve its health and metrics. The command line, the Dagster assets and `import keyfold` all call these functions.
+A run of a job also sends its new rows to the topics of its tables. A continuous run maintains the tables that it writes, and
+can serve its health and metrics.
 """
 
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_all, refresh_with_consumers

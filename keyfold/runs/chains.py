@@ -1,4 +1,4 @@
-"""A job and the jobs that read its tables, made anew together: the whole chain is as it was, or is new, at every moment."""
+"""Refresh or promote a job together with the jobs that read its tables. All of them change in one atomic step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,12 +20,12 @@ from keyfold.state.changing.promoting import to_promote
 
 
 def consumers_of(lakehouse: Lakehouse, producer: str, templates: Mapping[str, JobTemplate]) -> list[KeyedJob]:
-    """The jobs that are made of a job's tables, directly or by others, each behind all that it reads.
+    """Return the jobs that read a job's tables, directly or through other jobs, each after all jobs that it reads.
 
-    They have the parameters that their live generations were born with. Jobs that have never run are left out.
+    They have the parameters of their live generations. Jobs that have never run are left out.
 
     Raises:
-        KeyfoldError: a job cannot be built of the parameters that it was born with.
+        KeyfoldError: a job cannot be built with the parameters of its live generation.
     """
     live = [name for name in templates if name != producer and live_generation_name(lakehouse, name) is not None]
     jobs = [configured_job(lakehouse, templates[name]) for name in live]
@@ -45,13 +45,13 @@ def refresh_with_consumers(
     """Read all events again into new generations of a job and of its consumers, which go live in one step.
 
     Args:
-        spark, lakehouse, options: as of `run`.
+        spark, lakehouse, options: as in `run`.
         job: the producer.
-        consumers: `consumers_of` it.
-        mode: its `advance_to` is the producer's; the consumers' event time follows.
+        consumers: the result of `consumers_of`.
+        mode: its `advance_to` applies to the producer; the consumers' event time follows.
 
     Raises:
-        KeyfoldError: as `run`, of any of the jobs; what was live of all of them stays so.
+        KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
     mode, options = mode or FullRefresh(), options or RunOptions()
     with _held(lakehouse, [job.name, *(one.name for one in consumers)]):
@@ -68,11 +68,11 @@ def refresh_all(
     *,
     options: RunOptions | None = None,
 ) -> list[JobRun]:
-    """Refresh jobs, each with its consumers and with the parameters of its live generation; none of them twice.
+    """Refresh jobs, each once and with its consumers, with the parameters of their live generations.
 
     Args:
-        spark, lakehouse, options: as of `run`.
-        jobs: which, each behind all that it reads.
+        spark, lakehouse, options: as in `run`.
+        jobs: names of the jobs, each after all jobs that it reads.
         templates: the jobs of the project, by name.
 
     Raises:
@@ -96,7 +96,7 @@ def promote_with_consumers(
     *,
     options: RunOptions | None = None,
 ) -> tuple[Generation, list[JobRun]]:
-    """Make a branch of a job the live generation, together with new generations of its consumers that are made of it.
+    """Make a branch of a job live, together with new generations of its consumers, which read the branch's tables.
 
     Raises:
         KeyfoldError: as `promote`, and as `refresh_with_consumers`.
@@ -114,9 +114,10 @@ def _go_live(
     consumers: Sequence[KeyedJob],
     options: RunOptions,
 ) -> list[RunSummary]:
-    """Fill a generation of each consumer from what is not live yet, and make all live."""
+    """Fill a new generation of each consumer from the new generations of its producers, and make all live."""
     made, summaries = [producer], list[RunSummary]()
     for consumer in consumers:
+        # To this view of the lakehouse, the new generations are the live ones.
         ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
         generation, summary = fill_beside(spark, ahead, consumer, FullRefresh(), options)
         made.append(generation)

@@ -1,6 +1,6 @@
-"""What a continuous process tells on loopback: `/health` for whoever restarts it, `/metrics` in Prometheus' text form.
+"""Serve the health and metrics of a continuous run on loopback: `/health`, and `/metrics` in Prometheus' text format.
 
-Both are read from the journal when they are asked for: nothing is counted beside it, and a restart loses no count.
+Each request reads the journal. So there are no separate counters, and a restart loses no count.
 """
 
 import json
@@ -19,18 +19,19 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.loopback import LoopbackHandler, LoopbackServer
 
 STALLED = 300.0
-"""Seconds that a batch may be planned and not done until `/health` says 503."""
+"""Seconds after which a planned batch without commit record makes `/health` return 503."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to tell.
+    """The facts that health and metrics report.
 
     Attributes:
-        labels: of every metric: which job, or stream.
-        last: the newest batch that is done, None before the first.
-        pending_since: when the oldest batch was planned that is not done; None of none.
-        counters, gauges: values by metric, each with labels of its own and what it means.
+        labels: labels of every metric: the job or the stream.
+        last: the newest commit record; None before the first.
+        pending_since: when the oldest pending batch was planned; None without pending batches.
+        counters: samples by metric, each with its own labels.
+        gauges: values by metric.
     """
 
     labels: dict[str, str]
@@ -55,7 +56,7 @@ MEANING = {
 
 
 def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
-    """What the journal of a job's live generation says."""
+    """Read the facts of a job from the journal of its live generation."""
     labels = {"job": job}
     generation = live_generation(lakehouse, job)
     done = generation.journal.last_done() if generation else None
@@ -64,7 +65,7 @@ def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
     rows = [({"table": name}, float(count)) for name, count in done.total_rows.items()]
     gauges = {
         "keyfold_open_events": float(done.open_events),
-        # The first watermark is the year 1, which is no time to plot.
+        # The first watermark is in the year 1, which would spoil a plot.
         "keyfold_watermark_timestamp_seconds": max(done.watermark.timestamp(), 0.0),
     }
     # The newest arrival of any input: a job is silent when all of them are.
@@ -75,7 +76,7 @@ def facts_of_job(lakehouse: Lakehouse, job: str) -> Facts:
 
 
 def facts_of_ingest(lakehouse: Lakehouse, stream: str) -> Facts:
-    """What the journal of a stream's ingest says."""
+    """Read the facts of a stream from the journal of its ingest."""
     labels, journal = {"stream": stream}, ingest_journal(lakehouse, stream)
     done = journal.last_done()
     if done is None:
@@ -89,7 +90,7 @@ def facts_of_ingest(lakehouse: Lakehouse, stream: str) -> Facts:
 
 @contextmanager
 def served_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator[None]:
-    """Serve `/health` and `/metrics` meanwhile on 127.0.0.1; without a port nothing is served.
+    """Serve `/health` and `/metrics` on 127.0.0.1 within a `with` block; None as port serves nothing.
 
     Raises:
         KeyfoldError: the port is taken.
@@ -100,7 +101,7 @@ def served_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator
     try:
         server = _Server(port, facts)
     except OSError as error:
-        raise Misconfigured(f"port {port} on 127.0.0.1 is not to be had ({error.strerror}); choose another") from None
+        raise Misconfigured(f"port {port} on 127.0.0.1 is not available ({error.strerror}); choose another") from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield
@@ -110,21 +111,21 @@ def served_on_loopback(port: int | None, facts: Callable[[], Facts]) -> Iterator
 
 
 def health(facts: Facts) -> tuple[int, dict[str, Any]]:
-    """Status and what it says: 503 once a batch is planned and not done for `STALLED`."""
+    """Return the HTTP status and the content of `/health`: 503 if a batch has been pending for longer than `STALLED`."""
     pending = _pending_seconds(facts)
     is_stalled = pending > STALLED
-    told = {
+    content = {
         "status": "stalled" if is_stalled else "ok",
         **facts.labels,
         "last_batch": facts.last.batch if facts.last else None,
         "last_batch_at": facts.last.finished_at.isoformat() if facts.last else None,
         "pending_seconds": round(pending, 1),
     }
-    return 503 if is_stalled else 200, told
+    return 503 if is_stalled else 200, content
 
 
 def metrics(facts: Facts) -> str:
-    """The facts in Prometheus' text form."""
+    """Format the facts in Prometheus' text format."""
     counters, gauges = dict(facts.counters), dict(facts.gauges)
     counters["keyfold_batches_total"] = [({}, float(facts.last.batch + 1 if facts.last else 0))]
     gauges["keyfold_pending_seconds"] = _pending_seconds(facts)
@@ -136,8 +137,8 @@ def metrics(facts: Facts) -> str:
         for name, values in samples.items():
             lines += [f"# HELP {name} {MEANING[name]}", f"# TYPE {name} {kind}"]
             for more, value in values:
-                told = ",".join(f"{label}={json.dumps(text)}" for label, text in {**facts.labels, **more}.items())
-                lines.append(f"{name}{{{told}}} {value:.17g}")
+                labels = ",".join(f"{label}={json.dumps(text)}" for label, text in {**facts.labels, **more}.items())
+                lines.append(f"{name}{{{labels}}} {value:.17g}")
     return "\n".join(lines) + "\n"
 
 
@@ -164,8 +165,8 @@ class _Handler(LoopbackHandler):
             if self.path == "/metrics":
                 self.send(200, "text/plain; version=0.0.4; charset=utf-8", metrics(self.server.facts()))
             elif self.path == "/health":
-                status, told = health(self.server.facts())
-                self.send(status, "application/json", json.dumps(told) + "\n")
+                status, content = health(self.server.facts())
+                self.send(status, "application/json", json.dumps(content) + "\n")
             else:
                 self.send(404, "text/plain", "there is /health and /metrics\n")
         except (KeyfoldError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Continuous ingest, and what goes with it: its tables are maintained, its health and metrics can be served."""
+"""Run continuous ingest, with maintenance of its tables, health and metrics."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from keyfold.journal.progress import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
 from keyfold.runs.health import facts_of_ingest, served_on_loopback
-from keyfold.runs.table_care import TableCare, tables_of_ingest
+from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.stream import Stream
 
 
@@ -31,16 +31,16 @@ def ingest_continuously(
     metrics_port: int | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> IngestSummary:
-    """Ingest files as they land, or messages as they come, until `stop` is set; the batch under way is finished first.
+    """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
-    Now and then the small files of the streams' tables are joined.
+    The small files of the streams' tables are compacted regularly.
 
     Args:
-        spark, lakehouse, stream, landing, sharing, on_batch: as of `ingest`.
-        settle: how long a file must have stayed as it is; 0 for producers that rename a whole file into the folder.
-        every: from one look at the folder, or topic, to the next.
+        spark, lakehouse, stream, landing, sharing, on_batch: as in `ingest`.
+        settle: how long a file must be unchanged before it is read; 0 for producers that rename whole files into the folder.
+        every: interval between two looks at the folder or topic.
         stop: ends the ingest when it is set.
-        metrics_port: serves `/health` and `/metrics` on this port of 127.0.0.1; None serves nothing.
+        metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
         on_warning: called when Kafka cannot be reached or answers again, and when maintenance of a table failed.
 
     Raises:
@@ -58,7 +58,7 @@ def ingest_continuously(
         for one in streams:
             record_ingest(lakehouse, one.name)
 
-    care = TableCare(
+    maintenance = TableMaintenance(
         lakehouse,
         lambda: [table for one in streams for table in tables_of_ingest(lakehouse, one)],
         record,
@@ -68,9 +68,9 @@ def ingest_continuously(
     def after_batch(progress: Progress) -> None:
         if on_batch is not None:
             on_batch(progress)
-        care.after_batch()
+        maintenance.after_batch()
 
-    with care, served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
+    with maintenance, served_on_loopback(metrics_port, lambda: facts_of_ingest(lakehouse, stream.name)):
         return continuous.ingest_continuously(
             spark,
             lakehouse,

@@ -1,4 +1,4 @@
-"""A run of a job, and what goes with it: rows go on to topics, and a continuous run maintains its tables."""
+"""Run a job, once or continuously, publish its new rows to Kafka, and maintain the tables of a continuous run."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
 from keyfold.runs.health import facts_of_job, served_on_loopback
-from keyfold.runs.table_care import TableCare, tables_of_job
+from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.sinks.kafka import Published, Publisher
 
 _WHAT_IS_NEW = Incremental()
@@ -25,10 +25,10 @@ _WHAT_IS_NEW = Incremental()
 
 @dataclass(frozen=True)
 class JobRun(RunSummary):
-    """What one run of a job did, and what it sent to topics.
+    """What one run of a job did, with what it published.
 
     Attributes:
-        published: what was sent, a table each.
+        published: what was sent to topics, for each table.
     """
 
     published: tuple[Published, ...] = ()
@@ -42,21 +42,21 @@ def run(
     *,
     options: RunOptions | None = None,
 ) -> JobRun:
-    """Run a job over what is new, and send its new rows to the topics of its tables (`KEYFOLD_KAFKA_SINKS`).
+    """Run a job over its new events, and send its new rows to the topics of its tables (`KEYFOLD_KAFKA_SINKS`).
 
-    The rows of a replay go to its branch alone, and to no topic. That Kafka cannot be reached is a warning: the tables
+    Rows of a replay go to its branch only, and to no topic. If Kafka cannot be reached, the run warns and succeeds: the tables
     have the rows, and the next run sends them.
 
     Args:
-        spark: the session.
-        lakehouse: where the event table and the job's own tables are.
-        job: what runs.
+        spark: the Spark session.
+        lakehouse: the lakehouse of the input tables and of the job's own tables.
+        job: the job.
         mode: `Incremental`, `FullRefresh` or `Replay`.
-        options: how the run goes about its work.
+        options: options that change no result.
 
     Raises:
-        KeyfoldError: nothing was ingested yet, another run holds the job, a setting does not fit the generation, the
-            journal and the tables do not agree, or the step raised. The next run resumes where a failed one broke off.
+        KeyfoldError: nothing was ingested yet, another run has locked the job, a setting does not fit the generation, journal
+            and tables do not agree, or the step raised. The next run resumes where a failed one stopped.
 
     Example:
         >>> import keyfold
@@ -84,16 +84,16 @@ def run_continuously(
     metrics_port: int | None = None,
     on_warning: Callable[[str], None] | None = None,
 ) -> JobRun:
-    """Run a job over events as they come, until `stop` is set; the batch that is under way is finished first.
+    """Run a job over events as they arrive, until `stop` is set; the batch in progress is finished first.
 
-    After each batch its rows go to their topics, and now and then the small files of the job's tables are joined.
+    The rows of each batch are sent to their topics. The small files of the job's tables are compacted regularly.
 
     Args:
-        spark, lakehouse, job, options: as of `run`.
-        every: from one look at the event table to the next.
+        spark, lakehouse, job, options: as in `run`.
+        every: interval between two looks at the input tables.
         stop: ends the run when it is set; without it the run ends with the process, or by KeyboardInterrupt.
-        metrics_port: serves `/health` and `/metrics` on this port of 127.0.0.1; None serves nothing.
-        on_warning: called when maintenance of a table failed; the run goes on.
+        metrics_port: port of 127.0.0.1 that serves `/health` and `/metrics`; None serves nothing.
+        on_warning: called when maintenance of a table failed; the run continues.
 
     Raises:
         KeyfoldError: as `run`; or the port is taken, or Spark's Java process has ended.
@@ -106,7 +106,7 @@ def run_continuously(
     """
     options = options or RunOptions()
     publisher = Publisher(lakehouse, job)
-    care = TableCare(
+    maintenance = TableMaintenance(
         lakehouse,
         lambda: tables_of_job(lakehouse, job),
         lambda: record_job(lakehouse, job.name),
@@ -117,9 +117,9 @@ def run_continuously(
         if options.on_batch is not None:
             options.on_batch(progress, counts)
         publisher.publish()
-        care.after_batch()
+        maintenance.after_batch()
 
-    with care, served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
+    with maintenance, served_on_loopback(metrics_port, lambda: facts_of_job(lakehouse, job.name)):
         summary = runner.run_continuously(
             spark, lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch)
         )
@@ -127,7 +127,7 @@ def run_continuously(
 
 
 def published(summary: RunSummary, publisher: Publisher) -> JobRun:
-    """What a run did, once its rows were sent."""
+    """Send the remaining rows of a run, and add what was published to its summary."""
     publisher.publish(at_last=True)
     whole = JobRun(**vars(summary), published=publisher.sent)
     return replace(whole, warnings=(*summary.warnings, *publisher.warnings))

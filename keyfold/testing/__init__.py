@@ -1,9 +1,10 @@
 """Test jobs without Spark.
 
-- `TestHarness` plays batches to a job in memory.
-- `play` plays whole runs, writes the state down between batches and counts the events after each; `assert_same` compares two plays.
-- `local_spark` stands in for a Spark session: `keyfold.ingest` and `keyfold.run` then do all they do on Spark, with journal,
-  checkpoint and Delta tables, in this process. One contract test holds it and Spark to the same tables and counts.
+- `TestHarness` runs batches of a job in memory.
+- `play` runs whole runs of a job in memory, encodes the state between batches, and counts the events after each.
+  `assert_same` compares the results of two plays.
+- `local_spark` replaces a Spark session: `keyfold.ingest` and `keyfold.run` then work in this process, with journal, checkpoint
+  and Delta tables. A contract test checks that it and Spark make the same tables and counts.
 """
 
 from keyfold.keyed.calling.harness import TestHarness

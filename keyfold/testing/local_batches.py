@@ -1,7 +1,7 @@
-"""Batches of a run in this process: all of the engine's own code, and a loop in place of Spark's query.
+"""Run batches in this process, with all of the engine's code and a loop in place of Spark's query.
 
-The loop does what Spark promises: it numbers batches, calls again for one that it has begun and not finished, keeps the state
-of every attempt at a batch apart, and marks a batch as finished last, with the attempt that counts.
+The loop keeps Spark's guarantees: it numbers batches, repeats a batch that was not finished, keeps the state of each attempt at
+a batch separate, and at last marks a batch as finished, with the attempt that counts.
 """
 
 import json
@@ -25,14 +25,14 @@ from keyfold.lakehouse.files import write_once
 from keyfold.storage.place import Place
 
 _TASKS = 2
-"""As on Spark, a batch is read and written in more than one part."""
+"""Number of tasks; more than one, as on Spark."""
 
 State = dict[tuple[int, str], Any]
-"""Values of the state store, by state partition and variable."""
+"""Values in the state store, by state partition and variable."""
 
 
 class LocalBatches(Batches):
-    """Batches, with a loop in place of the query."""
+    """`Batches` with a loop in place of the query."""
 
     _attempt = ""
 
@@ -58,11 +58,11 @@ class LocalBatches(Batches):
             raise readable(self._job, error) from error
 
     def work_in_place(self, batch: int) -> list[dict[str, Any]]:
-        """Read a batch, call the step for each state partition, write the tables' files; gives what the tasks report."""
+        """Read a batch, call the step for each state partition, and write the tables' files; returns the tasks' reports."""
         job, checkpoint = self._job, self._generation.checkpoint
         before = local_state(checkpoint, batch - 1)
         blobs = self._read(batch)
-        # Spark refuses, too, to go on without the state of the batch before.
+        # As on Spark, a batch fails without the state of the previous one.
         if batch and not before.exists():
             raise Damaged(
                 f"job {job.name}: {before} is gone; restore it, or start a new generation with --full-refresh"
@@ -78,7 +78,7 @@ class LocalBatches(Batches):
         return reported
 
     def _read(self, batch: int) -> dict[int, list[Any]]:
-        """The blobs that a batch reads, by state partition."""
+        """Read the blobs of a batch, by state partition."""
         job = self._job
         inputs = input_tables(self._lakehouse, job)
         blobs: dict[int, list[Any]] = defaultdict(list)
@@ -92,7 +92,7 @@ class LocalBatches(Batches):
         return blobs
 
     def _called(self, blobs: dict[int, list[Any]], state: State) -> Iterator[list[dict[str, Any]]]:
-        """What the step emits, by task; changes the state."""
+        """Call the step for each state partition, which changes the state; yields the emitted rows by task."""
         processor = PartitionProcessor(self._job, self._generation.answers, self._generation.parts)
         handle: Any = _Handle(state)
         processor.init(handle)
@@ -105,7 +105,7 @@ class LocalBatches(Batches):
 
 
 def local_state(checkpoint: Place, batch: int) -> Place:
-    """The file of the state after a batch."""
+    """Return the file with the state after a batch."""
     return checkpoint / "state" / f"{batch}{state_identities(checkpoint, batch).get('0', '')}"
 
 
@@ -114,7 +114,7 @@ def _finished_by(attempt: str) -> bytes:
 
 
 class _Rows:
-    """As much of a frame as `Batches` asks for: its rows are made when they are collected."""
+    """The part of a Spark frame that `Batches` uses: `collect` runs the batch."""
 
     def __init__(self, batches: LocalBatches, batch: int) -> None:
         self._batches, self._batch = batches, batch
@@ -134,7 +134,7 @@ class _Value(Protocol):
 
 
 class _Handle:
-    """As much of Spark's handle on state as the processor asks for."""
+    """The part of Spark's state handle that the processor uses."""
 
     def __init__(self, state: State) -> None:
         self.partition, self._state = 0, state

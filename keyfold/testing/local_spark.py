@@ -1,4 +1,4 @@
-"""What runs need of a Spark session, without Spark."""
+"""Replace a Spark session in tests of ingest and runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace, TracebackType
@@ -10,10 +10,10 @@ from keyfold.testing.local_batches import LocalBatches
 
 
 class LocalSpark:
-    """Stands in for a Spark session: ingest and runs of jobs work in this process.
+    """A stand-in for a Spark session: ingest and runs of jobs work in this process. `local_spark` makes one.
 
-    The state that it keeps is its own: a generation that ran on it does not run on Spark, nor the other way round, and
-    `read_state` reads only Spark's. Get one by `local_spark`.
+    It stores state in its own format. A generation that ran on it cannot run on Spark, nor the other way round, and
+    `read_state` reads only Spark's state.
     """
 
     batches = LocalBatches
@@ -23,7 +23,7 @@ class LocalSpark:
         self.sparkContext = _LocalContext()
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def __enter__(self) -> Self:
         return self
@@ -35,9 +35,9 @@ class LocalSpark:
 
 
 def local_spark() -> SparkSession:
-    r"""A stand-in for a session, for tests of whole runs that should not wait for Spark.
+    r"""Return a stand-in for a Spark session, for fast tests of whole runs.
 
-    It takes `keyfold.ingest` and `keyfold.run` of any job; tables, journals and counts are the ones that Spark would make.
+    `keyfold.ingest` and `keyfold.run` accept it, for any job. Tables, journals and counts are those that Spark would make.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -82,7 +82,7 @@ class _LocalContext:
 
 
 class _LocalValues:
-    """As much of an RDD as ingest and merging ask for."""
+    """The part of an RDD that ingest and merging use."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._values = values

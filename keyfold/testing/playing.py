@@ -1,4 +1,4 @@
-"""Play runs to a job in memory as an engine that restarts after each batch would, and count its events each time."""
+"""Run a job in memory as an engine that restarts after each batch would, and count its events after each batch."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -24,19 +24,18 @@ def play(
     cuts: Sequence[datetime] = (),
     times: Sequence[datetime] | None = None,
 ) -> TestHarness:
-    """Play runs, and (with an end) one more without events in which event time reaches it.
+    """Run a job over the events of each run in memory; with `end`, over one more run without events.
 
-    A run is one batch, or as many slices of event time as `cuts` make of it. The state is written and read between
-    batches; the job's combiner joins each batch in `parts` of it. `times` are the runs' processing times: all slices of
-    a run have one. As by `keyed.slices.cut`, what lies behind the watermark that a run begins with is in one slice.
+    A run is one batch, or several slices of event time if there are `cuts` in it. Between batches the state is encoded and
+    decoded. As in the engine (`keyed.plans.slices.cut`), all late events of a run are in one slice.
 
     Args:
-        job: to which the runs are played.
+        job: the job.
         runs: the events of each run, as `TestHarness.batch` takes them.
-        end: event time that a last run without events reaches.
-        parts: into how many parts the combiner's input is cut.
-        cuts: moments of event time at which runs are cut into slices.
-        times: the runs' processing times.
+        end: event time to which the last run, without events, advances the watermark.
+        parts: number of parts of a batch that the job's combiner is applied to.
+        cuts: event times at which runs are cut into slices.
+        times: processing time of each run, which is that of all its slices.
 
     Raises:
         AssertionError: events are lost, or counted twice.
@@ -55,7 +54,7 @@ def play(
             copies = in_copies(job, events)
             harness.batch(combined(job, copies, parts), now, advance_to=reached)
             restart(harness)
-            # By the lists of keys, where events lie as in the event table, and not by what was made of them.
+            # Count copies by the lists of keys, and not by the copies that were made.
             read += events.select(job.copies).item() if copies is not events else events.height
             _check_count(job, harness, read)
     if end:
@@ -68,10 +67,10 @@ def play(
 def slices(
     job: KeyedJob, run: pl.DataFrame, cuts: Sequence[datetime]
 ) -> Iterable[tuple[pl.DataFrame, datetime | None]]:
-    """What the engine makes of a run: all events of a slice come before those of the next.
+    """Cut a run into slices of event time as the engine does.
 
-    With each slice the moment before which all of it lies, from which the engine has its watermark; None for the last,
-    whose watermark is that of the newest event.
+    Yields:
+        Each slice with its end, which determines its watermark; None for the last, whose newest event determines it.
     """
     times = run[job.event_time]
     inside = [cut for cut in sorted(set(cuts)) if (times < cut).any() and (times >= cut).any()]
@@ -85,7 +84,7 @@ def slices(
 
 
 def combined(job: KeyedJob, events: pl.DataFrame, parts: int) -> pl.DataFrame:
-    """Apply the job's combiner, if it has one, as tasks of Spark would: each to its part."""
+    """Apply the job's combiner, if it has one, to each of `parts` parts of a batch, as Spark's tasks do."""
     if job.combine is None or not events.height:
         return events
     rows = -(-events.height // parts)
@@ -94,37 +93,41 @@ def combined(job: KeyedJob, events: pl.DataFrame, parts: int) -> pl.DataFrame:
 
 
 def restart(harness: TestHarness) -> None:
-    """Write the state down and read it again."""
+    """Encode the state and decode it again, as a restart does."""
     harness.state = decode(encode(harness.state))
 
 
 def accounted_for(job: KeyedJob, harness: TestHarness) -> int:
-    """How many events the rows in the job's tables and in its state stand for."""
+    """Return the number of events in the job's tables and in its state."""
     in_tables = sum(harness.written[table.name].select(table.events).item() or 0 for table in job.tables)
     return in_tables + (harness.state.select(job.state_events).item() or 0)
 
 
 def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:
     if (found := accounted_for(job, harness)) != read:
-        raise AssertionError(f"job {job.name}: {read:,} events were played, and tables and state stand for {found:,}")
+        raise AssertionError(f"job {job.name}: {read:,} events were played, and tables and state have {found:,}")
 
 
 def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:
-    """An upsert table as it stands after all that was written to it."""
+    """Return the rows of an upsert table after all batches."""
     (found,) = (one for one in job.tables if one.name == table)
     key = list(found.key)
     return harness.written[table].unique(key, keep="last").sort(key)
 
 
 def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
-    """See that two ways to play the same events have led to the same tables and the same state, to the last bit."""
+    """Check that two plays of the same events led to exactly the same tables and state.
+
+    Raises:
+        AssertionError: they differ.
+    """
     for table in job.tables:
-        found, expected = (_as_it_stands(harness, job, table) for harness in (one, other))
+        found, expected = (_rows_of(harness, job, table) for harness in (one, other))
         assert_frame_equal(found, expected, check_row_order=False, check_exact=True)
     assert_frame_equal(one.state, other.state, check_row_order=False, check_exact=True)
 
 
-def _as_it_stands(harness: TestHarness, job: KeyedJob, table: OutputTable) -> pl.DataFrame:
+def _rows_of(harness: TestHarness, job: KeyedJob, table: OutputTable) -> pl.DataFrame:
     rows = harness.written[table.name]
     if table.name == job.late_table:
         return combined(job, rows, 1)

@@ -15,7 +15,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest, record_job
-from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
+from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
@@ -36,13 +36,13 @@ def test_of_ingest(lakehouse, tmp_path):
     landing, before = tmp_path / "landing", 0
     landing.mkdir()
     with (
-        TableCare(
+        TableMaintenance(
             lakehouse,
             lambda: tables_of_ingest(lakehouse, EVENTS),
             lambda: record_ingest(lakehouse, EVENTS.name),
             every=EVERY,
             versions=VERSIONS,
-        ) as care,
+        ) as maintenance,
         running(
             ingest_continuously,
             SPARK_OF_INGEST,
@@ -51,7 +51,7 @@ def test_of_ingest(lakehouse, tmp_path):
             landing,
             settle=timedelta(0),
             every=timedelta(milliseconds=10),
-            on_batch=lambda _: care.after_batch(),
+            on_batch=lambda _: maintenance.after_batch(),
         ),
     ):
         for number in range(BATCHES):
@@ -71,20 +71,20 @@ def test_of_a_job(lakehouse, monkeypatch):
     job, before = totals(), 0
     put(lakehouse, 0)
     with (
-        TableCare(
+        TableMaintenance(
             lakehouse,
             lambda: tables_of_job(lakehouse, job),
             lambda: record_job(lakehouse, job.name),
             every=EVERY,
             versions=VERSIONS,
-        ) as care,
+        ) as maintenance,
         running(
             run_continuously,
             SPARK,
             lakehouse,
             job,
             every=timedelta(milliseconds=10),
-            options=RunOptions(on_batch=lambda *_: care.after_batch()),
+            options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),
         ),
     ):
         for number in range(BATCHES):
@@ -134,7 +134,7 @@ def wait_for(is_so):
 
 
 def check_table(table):
-    """Few live files, and a log from a checkpoint on; what comes while care is taken of it comes on top."""
+    """Few live files, and a log from a checkpoint on; what arrives during maintenance comes on top."""
     slack = 4 * EVERY
     assert len(DeltaTable(str(table)).file_uris()) <= EVERY + slack
     entries = len(list((table / "_delta_log").glob("*.json")))

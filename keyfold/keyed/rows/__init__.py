@@ -1,1 +1,1 @@
-"""Rows as blobs, keys as hashes, and values that stay exact."""
+"""Encode rows as blobs, hash keys, and compute and convert values exactly."""

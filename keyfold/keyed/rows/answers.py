@@ -1,7 +1,7 @@
-"""Answers from outside are written down before they are used: a batch that is worked on again gets the same ones.
+"""Store answers of external services before a step uses them, so that a repeated batch gets the same answers.
 
-A step that asks a service is pure but for its answers. If a crash lets it ask again and the service says something else,
-the state of one attempt would belong to the tables of another.
+Without that, a service could answer differently after a crash, and the state of one attempt would not fit the tables of
+another.
 """
 
 from typing import Protocol
@@ -11,48 +11,48 @@ from keyfold.storage.place import Place
 
 
 class Answers(Protocol):
-    """What the world outside said, by a key that names the question."""
+    """Stored answers of external services, by keys that identify the questions."""
 
     def get(self, key: str) -> str | None:
-        """The answer that was kept under a key, None where there is none."""
+        """Return the stored answer of a key; None if there is none."""
         ...
 
     def keep(self, key: str, answer: str) -> None:
-        """Keep an answer, durably; call it before the answer is used."""
+        """Store an answer durably; call it before the answer is used."""
         ...
 
 
 class AnswersInMemory:
-    """Answers as long as a process lives, for the harness."""
+    """Answers in memory, for the harness."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, str] = {}
+        self._answers: dict[str, str] = {}
 
     def get(self, key: str) -> str | None:
-        """The answer that was kept under a key, None where there is none."""
-        return self._kept.get(key)
+        """Return the stored answer of a key; None if there is none."""
+        return self._answers.get(key)
 
     def keep(self, key: str, answer: str) -> None:
-        """Keep an answer."""
-        self._kept[key] = answer
+        """Store an answer."""
+        self._answers[key] = answer
 
 
 class AnswersInFiles:
-    """Answers in a folder that lives as long as its batch may be worked on again: one small file each.
+    """Answers in a folder of a batch, one small file each. It is removed when the batch can no longer be repeated.
 
-    Keys must be names that a file can have.
+    Keys must be valid file names.
     """
 
     def __init__(self, folder: Place) -> None:
         self._folder = folder
 
     def get(self, key: str) -> str | None:
-        """The answer that was kept under a key, None where there is none."""
+        """Return the stored answer of a key; None if there is none."""
         path = self._folder / key
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     def keep(self, key: str, answer: str) -> None:
-        """Keep an answer, durably.
+        """Store an answer durably.
 
         Raises:
             OSError: the disk is full or fails; the answer must not be used then.

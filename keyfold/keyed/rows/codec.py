@@ -1,4 +1,4 @@
-"""Tables as blobs: Polars frames to bytes and back, held to their schemas."""
+"""Encode Polars frames as bytes and decode them, and check frames against their schemas."""
 
 import io
 from functools import cache
@@ -10,26 +10,29 @@ from keyfold.privacy import MaskableError
 
 
 class AnswerError(MaskableError, ValueError):
-    """A step returned something else than it declared. The message names columns and types, and quotes no value."""
+    """A step returned a frame that does not fit its schema. The message names columns and types, and quotes no value."""
 
 
 _SMALL = 32 << 10
+"""Bytes below which a frame is encoded as an Arrow stream."""
+
 _PARQUET = b"PAR1"
-"""What Parquet begins with, and an Arrow stream cannot: it begins with 0xFFFFFFFF."""
+"""First bytes of Parquet. An Arrow stream begins with 0xFFFFFFFF."""
 
 _END = b"\xff\xff\xff\xff\0\0\0\0"
+"""Last bytes of an Arrow stream."""
 
 
 def encode(frame: pl.DataFrame) -> bytes:
-    """Encode a frame as a blob: Parquet, or an Arrow stream where it is small; both are read for ever."""
+    """Encode a frame as a blob: Parquet, or an Arrow stream if it is small. Later versions must be able to read both."""
     buffer = io.BytesIO()
     if frame.estimated_size() < _SMALL:
-        # Of a few rows Parquet costs what a thousand do, 0.2 ms to write and as much to read; this a tenth of it. Batches
-        # of few events are made of such blobs.
+        # Parquet takes 0.2 ms to write and to read, even for a few rows; an Arrow stream takes a tenth of that. Small batches
+        # consist of such blobs.
         frame.write_ipc_stream(buffer, compression="lz4")
     else:
-        # Of the layouts measured the cheapest to write and read back together, a quarter smaller than Arrow IPC, and one
-        # that other programs read: blobs lie in state for years. No statistics, since a blob is read whole.
+        # Cheapest to write and read among the layouts measured, and a quarter smaller than Arrow IPC. Blobs stay in state for
+        # years, and other programs can read Parquet. No statistics, since a blob is read whole.
         frame.write_parquet(buffer, compression="lz4", statistics=False)
     return buffer.getvalue()
 
@@ -38,35 +41,35 @@ def decode(payload: bytes | bytearray | memoryview) -> pl.DataFrame:
     """Decode what `encode` made.
 
     Raises:
-        PolarsError, OSError: it is damaged.
+        PolarsError, OSError: the blob is damaged.
     """
     source = io.BytesIO(payload)
     if source.getbuffer()[:4] == _PARQUET:
         return pl.read_parquet(source)
-    # A stream that is cut between two of its parts reads as one of fewer rows.
+    # An Arrow stream that is cut between two batches would be read as one with fewer rows.
     if source.getbuffer()[-len(_END) :] != _END:
         raise pl.exceptions.ComputeError("the blob is cut short, or none: it lacks an Arrow stream's end")
     return pl.read_ipc_stream(source)
 
 
 def empty(schema: pa.Schema) -> pl.DataFrame:
-    """An empty frame of an Arrow schema."""
+    """Return an empty frame with an Arrow schema."""
     return pl.DataFrame(schema=polars_schema(schema))
 
 
 @cache
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
-    """The Polars types of an Arrow schema, by column."""
+    """Return the Polars types of an Arrow schema, by column."""
     frame = pl.from_arrow(schema.empty_table())
     assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     return dict(frame.schema)
 
 
 def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
-    """Put a step's frame into its declared columns, in their order.
+    """Check a step's frame against its schema, and return its columns in the schema's order.
 
     Raises:
-        AnswerError: a column is missing, is one too many, or has another type; the message names it.
+        AnswerError: a column is missing, unknown, or has another type; the message names it.
     """
     wanted = polars_schema(schema)
     if frame.schema == wanted:
@@ -85,5 +88,5 @@ def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
     ]
     if faults:
         raise AnswerError(f"the step's {what} {'; '.join(faults)}")
-    # Only columns of type Null are cast here: one of nothing but None has no type of its own.
+    # Only columns of type Null are cast here: a column of NULLs only has no other type.
     return frame.select(pl.col(name).cast(kind) for name, kind in wanted.items())

@@ -1,6 +1,6 @@
-"""Which key group a key belongs to: a hash that is the same for ever, on every machine and in every version.
+"""Hash keys, by which they are assigned to key groups. The hash must be the same on every machine and in every version.
 
-xxHash64 (Collet, https://xxhash.com) with seed 0 of the key's columns as text, parted by a unit separator.
+It is xxHash64 (Collet, https://xxhash.com) with seed 0, of the key's columns as text, joined by a unit separator.
 """
 
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ from pyarrow import types
 from keyfold.errors import Misconfigured
 
 HASH = "xxhash64/text/1"
-"""Names what this module does; a generation records it."""
+"""Name of the hash, which a generation records."""
 
 
 def key_hash(columns: tuple[str, ...]) -> pl.Expr:
-    """The hash of the columns' values, 64 bits; see `check_hashable` for what they may be."""
+    """Return the 64-bit hash of the columns' values; see `check_hashable` for their types."""
     texts = [_text(column) for column in columns]
-    # With a separator: ("a", "bc") and ("ab", "c") are two keys.
+    # The separator distinguishes the keys ("a", "bc") and ("ab", "c").
     text = texts[0] if len(texts) == 1 else pl.concat_str(texts, separator="\x1f")
     return _xxhash64(text)
 
 
 @dataclass(frozen=True)
 class PartOf:
-    """A derived column: into which of so many parts an event falls, by a hash of these columns, of any type, NULL too."""
+    """A derived column that assigns each event to one of `parts` parts, by a hash of columns of any type, with NULLs."""
 
     columns: tuple[str, ...]
     parts: int
 
     def expression(self) -> pl.Expr:
-        """The part, 0 to `parts` - 1."""
+        """Return the part, 0 to `parts` - 1."""
         return (_xxhash64(pl.struct(self.columns).struct.json_encode()) % self.parts).cast(pl.Int64)
 
 
 def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
-    """See that values of these columns that are equal have one text.
+    """Check that key columns have types whose equal values have the same text.
 
     Raises:
-        KeyfoldError: a column's type is none of those; says which are.
+        KeyfoldError: a column has another type; names the types that are allowed.
     """
     for column in columns:
         kind = schema.field(column).type
@@ -58,10 +58,10 @@ def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> N
 
 
 def _text(column: str) -> pl.Expr:
-    # A time as microseconds: its text would depend on how Polars writes times.
+    # Times as microseconds: their text could change with the version of Polars.
     return pl.col(column).to_physical().cast(pl.String)
 
 
 def _xxhash64(text: pl.Expr) -> pl.Expr:
-    # Not Polars' own hash, which differs from version to version: state lies where its key's hash says.
+    # Not Polars' own hash, which differs between versions: the hash decides where state is stored.
     return cast(Any, text).nchash.xxhash64()

@@ -1,6 +1,6 @@
-"""Values of records as columns: each of the kind that its column holds, none changed without a word.
+"""Make columns of Python values, and refuse values that do not fit the column's type.
 
-Polars takes 1.5 for 1 in a column of whole numbers, and what does not fit within a list for NULL.
+Polars alone would change some of them silently: 1.5 to 1 in a column of whole numbers, and an unfit value in a list to NULL.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from keyfold.keyed.rows.codec import AnswerError
 
 
 def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) -> pl.Series:
-    """A column of Python's values.
+    """Make a column of Python values.
 
     Args:
-        name: of the column.
-        values: None where there is none.
-        kind: what the column holds.
-        what: the values are of, for people.
+        name: name of the column.
+        values: the values; None for NULL.
+        kind: type of the column.
+        what: names the source of the values in errors.
 
     Raises:
-        AnswerError: one is of another kind, or does not fit; names the column and the value's type, not the value.
+        AnswerError: a value has another type, or does not fit; names the column and the value's type, and not the value.
 
     Example:
         >>> column_of("clicks", [1, None], pl.Int64(), "a record").to_list()
@@ -33,12 +33,12 @@ def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) ->
         Traceback (most recent call last):
         keyfold.keyed.rows.codec.AnswerError: a record has a value of type float in clicks, which holds Int64
     """
-    # By types, once a column: of most columns this is all that there is to see.
+    # First compare the types only: for most columns that is enough.
     if not {type(value) for value in values} <= {type(None), *_plain(kind)}:
         for value in values:
             if value is not None and not _is_held(value, kind):
                 raise AnswerError(f"{what} has a value of type {_type(value)} in {name}, which holds {kind}")
-        # Polars takes the first value's type for that of all.
+        # Polars expects all values to have the type of the first one.
         make = float if kind.is_float() else Decimal if isinstance(kind, pl.Decimal) else None
         values = values if make is None else [None if value is None else make(value) for value in values]
     try:
@@ -60,7 +60,7 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
 
 
 def _plain(kind: pl.DataType) -> tuple[type, ...]:
-    """Types of which every value either goes into a column as it is, or is refused by Polars."""
+    """Return the Python types whose values Polars either stores unchanged, or refuses."""
     if kind.is_integer():
         return int, bool
     return (float,) if kind.is_float() else _PLAIN.get(kind.base_type(), ())

@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_told_and_without_one_nothing_listens():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        refused = pytest.raises(KeyfoldError, match=f"port {number} on 127.0.0.1 is not to be had")
+        refused = pytest.raises(KeyfoldError, match=f"port {number} on 127.0.0.1 is not available")
         with refused, served_on_loopback(number, lambda: Facts({})):
             pass
     with served_on_loopback(None, lambda: Facts({})):

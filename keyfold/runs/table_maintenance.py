@@ -1,8 +1,7 @@
-"""Care of tables that are written continuously: each batch makes files, and whoever opens a table looks at all of them.
+"""Maintain the tables of a continuous run, whose batches write many small files.
 
-Whoever writes the tables sees to them. Where rows are only appended, that goes on beside the batches, in a thread: joining
-takes seconds that no event should wait for. A table of upserts is seen to between two batches, since of a merge and a
-join at once one would fail.
+The process that writes the tables maintains them. Append tables are compacted in a thread beside the batches, since that takes
+seconds. Upsert tables are compacted between two batches: a merge and a compaction at the same time would conflict.
 """
 
 import threading
@@ -25,22 +24,22 @@ from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 EVERY = 250
-"""Batches from one time to the next."""
+"""Number of batches between two maintenances."""
 
 RETENTION = timedelta(hours=1)
-"""Replaced files are kept for so long, and longer while a job has yet to read them. Delta's own week would be a million."""
+"""How long replaced files are kept; longer if a job has yet to read them. A week, Delta's default, would be a million files."""
 
 
 @dataclass(frozen=True)
-class Tended:
-    """A table that is seen to.
+class MaintainedTable:
+    """A table that is maintained.
 
     Attributes:
-        name: as plans have it, `events.<stream>`, or the job's own.
+        name: its name: `events.<stream>`, or the name of a job's table.
         path: its folder.
-        written: its files by the commit records that are kept, oldest first.
-        time: of an event table, its column of times.
-        is_upsert: whether batches change rows of it.
+        written: files of the recent commit records, oldest first.
+        time: the column of event times of an event table; None for others.
+        is_upsert: whether batches change its rows.
     """
 
     name: str
@@ -50,26 +49,26 @@ class Tended:
     is_upsert: bool = False
 
 
-class TableCare:
-    """Joins small files of tables, and deletes replaced ones and old log entries, every so many batches.
+class TableMaintenance:
+    """Compacts tables, and deletes replaced files and old log entries, after every `every` batches.
 
-    A context manager, around the one that holds the lock: at the end what goes on beside is waited for, and the checksums of
-    what was written are recorded.
+    Use it as a context manager around the run that holds the lock. At its end it waits for the thread, and records checksums of
+    the files that were written.
 
     Args:
-        lakehouse: where the tables are.
-        tables: gives them; whoever calls is the one who writes them, and holds the lock that goes with it.
-        record: records checksums under that lock, once it is free.
-        every: batches from one time to the next.
-        retention: for how long replaced files are kept.
-        versions: how many of the newest versions' log entries are kept.
-        on_warning: called when a table could not be maintained, which is tried again later.
+        lakehouse: the lakehouse.
+        tables: returns the tables. The caller writes them, and holds their lock.
+        record: records checksums; called after the run has released that lock, which it takes itself.
+        every: number of batches between two maintenances.
+        retention: how long replaced files are kept.
+        versions: number of newest versions whose log entries are kept.
+        on_warning: called when maintenance of a table failed; it is tried again later.
     """
 
     def __init__(
         self,
         lakehouse: Lakehouse,
-        tables: Callable[[], Sequence[Tended]],
+        tables: Callable[[], Sequence[MaintainedTable]],
         record: Callable[[], None],
         every: int = EVERY,
         retention: timedelta = RETENTION,
@@ -82,7 +81,7 @@ class TableCare:
         self._batches = 0
         self._beside: threading.Thread | None = None
 
-    def __enter__(self) -> "TableCare":
+    def __enter__(self) -> "TableMaintenance":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,50 +91,52 @@ class TableCare:
             self._record()
 
     def after_batch(self) -> None:
-        """Count a batch that is committed; see to the tables where it is time."""
+        """Count a committed batch, and maintain the tables if it is time."""
         self._batches += 1
         if self._batches % self._every:
             return
-        # What is not joined now is joined the next time: no reason to end a run that is well.
+        # A failure is no reason to end the run: the next maintenance tries again.
         try:
             tables = self._tables()
         except (KeyfoldError, OSError) as error:
-            self._warn(f"small files were not joined: {error}")
+            self._warn(f"small files were not compacted: {error}")
             return
         upserts = [table for table in tables if table.is_upsert]
         self._each(upserts, self._remember)
-        self._each(upserts, self._tend)
+        self._each(upserts, self._maintain)
         if self._beside is None or not self._beside.is_alive():
             appended = [table for table in tables if not table.is_upsert]
-            # Before the next batch: an append fails where a table's properties have changed.
+            # Not in the thread: it may change properties of the table, and a concurrent append would then fail.
             self._each(appended, self._remember)
-            self._beside = threading.Thread(target=self._each, args=(appended, self._tend), name="table-care")
+            self._beside = threading.Thread(
+                target=self._each, args=(appended, self._maintain), name="table-maintenance"
+            )
             self._beside.start()
 
-    def _each(self, tables: Sequence[Tended], do: Callable[[Tended], None]) -> None:
+    def _each(self, tables: Sequence[MaintainedTable], do: Callable[[MaintainedTable], None]) -> None:
         for table in tables:
             try:
                 if is_table(table.path):
                     do(table)
             except (KeyfoldError, DeltaError, OSError) as error:
-                self._warn(f"small files of {table.name} were not joined: {error}")
+                self._warn(f"small files of {table.name} were not compacted: {error}")
 
-    def _remember(self, table: Tended) -> None:
+    def _remember(self, table: MaintainedTable) -> None:
         remember_removals(table.path, self._retention)
 
-    def _tend(self, table: Tended) -> None:
+    def _maintain(self, table: MaintainedTable) -> None:
         maintain(self._lakehouse, table.name, table.path, self._retention, time=table.time, written=table.written)
         trim_log(self._lakehouse, table.name, table.path, self._versions)
 
 
-def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[Tended]:
-    """The tables of a job's live generation."""
+def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[MaintainedTable]:
+    """Return the tables of a job's live generation."""
     generation = live_generation(lakehouse, job.name)
     if generation is None:
         return []
     batches = generation.journal.recent()
     return [
-        Tended(
+        MaintainedTable(
             table.name,
             generation.table(table.name),
             [done.tables.get(table.name, ()) for done in batches],
@@ -145,11 +146,11 @@ def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[Tended]:
     ]
 
 
-def tables_of_ingest(lakehouse: Lakehouse, stream: Stream) -> list[Tended]:
-    """A stream's event table and its quarantine."""
+def tables_of_ingest(lakehouse: Lakehouse, stream: Stream) -> list[MaintainedTable]:
+    """Return a stream's event table and quarantine."""
     batches = ingest_journal(lakehouse, stream.name).recent()
     written = {name: [done.tables.get(name, ()) for done in batches] for name in ("events", "quarantine")}
     return [
-        Tended(f"events.{stream.name}", lakehouse.events(stream.name), written["events"], stream.event_time),
-        Tended(f"quarantine.{stream.name}", lakehouse.quarantine(stream.name), written["quarantine"]),
+        MaintainedTable(f"events.{stream.name}", lakehouse.events(stream.name), written["events"], stream.event_time),
+        MaintainedTable(f"quarantine.{stream.name}", lakehouse.quarantine(stream.name), written["quarantine"]),
     ]

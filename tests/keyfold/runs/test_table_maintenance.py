@@ -15,8 +15,8 @@ from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
 from keyfold.maintenance.recording import record_ingest, record_job
-from keyfold.runs import table_care as care
-from keyfold.runs.table_care import TableCare, tables_of_ingest, tables_of_job
+from keyfold.runs import table_maintenance
+from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_continuous import SPARK as SPARK_OF_INGEST
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK, without_spark
@@ -29,10 +29,10 @@ HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "mo
 
 def run(lakehouse, job, parts, every, **options):
     record = partial(record_job, lakehouse, job.name)
-    with TableCare(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as careful:
+    with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as maintenance:
         for part in parts:
             put(lakehouse, job.stream.name, part)
-            run_job(SPARK, lakehouse, job, options=RunOptions(on_batch=lambda *_: careful.after_batch()))
+            run_job(SPARK, lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()))
 
 
 def unrecorded(journal, parts):
@@ -50,17 +50,17 @@ def files(lakehouse):
 @pytest.mark.usefixtures("without_spark")
 def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_comes_again(tmp_path):
     job, parts = HISTORY.job(), [small for part in HISTORY.parts() for small in part.iter_slices(12)]
-    plain, careful = Lakehouse(tmp_path / "plain"), Lakehouse(tmp_path / "careful")
+    plain, maintained = Lakehouse(tmp_path / "plain"), Lakehouse(tmp_path / "maintained")
     run(plain, job, parts, every=len(parts) + 1)
-    run(careful, job, parts, every=5)
+    run(maintained, job, parts, every=5)
     assert files(plain) >= len(parts)
     # What goes on beside may be busy when it is time again.
-    assert files(careful) < files(plain) / 2
-    tables = [DeltaTable(str(home.table("anomaly_predictions"))).to_pyarrow_table() for home in (plain, careful)]
+    assert files(maintained) < files(plain) / 2
+    tables = [DeltaTable(str(home.table("anomaly_predictions"))).to_pyarrow_table() for home in (plain, maintained)]
     one, other = (sorted(map(str, table.to_pylist())) for table in tables)
     assert one == other
     assert len(one) == sum(part.height for part in parts)
-    live = live_generation(careful, job.name)
+    live = live_generation(maintained, job.name)
     assert live is not None
     assert unrecorded(live.journal.folder, live.checksummed) == []
 
@@ -70,12 +70,12 @@ def test_a_run_goes_on_where_files_cannot_be_joined_and_says_so(tmp_path, monkey
     def maintain(*_, **__):
         raise KeyfoldError("the disk is full")
 
-    monkeypatch.setattr(care, "maintain", maintain)
+    monkeypatch.setattr(table_maintenance, "maintain", maintain)
     lakehouse, job = Lakehouse(tmp_path), HISTORY.job()
     told: list[str] = []
     run(lakehouse, job, HISTORY.parts(), every=2, on_warning=told.append)
-    assert "small files of latest_predictions were not joined: the disk is full" in told
-    assert "small files of anomaly_predictions were not joined: the disk is full" in told
+    assert "small files of latest_predictions were not compacted: the disk is full" in told
+    assert "small files of anomaly_predictions were not compacted: the disk is full" in told
 
 
 def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_for_none_of_it(tmp_path, monkeypatch):
@@ -85,12 +85,12 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
         assert joining.wait(60)
         joined.append(maintain(*given, **named))
 
-    monkeypatch.setattr(care, "maintain", slow)
+    monkeypatch.setattr(table_maintenance, "maintain", slow)
     record = partial(record_ingest, lakehouse, EVENTS.name)
-    with TableCare(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), record, every=3) as careful:
+    with TableMaintenance(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), record, every=3) as maintenance:
         for number in range(9):
             land(landing / f"{number}.ndjson", [event(seq=number)])
-            ingest(SPARK_OF_INGEST, lakehouse, EVENTS, landing, on_batch=lambda _: careful.after_batch())
+            ingest(SPARK_OF_INGEST, lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch())
         # Nothing was joined yet, and nine batches are through.
         assert ingest_totals(lakehouse, EVENTS).accepted == 9
         assert not joined
