@@ -1,1 +1,1 @@
-"""State as data: read it, seed it, compare it, move it, mend it."""
+"""Tools for state: read, export, compare, make, move, edit and erase it."""

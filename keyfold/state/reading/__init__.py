@@ -1,1 +1,1 @@
-"""Read state: of jobs, and of any Spark checkpoint."""
+"""Read the state of jobs, and of any Spark checkpoint."""

@@ -1,4 +1,4 @@
-"""State, and what is compared of it, written to files: by workers, as they decode it."""
+"""Write state to files and tables, in workers."""
 
 import json
 import os
@@ -29,19 +29,19 @@ Format = Literal["jsonl", "parquet", "delta", "keyed-json"]
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 128 << 20
-_TOLD = pa.schema([("told", pa.string())])
+_REPORT = pa.schema([("report", pa.string())])
 _ISO_OF_SPARK = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written.
+    """The result of an export.
 
     Attributes:
         to: the folder, table or URL.
-        format: of it.
-        rows: of state (or of the comparison).
-        files, bytes: written; None where Spark itself wrote them, to another file system.
+        format: its format.
+        rows: number of rows.
+        files, bytes: number and size of the files; None if Spark's own writers wrote them.
     """
 
     to: str
@@ -52,17 +52,16 @@ class Export:
 
 
 def write_state(rows: StateRows | VariableRows, to: Path | str, style: Format) -> Export:
-    """Write rows of state to a folder, which appears when it is whole, or as a new version of a Delta table.
+    """Write rows of state to a folder, which appears when it is complete, or as a new version of a Delta table.
 
     Args:
-        rows: of a job's state, or of a checkpoint's variables.
-        to: a folder that is not there yet, an existing Delta table of the same columns (format `delta`: its rows are
-            replaced), or a URL of any file system that Spark knows.
-        style: `jsonl` and `keyed-json` as `lines.json_lines` says; `parquet`; `delta`.
+        rows: rows of a job's state, or of a checkpoint's variables.
+        to: a new folder; an existing Delta table with the same columns, whose rows are replaced (format `delta`); or a URL
+            of a file system that Spark knows.
+        style: `jsonl`, `keyed-json` (see `lines.json_lines`), `parquet` or `delta`.
 
     Raises:
-        KeyfoldError: the folder holds something else, the table has other columns, or the state is damaged; what was
-            there is as it was.
+        KeyfoldError: the folder has other files, the table has other columns, or the state is damaged; nothing was changed.
 
     Example:
         >>> write_state(read_state(spark, lakehouse, "purchase_totals"), "totals", "keyed-json")  # doctest: +SKIP
@@ -73,17 +72,17 @@ def write_state(rows: StateRows | VariableRows, to: Path | str, style: Format) -
     if style == "delta":
         return write_table(rows, target, lambda frame: frame, rows.schema)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Misconfigured(f"{target} is there already: name a folder that is not, or is empty")
-    # Beside the target: a rename is one step within a file system alone.
+        raise Misconfigured(f"{target} exists already: name a new folder, or an empty one")
+    # Beside the target: a rename is atomic only within a file system.
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     staged.mkdir(parents=True)
     try:
         key, schema = rows.key, rows.schema
         if style == "parquet":
-            told = rows.collect_from_frames(_files(staged, lambda frame: frame, schema), _TOLD)
+            reports = rows.collect_from_frames(_files(staged, lambda frame: frame, schema), _REPORT)
         else:
-            told = rows.collect_from_frames(_lines(staged, key, style), _TOLD)
-        written = [WrittenFile(**json.loads(row["told"])) for row in told]
+            reports = rows.collect_from_frames(_lines(staged, key, style), _REPORT)
+        written = [WrittenFile(**json.loads(row["report"])) for row in reports]
         _keep_only(staged, written)
         if target.exists():
             target.rmdir()
@@ -95,20 +94,20 @@ def write_state(rows: StateRows | VariableRows, to: Path | str, style: Format) -
 
 
 def write_table(rows: StateRows | VariableRows, table: Place, change: Change, schema: pa.Schema) -> Export:
-    """Write what a function makes of the rows as a new version of a Delta table, whose rows it replaces.
+    """Apply a function to the rows, and write the results as a new version of a Delta table, whose rows they replace.
 
     Args:
-        rows: of a job's state.
-        table: a folder that is not there yet, or the table.
-        change: on workers, of a key group's rows.
-        schema: what it gives.
+        rows: rows of a job's state.
+        table: the table, or a new folder.
+        change: the function, which workers apply to the rows of whole keys.
+        schema: schema of its results.
 
     Raises:
-        KeyfoldError: the folder holds something else, the table has other columns, or the state is damaged; the table
-            is as it was.
+        KeyfoldError: the folder has other files, the table has other columns, or the state is damaged; the table is not
+            changed.
     """
     if not is_table(table) and table.exists() and any(table.iterdir()):
-        raise InvalidData(f"{table} is there and is no Delta table: name another folder")
+        raise InvalidData(f"{table} exists and is no Delta table: name another folder")
     create_table(table, schema)
     there = pa.schema(DeltaTable(str(table)).schema().to_arrow())
     if _columns(there) != _columns(schema):
@@ -116,8 +115,8 @@ def write_table(rows: StateRows | VariableRows, table: Place, change: Change, sc
             f"{table} has the columns {', '.join(_columns(there))}, the rows have {', '.join(_columns(schema))}: "
             "name another table"
         )
-    told = rows.collect_from_frames(_files(table, change, schema), _TOLD)
-    written = [WrittenFile(**json.loads(row["told"])) for row in told]
+    reports = rows.collect_from_frames(_files(table, change, schema), _REPORT)
+    written = [WrittenFile(**json.loads(row["report"])) for row in reports]
     delta = DeltaTable(str(table))
     adds = [AddAction(one.path, one.bytes, {}, _now(table / one.path), True, _statistics(one)) for one in written]
     from_state = {"keyfold": f"state of {rows.where}"}
@@ -127,20 +126,20 @@ def write_table(rows: StateRows | VariableRows, table: Place, change: Change, sc
 
 
 def write_frame(frame: DataFrame, to: Path | str, style: Format, where: str) -> Export:
-    """Write any Spark frame, by Spark's own writers.
+    """Write a Spark frame with Spark's own writers.
 
     Raises:
-        KeyfoldError: the path holds something already, or the frame's source cannot be read.
+        KeyfoldError: the path has files already, or the frame's source cannot be read.
     """
     if style == "keyed-json":
-        raise InvalidData("keyed-json is of whole keys: give jsonl, parquet or delta")
+        raise InvalidData("keyed-json needs whole keys: give jsonl, parquet or delta")
     path = str(to) if "://" in str(to) else str(Path(to).expanduser().resolve())
     if "://" not in path and Path(path).exists() and any(Path(path).iterdir()):
-        raise Misconfigured(f"{path} is there already: name a folder that is not, or is empty")
+        raise Misconfigured(f"{path} exists already: name a new folder, or an empty one")
     form = {"jsonl": "json"}.get(style, style)
     with explained(where):
         writer = frame.write.format(form).mode("errorifexists")
-        # Spark's own default drops microseconds.
+        # Spark's default format drops microseconds.
         (writer.option("timestampFormat", _ISO_OF_SPARK) if form == "json" else writer).save(path)
         rows = frame.sparkSession.read.format(form).load(path).count()
     return Export(path, style, rows, None, None)
@@ -155,7 +154,7 @@ def _written_by_spark(rows: StateRows | VariableRows, to: str, style: Format) ->
 
 
 def lines_of(rows: StateRows | VariableRows, style: LineFormat) -> DataFrame:
-    """The rows as lines of JSON, made by workers, in a Spark frame of one column."""
+    """Return the rows as lines of JSON, in a Spark frame with one column."""
     key = rows.key
 
     def line(frame: pl.DataFrame) -> pl.DataFrame:
@@ -167,7 +166,7 @@ def lines_of(rows: StateRows | VariableRows, style: LineFormat) -> DataFrame:
 def _files(
     folder: Place, change: Change, schema: pa.Schema
 ) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
-    """Make the function that writes Parquet files of bounded size, and tells of each."""
+    """Make the function that writes Parquet files of bounded size, and reports each."""
 
     def write(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
         waiting: list[pl.DataFrame] = []
@@ -179,10 +178,10 @@ def _files(
             waiting.append(made)
             rows, size = rows + made.height, size + int(made.estimated_size())
             if rows >= _ROWS_A_FILE or size >= _BYTES_A_FILE:
-                yield _told(write_data_file(pl.concat(waiting, rechunk=False), folder, schema))
+                yield _report(write_data_file(pl.concat(waiting, rechunk=False), folder, schema))
                 waiting, rows, size = [], 0, 0
         if waiting:
-            yield _told(write_data_file(pl.concat(waiting, rechunk=False), folder, schema))
+            yield _report(write_data_file(pl.concat(waiting, rechunk=False), folder, schema))
 
     return write
 
@@ -190,7 +189,7 @@ def _files(
 def _lines(
     folder: Path, key: Sequence[str], style: LineFormat
 ) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
-    """Make the function that writes a file of lines a task, key group by key group, and tells of it."""
+    """Make the function that writes a file of lines for each task, and reports it."""
 
     def write(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
         path = folder / f"part-{uuid.uuid4().hex}.jsonl"
@@ -204,19 +203,19 @@ def _lines(
             file.flush()
             os.fsync(file.fileno())
         if rows:
-            yield _told(WrittenFile(path=path.name, rows=rows, bytes=path.stat().st_size))
+            yield _report(WrittenFile(path=path.name, rows=rows, bytes=path.stat().st_size))
         else:
             path.unlink()
 
     return write
 
 
-def _told(file: WrittenFile) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"told": file.model_dump_json()}], schema=_TOLD)
+def _report(file: WrittenFile) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"report": file.model_dump_json()}], schema=_REPORT)
 
 
 def _keep_only(folder: Path, written: Sequence[WrittenFile]) -> None:
-    """Remove what a task left that Spark tried again."""
+    """Remove files of failed attempts, which Spark repeated."""
     kept = {file.path for file in written}
     for path in folder.iterdir():
         if path.name not in kept:

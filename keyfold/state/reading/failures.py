@@ -1,4 +1,4 @@
-"""What Spark and its workers say of state that cannot be read, said plainly."""
+"""Turn Spark's errors about state into errors with a cause and a remedy."""
 
 import re
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ REMEDY = "nothing was changed; restore the checkpoint from a backup, or read ano
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """Failures of Spark as errors for people.
+    """Replace errors of Spark.
 
     Raises:
-        KeyfoldError: what a worker said, or what Spark's innermost cause was.
+        KeyfoldError: the worker's error, or an error with Spark's innermost cause.
     """
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
-        # From a worker its class is a word in Python's traceback, within Java's.
+        # Spark quotes a worker's traceback in the message of its own error.
         if raised := error_in(text):
             raise raised from error
-        # The innermost cause names the file; those around it say that a stage failed.
+        # The innermost cause names the file; the outer ones only say that a stage failed.
         causes = re.findall(r"^\s*Caused by: [\w.$]+: (.*)", text, re.MULTILINE)
         first = next((line for line in text.splitlines() if line.strip()), "")
         raise Damaged(f"{where}: its state cannot be read: {causes[-1] if causes else first}; {REMEDY}") from error

@@ -1,7 +1,7 @@
-"""Checkpoints that somebody else wrote: what they name is checked before Spark reads or copies it.
+"""Check a checkpoint of another application before Spark reads it.
 
-Spark copies a file of RocksDB to the local path that the snapshot's metadata names, `..` included, and reads descriptions
-of any size into memory.
+Spark copies RocksDB files to the local paths that a snapshot's metadata names, even with `..`, and reads metadata of any size
+into memory. A malicious checkpoint could overwrite files or exhaust memory.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 from keyfold.errors import KeyfoldError
 
 LARGEST_DESCRIPTION = 64 << 20
-"""Bytes of a file that describes batches, operators or a snapshot: Spark reads it whole."""
+"""Most bytes of a file that describes batches, operators or a snapshot: Spark reads it whole."""
 
 MOST_PARTITIONS = 100_000
 
@@ -25,10 +25,11 @@ _ENTRY = b"PK\x03\x04"
 
 
 def check_checkpoint_is_harmless(checkpoint: Path) -> None:
-    """See that a checkpoint names no file outside its folder, and that nothing in it is far larger than Spark writes it.
+    """Check that a checkpoint names no file outside its folder, and has no file that is far larger than Spark writes it.
 
     Raises:
-        KeyfoldError: a link or a name leads out, a file is no regular one, or a description is too large; names the file.
+        KeyfoldError: a link or a name leads out of the folder, a file is not regular, or a description is too large; names
+            the file.
     """
     root = checkpoint.resolve()
     for path in root.rglob("*"):
@@ -36,7 +37,7 @@ def check_checkpoint_is_harmless(checkpoint: Path) -> None:
             raise _refusal(checkpoint, path, "is a link out of its folder")
         try:
             status = path.stat()
-        except FileNotFoundError:  # the query goes on meanwhile, and deletes what it needs no more
+        except FileNotFoundError:  # a running query deletes files that it no longer needs
             continue
         if stat.S_ISDIR(status.st_mode):
             continue
@@ -53,11 +54,11 @@ def check_checkpoint_is_harmless(checkpoint: Path) -> None:
 
 
 def _check_snapshot(checkpoint: Path, path: Path) -> None:
-    """A snapshot's metadata names files of RocksDB, and as what they are copied."""
+    """Check the metadata of a snapshot, which names RocksDB files and the local names of their copies."""
     try:
         with zipfile.ZipFile(path) as snapshot:
             entries = snapshot.infolist()
-            # Spark reads entries one after the other, whatever the directory at the end of the file says.
+            # Spark reads entries one after the other, and not by the directory at the end of the file.
             if path.read_bytes().count(_ENTRY) != len({entry.filename for entry in entries}):
                 raise _refusal(checkpoint, path, "holds files that its directory does not name once")
             if (size := sum(entry.file_size for entry in entries)) > LARGEST_DESCRIPTION:
@@ -75,7 +76,7 @@ def _check_snapshot(checkpoint: Path, path: Path) -> None:
 
 
 def _check_description(checkpoint: Path, path: Path) -> None:
-    """What describes an operator names the files of its state's schemas, and into how many partitions it is split."""
+    """Check the description of an operator, which names the files of its state schemas and the number of partitions."""
     text = path.read_text(encoding="utf-8", errors="replace")
     for content in _objects(text):
         for name, value in _values(content):
@@ -83,7 +84,7 @@ def _check_description(checkpoint: Path, path: Path) -> None:
                 raise _refusal(
                     checkpoint, path, f"has the number {value:,}; {MOST_PARTITIONS:,} partitions are the most"
                 )
-            # Its place is corrected in the text (`state_source`), so it must stand there as it is.
+            # `state_source` replaces paths in the text, so a path must be spelled the same there.
             if isinstance(value, str) and _PATH.match(value):
                 inside = _SCHEMA_FILE.fullmatch(value) and ".." not in PurePosixPath(value).parts
                 if not inside or f'"{value}"' not in text:
@@ -91,7 +92,7 @@ def _check_description(checkpoint: Path, path: Path) -> None:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a text of Spark's, a line each after the version; what is none, Spark refuses itself."""
+    """Yield the JSON objects in a file of Spark, one in a line, after the version. Spark itself refuses other lines."""
     for line in text.splitlines():
         try:
             content = json.loads(line)
@@ -102,7 +103,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _values(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The values in an object, at any depth, each with the name of its field."""
+    """Yield the values in an object, at any depth, with the names of their fields."""
     if isinstance(content, dict):
         for field, value in content.items():
             yield from _values(value, field)
@@ -115,5 +116,5 @@ def _values(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _refusal(checkpoint: Path, path: Path, why: str) -> KeyfoldError:
     return KeyfoldError(
-        f"checkpoint {checkpoint} is not as Spark writes one: {path} {why}. It is not read: take it from whoever made it again"
+        f"checkpoint {checkpoint} is not as Spark writes one: {path} {why}. It is not read: copy it again from its source"
     )

@@ -1,4 +1,4 @@
-"""The keys of a job that are open: since when, until when, and how many events wait in their state."""
+"""Write the table of a job's open keys: the events in their state, their times, and when they are due."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ from keyfold.state.reading.export import Export, write_table
 from keyfold.state.reading.reader import StateRows
 
 OPEN = "open"
-"""The tables of open keys are `open.<job>`."""
+"""Prefix of tables of open keys: `open.<job>`."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 
 
 def open_schema(job: KeyedJob) -> pa.Schema:
-    """The columns of a job's table of open keys, a row a key.
+    """Return the columns of a job's table of open keys, which has a row for each key.
 
     Example:
         >>> from keyfold.keyed.job.parameters import build_job
@@ -30,7 +30,7 @@ def open_schema(job: KeyedJob) -> pa.Schema:
     """
     made_of = (job.event_time,)
     key = pa.schema([job.events.field(name) for name in job.key])
-    # A derived column is made of what its declaration says; the others are the stream's own.
+    # A derived column has its declared lineage; the others are columns of the stream.
     fields = [
         job.events.field(name) if name in job.made_columns else passed_on(key)[at] for at, name in enumerate(key.names)
     ]
@@ -47,15 +47,15 @@ def open_schema(job: KeyedJob) -> pa.Schema:
     if STALE_AT in job.state.names:
         meaning = "Processing time at which the key is due next; NULL if none is set"
         fields.append(column(STALE_AT, _TIME, meaning, unit="UTC", made_of=made_of))
-    # As Delta has them: every column of its tables may be NULL here.
+    # All columns of this Delta table are nullable.
     return pa.schema([field.with_nullable(True) for field in fields])
 
 
 def open_keys(job: KeyedJob) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """The function that makes a row a key of the rows of a job's state.
+    """Make the function that summarizes rows of a job's state, with a row for each open key.
 
-    A key is open while its state stands for events (`KeyedJob.state_events`): what is kept as a marker or as a total
-    alone is not. Of a job whose state never stands for any, every key that has state is open.
+    A key is open while its state has events (`KeyedJob.state_events`): a key with a marker or a total only is not. If a job's
+    state never has events, every key with state is open.
     """
     times, never_counts = _times(job), job.state_events.meta.eq(pl.lit(0))
     names, key, events = open_schema(job).names, job.key, job.state_events
@@ -77,12 +77,12 @@ def write_open_keys(lakehouse: Lakehouse, job: KeyedJob, rows: StateRows) -> Exp
     """Write the open keys of a state as a new version of the table `open.<job>`.
 
     Args:
-        lakehouse: where the table is.
-        job: whose parameters are those of the generation.
-        rows: of its state, all keys.
+        lakehouse: the lakehouse.
+        job: the job, with the parameters of the generation.
+        rows: rows of its state, with all keys.
 
     Raises:
-        KeyfoldError: the state has other columns than the job, or is damaged; the table is as it was.
+        KeyfoldError: the state has other columns than the job, or is damaged; the table is not changed.
 
     Example:
         >>> rides = build_job(JOBS["ride_summaries"])  # doctest: +SKIP
@@ -90,12 +90,12 @@ def write_open_keys(lakehouse: Lakehouse, job: KeyedJob, rows: StateRows) -> Exp
     """
     if rows.schema.names != job.state.names:
         raise IncompatibleState(
-            f"{rows.where}: its state has the columns {', '.join(rows.schema.names)}, the job now {', '.join(job.state.names)}: "
-            f"see `keyfold plan {job.name}`"
+            f"{rows.where}: its state has the columns {', '.join(rows.schema.names)}, the job now "
+            f"{', '.join(job.state.names)}: see `keyfold plan {job.name}`"
         )
     return write_table(rows, lakehouse.open_state(job.name), open_keys(job), open_schema(job))
 
 
 def _times(job: KeyedJob) -> list[str]:
-    """Columns of state that are times of events, or of what came of them."""
+    """Return the state's columns with event times; timers are left out."""
     return [field.name for field in job.state if field.type == _TIME and field.name not in (DEADLINE, STALE_AT)]

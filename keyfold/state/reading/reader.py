@@ -1,6 +1,6 @@
-"""A job's state as typed rows, at any batch that is retained.
+"""Read a job's state as typed rows, after any retained batch.
 
-Spark finds the manifest of each state partition; workers read the parts that it names, a range of keys at a time, as tables.
+Spark reads the manifest of each state partition. Workers read the parts that it names as tables, a range of keys at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,19 +32,20 @@ from keyfold.storage.place import Place
 _ROWS_AT_ONCE = 50_000
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
-"""What is made of some rows of state, on a worker; all rows of a key are among them."""
+"""A function that workers apply to rows of state; all rows of a key are passed together."""
 
 
 @dataclass(frozen=True)
 class StateRows:
-    """The rows of a job's state at a batch; nothing is read until they are asked for.
+    """The rows of a job's state after a batch. They are read when they are used.
 
     Attributes:
-        job, generation: whose they are.
-        batch: after which; None of a generation that has finished none, whose state is empty.
+        job, generation: the job and the generation.
+        batch: the batch; None for a generation without finished batches, whose state is empty.
         key: columns of the key.
-        schema: the columns, as the job declares its state: the key's, its own, and of timers `deadline` (event time)
-            and `stale_at` (processing time).
+        schema: all columns, as the job declares its state, with the timers `deadline` (event time) and `stale_at`
+            (processing time).
+        partitions: number of state partitions.
     """
 
     job: str
@@ -62,29 +63,32 @@ class StateRows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether they are all rows in all columns."""
+        """Whether these are all rows, with all columns."""
         return self._wanted is None and self._columns is None
 
     @property
     def manifests(self) -> DataFrame | None:
-        """The manifests of its parts, by `partition`; None of a generation that has finished no batch."""
+        """The manifests, by `partition`; None for a generation without finished batches."""
         return self._manifests
 
     @property
     def parts(self) -> Place:
-        """The folder of its parts."""
+        """The folder of state parts."""
         return self._parts
 
     @property
     def where(self) -> str:
-        """What they are of, for people."""
+        """Describes the rows, for messages."""
         return f"job {self.job}, {self.generation}, batch {self.batch}"
 
     def select(self, columns: Mapping[str, str]) -> "StateRows":
-        """The rows with some columns, by their new names.
+        """Return the rows with some columns only.
+
+        Args:
+            columns: the columns, with their new names.
 
         Raises:
-            KeyfoldError: there is no such column, or a name comes twice.
+            KeyfoldError: there is no such column, or two have the same name.
         """
         wanted = selected(self.where, columns, self.schema.names)
         schema = pa.schema([self.schema.field(old).with_name(new) for old, new in wanted.items()])
@@ -92,7 +96,7 @@ class StateRows:
         return replace(self, key=key, schema=schema, _columns=wanted)
 
     def spark(self) -> DataFrame:
-        """The rows as a Spark frame; workers decode them when it is used.
+        """Return the rows as a Spark frame; workers read them when it is used.
 
         Example:
             >>> read_state(spark, lakehouse, "purchase_totals").spark().where("quantity > 1000").show()  # doctest: +SKIP
@@ -100,7 +104,7 @@ class StateRows:
         return self.changed(lambda rows: rows, self.schema)
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """The rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
+        """Yield the rows as Polars frames of some hundred thousand rows, each with all rows of its keys.
 
         Raises:
             KeyfoldError: the state is damaged.
@@ -111,7 +115,7 @@ class StateRows:
         if self._manifests is None:
             return
         with explained(self.where):
-            # Small: a row a state partition. The parts are read here, range by range.
+            # Manifests are small, one row for each state partition. The parts are read in this process.
             for row in self._manifests.toLocalIterator():
                 for frame in partition_frames(self.where, self._parts, row["manifest"], slots=self._slots):
                     rows = _kept(frame.drop(SLOT), self._wanted, self._columns)
@@ -119,7 +123,7 @@ class StateRows:
                         yield rows
 
     def polars(self) -> pl.DataFrame:
-        """All the rows as one Polars frame: for few, or with keys.
+        """Return all rows as one Polars frame. Use it for a few rows, such as those of some keys.
 
         Raises:
             KeyfoldError: the state is damaged.
@@ -127,7 +131,7 @@ class StateRows:
         return pl.concat([empty(self.schema), *self.frames()])
 
     def changed(self, change: Change, schema: pa.Schema) -> DataFrame:
-        """What a function makes of rows of whole keys, as a Spark frame of a schema."""
+        """Apply a function to the rows of whole keys in workers; returns a Spark frame with the schema of its results."""
 
         def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
             for frame in rows:
@@ -140,7 +144,7 @@ class StateRows:
     def worked(
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
-        """What a function makes, on each worker, of frames of rows of whole keys, as a Spark frame of a schema."""
+        """Apply a function to each worker's frames of rows; returns a Spark frame with the schema of its results."""
         wanted, columns = self._wanted, self._columns
 
         def kept(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
@@ -151,7 +155,7 @@ class StateRows:
     def collect_from_frames(
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> list[Any]:
-        """The few rows that workers report of what they made of the rows.
+        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
 
         Raises:
             KeyfoldError: the state is damaged, or the work failed.
@@ -165,7 +169,7 @@ class StateRows:
         schema: pa.Schema,
         columns: Sequence[str],
     ) -> list[Any]:
-        """The few rows that workers report of some columns of all rows and their `SLOT`, whatever keys are wanted.
+        """As `collect_from_frames`, for some columns of all rows, with their `SLOT`; a selection of keys is ignored.
 
         Raises:
             KeyfoldError: the state is damaged, or the work failed.
@@ -200,18 +204,18 @@ def read_state(
     batch: int | None = None,
     keys: Iterable[Key] = (),
 ) -> StateRows:
-    """The rows of a job's state; reading writes nothing, and may go on beside a run of the job.
+    """Read the rows of a job's state. Reading writes nothing, and can be done while the job runs.
 
     Args:
-        spark: the session.
-        lakehouse: where the job is.
-        job: the job, or its name: then the columns are told by the state itself.
-        generation: its name, or a branch's; the live one by default.
-        batch: one that is retained; the last by default.
-        keys: those wanted, as `keys.Key` says; all by default. Of what cannot hold them nothing is read.
+        spark: the Spark session.
+        lakehouse: the lakehouse.
+        job: the job, or its name; with a name, the columns are taken from the state.
+        generation: name of a generation or a branch; the live generation by default.
+        batch: a retained batch; the last one by default.
+        keys: the keys to read (`keys.Key`); all by default. Only state partitions that can have them are read.
 
     Raises:
-        KeyfoldError: there is no such job, generation or batch, its files are damaged, or a key is none of the job's.
+        KeyfoldError: there is no such job, generation or batch, files are damaged, or a key does not fit the job.
 
     Example:
         >>> ride = read_state(spark, lakehouse, "ride_summaries", keys=["ride-17"]).polars()  # doctest: +SKIP
@@ -234,24 +238,24 @@ def read_state(
 
 
 def of_partitions(manifests: DataFrame, labels: list[int]) -> DataFrame:
-    """The manifests of some partitions."""
+    """Return the manifests of some partitions."""
     return manifests.where(F.col("partition").isin(labels))
 
 
 def partition_frames(
     where: str, parts: Place, manifest: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The rows of a state partition with their `SLOT`; each frame has all rows of its keys.
+    """Yield the rows of a state partition with their `SLOT`; each frame has all rows of its keys.
 
     Args:
-        where: what they are of, for people.
+        where: describes the state, for messages.
         parts: the generation's folder of parts.
-        manifest: as Spark keeps it.
-        columns: those wanted, all by default.
-        slots: those wanted, all by default.
+        manifest: the partition's manifest, from Spark.
+        columns: columns to read; all by default.
+        slots: slots to read; all by default.
 
     Raises:
-        Damaged: the manifest or a part is not what was written.
+        Damaged: the manifest or a part is damaged.
     """
     try:
         yield from state_frames(Manifest.unpack(manifest), parts, columns, slots)
@@ -260,7 +264,7 @@ def partition_frames(
 
 
 def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: DataFrame | None) -> pa.Schema:
-    """The columns of the state: the job's, unless the generation was born with others; then as the state has them."""
+    """Return the columns of the state: the job's, or those in the state if the generation began with others."""
     born = generation.record["fixed"]["columns of state"]
     if job is not None and fixed_settings(job)["columns of state"] == born:
         return _nullable(job.state)
@@ -285,7 +289,7 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema in the types that jobs declare: Polars has the large ones alone."""
+    """Return the schema with the types that jobs declare. Polars uses the large variants only."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 

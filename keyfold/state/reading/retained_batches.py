@@ -1,4 +1,4 @@
-"""Where the state of a job lies: its generations and branches, and the batches of which each still has it."""
+"""Find the generations and branches of a job, and the batches whose state is retained."""
 
 import json
 import zipfile
@@ -19,19 +19,19 @@ Role = Literal["live", "kept", "branch"]
 
 @dataclass(frozen=True)
 class KnownGeneration:
-    """A generation of a job and what it is to it: `live`, `kept` (a forerunner), or a `branch`."""
+    """A generation of a job and its role: `live`, `kept` (the predecessor), or `branch`."""
 
     generation: Generation
     role: Role
 
 
 def jobs_with_state(lakehouse: Lakehouse) -> list[str]:
-    """The names of the jobs that have a generation."""
+    """Return the names of the jobs that have a generation."""
     return sorted({path.parents[1].name for path in lakehouse.home.glob("jobs/*/generation-*/generation.json")})
 
 
 def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
-    """The generations of a job, oldest first, then its branches.
+    """Return the generations of a job, oldest first, then its branches.
 
     Raises:
         KeyfoldError: the job has none.
@@ -47,10 +47,10 @@ def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
 
 
 def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> Generation:
-    """A generation of a job, or a branch, by its name; the live one by default.
+    """Return a generation or a branch of a job by its name; the live generation by default.
 
     Raises:
-        KeyfoldError: there is none of that name; the message lists those there are.
+        KeyfoldError: there is none of that name; lists the names.
     """
     known = generations_of(lakehouse, job)
     if name is None:
@@ -64,27 +64,32 @@ def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> 
 
 
 def retained_batches(generation: Generation) -> list[int]:
-    """The batches of which a generation has the state still, oldest first."""
+    """Return the batches whose state a generation retains, oldest first."""
     partitions = _partitions(generation.checkpoint)
     if not partitions:
         return []
-    # Only what all partitions have: Spark deletes old versions partition by partition.
+    # Only versions that all partitions have: Spark deletes old versions partition by partition.
     versions = set.intersection(
         *({int(path.stem.partition("_")[0]) for path in folder.glob("[0-9]*.zip")} for folder in partitions)
     )
     committed = _committed(generation.checkpoint)
-    # Spark may keep more; of those the parts are gone.
+    # Spark may keep more versions, but their parts are deleted.
     return [batch for batch in committed if batch + 1 in versions and committed[-1] - batch < RETAINED_BATCHES]
 
 
 def find_batch(generation: Generation, batch: int | None = None) -> int | None:
-    """The batch to read: the one asked for, or the last that is finished; None where none is finished yet.
+    """Return the batch to read, after a check that its files exist and have their sizes.
 
-    Its files are looked at: those that it names are there, in their sizes.
+    Args:
+        generation: the generation.
+        batch: the batch; None for the last finished one.
+
+    Returns:
+        The batch; None if none is finished.
 
     Raises:
-        KeyfoldError: the state of that batch is not retained, a file of it is missing, truncated or unreadable, or it is
-            no state of a keyed job.
+        KeyfoldError: the state of the batch is not retained, one of its files is missing, truncated or unreadable, or it is
+            not the state of a keyed job.
     """
     where = f"job {generation.record['job']}, {generation.name}"
     retained, last = retained_batches(generation), finished_batch(generation.checkpoint)
@@ -126,7 +131,7 @@ def _check(archive: Place, where: str, retained: list[int], batch: int) -> None:
         path = archive.parent / "SSTs" / file["dfsSstFileName"]
         if not path.exists():
             raise Damaged(f"{where}: {path}, of the state of batch {batch}, is missing; {remedy}")
-        # Told here: Spark's own error for a truncated file is a stack of Java's, without a remedy.
+        # Checked here, since Spark's error for a truncated file is a Java stack trace without a remedy.
         if path.stat().st_size != file["sizeBytes"]:
             raise Damaged(
                 f"{where}: {path}, of the state of batch {batch}, has {path.stat().st_size:,} bytes and should have "
@@ -135,7 +140,7 @@ def _check(archive: Place, where: str, retained: list[int], batch: int) -> None:
 
 
 def _snapshot(archive: Place) -> dict[str, Any]:
-    """What a version of a partition's state consists of."""
+    """Read the metadata of a version of a partition's state."""
     with open_for_reading(archive) as opened, zipfile.ZipFile(opened) as files:
         return json.loads(files.read("metadata").decode().split("\n", 1)[1])
 

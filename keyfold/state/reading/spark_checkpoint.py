@@ -1,7 +1,7 @@
-"""The state of any Spark streaming query, read from its checkpoint: whatever keeps it, found by name.
+"""Read the state of any Spark streaming query from its checkpoint, part by part.
 
-A *part* of state is what has rows of one form: a variable of `transformWithState`, its `timers`, a side of a
-stream-stream join (`left`, `right`), or the one store of an aggregation or a de-duplication (`default`).
+A *part* of state has rows with the same columns: a variable of `transformWithState`, its `timers`, a side of a stream-stream
+join (`left`, `right`), or the store of an aggregation or a de-duplication (`default`).
 """
 
 import json
@@ -24,7 +24,7 @@ TIMERS = "timers"
 _JOIN = "symmetricHashJoin"
 TTL = "ttlExpirationMs"
 _NO_VALUE = ["__dummy__"]
-"""What a de-duplication keeps beside its keys."""
+"""The value column of a de-duplication, which stores only keys."""
 _KEPT_WHOLE = {"list_value": "values", "map_value": "entries"}
 
 
@@ -33,12 +33,12 @@ class StatePart:
     """A part of a checkpoint's state.
 
     Attributes:
-        operator, operator_name: what keeps it.
-        name: by which it is read.
+        operator, operator_name: the stateful operator.
+        name: name of the part.
         kind: `ValueState`, `ListState`, `MapState`, `TimerState`, `join side` or `store`.
-        partitions: into which it is split.
-        first_batch, last_batch: that the query has finished, of those not forgotten.
-        options: of Spark's source.
+        partitions: number of state partitions.
+        first_batch, last_batch: the first and the last batch that are retained.
+        options: options of Spark's data source to read it.
     """
 
     operator: int
@@ -52,10 +52,10 @@ class StatePart:
 
 
 def parts_of(spark: SparkSession, checkpoint: Path | str) -> list[StatePart]:
-    """The parts of a checkpoint's state.
+    """Return the parts of a checkpoint's state.
 
     Raises:
-        KeyfoldError: there is no checkpoint, it cannot be read, or its query keeps no state.
+        KeyfoldError: there is no checkpoint, it cannot be read, or its query has no state.
     """
     if "://" not in str(checkpoint) and not (Path(checkpoint) / "commits").is_dir():
         raise NotFound(f"{checkpoint} is no checkpoint of a Spark query, or one that has finished no batch yet")
@@ -100,24 +100,25 @@ def read_checkpoint(
     whole_collections: bool = False,
     keys: Iterable[Mapping[str, Any]] = (),
 ) -> DataFrame:
-    """A part of a checkpoint's state as a Spark frame, of all operators that have it.
+    """Read a part of a checkpoint's state as a Spark frame, for all operators that have it.
 
     Args:
-        spark: the session.
+        spark: the Spark session.
         checkpoint: its folder, or a URL of another file system.
-        part: its name; needless where there is but one.
-        operator: of this one alone; if it has no such part, while another has, the frame is empty.
-        batch: after which; the last by default.
-        changes_since: not the state but its changes, from this batch on (with `change_type` and `batch_id`); Spark
-            has them of stores with changelogs.
-        whole_collections: lists and maps as a row a key (`values`, `entries`), rather than a row an element.
-        keys: values of columns; rows that have those of any are kept.
+        part: name of the part; may be left out if there is only one.
+        operator: read this operator only; if it does not have the part and another one does, the frame is empty.
+        batch: the batch after which the state is read; the last by default.
+        changes_since: read changes from this batch on, with `change_type` and `batch_id`, in place of the state. Spark has
+            them for stores with changelogs.
+        whole_collections: return lists and maps as a row for each key (`values`, `entries`), and not for each element.
+        keys: values of columns; returns the rows that match any of them.
 
     Returns:
-        `operator`, the key's columns, and the value's; `expires_at` of timers, `ttl_expires_at` of state with a TTL.
+        Columns `operator`, those of the key, and those of the value; `expires_at` for timers, `ttl_expires_at` for state with
+        a TTL.
 
     Raises:
-        KeyfoldError: there is no checkpoint, no such part in any operator, or no such batch; says which there are.
+        KeyfoldError: there is no checkpoint, no such part in any operator, or no such batch; names those that exist.
 
     Example:
         >>> read_checkpoint(spark, "/checkpoints/sales", "total").where("user = 'ann'").show()  # doctest: +SKIP
@@ -149,22 +150,22 @@ def read_checkpoint(
                 spark, checkpoint, "statestore", operatorId=one.operator, **options, **one.options, **whole
             )
         rows = _flat(frame, one.operator)
-        # An operator that has no such state has no row of it.
+        # All operators are read, so that the columns are the same, whichever is asked for.
         frames.append(rows if operator in (None, one.operator) else rows.where(F.lit(False)))
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     return rows_of_keys(both, [dict(key) for key in keys], checkpoint)
 
 
 def describe_parts(parts: Iterable[StatePart]) -> str:
-    """Parts in a line for people."""
+    """Describe parts in a line."""
     return "; ".join(f"{one.name} ({one.kind} of operator {one.operator}, {one.operator_name})" for one in parts)
 
 
 def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
-    """The parts that lie in a store: name, kind, options of the source."""
+    """Return the parts in a state store: name, kind, options of the data source."""
     name, properties = store["stateStoreName"], store["operatorProperties"]
     if store["operatorName"] == _JOIN:
-        # A side is kept in two stores, which Spark puts together.
+        # A side has two stores, which Spark's source joins.
         side = name.split("-", 1)[0]
         return [(side, "join side", {"joinSide": side})]
     variables = json.loads(properties).get("stateVariables", []) if properties else []
@@ -173,7 +174,7 @@ def _named(store: Any) -> list[tuple[str, str, dict[str, str]]]:
     parts = [
         (one["stateName"], one["stateVariableType"], {"stateVarName": one["stateName"]})
         for one in variables
-        # Names with $ are Spark's own: timers, and the indexes of a TTL.
+        # Names with $ are internal: timers, and the indexes of a TTL.
         if not one["stateName"].startswith("$")
     ]
     if any(one["stateVariableType"] == "TimerState" for one in variables):
@@ -185,7 +186,7 @@ def check_batch(checkpoint: Path | str, part: StatePart, batch: int | None) -> N
     """Check that a batch's state is retained.
 
     Raises:
-        KeyfoldError: it is not; says which are.
+        KeyfoldError: it is not; names the batches that are.
     """
     if batch is not None and not part.first_batch <= batch <= part.last_batch:
         raise NotFound(
@@ -194,7 +195,7 @@ def check_batch(checkpoint: Path | str, part: StatePart, batch: int | None) -> N
 
 
 def _flat(frame: DataFrame, operator: int) -> DataFrame:
-    """The columns of key and value, out of the structs that Spark has them in."""
+    """Return the columns of key and value, which Spark has in structs."""
     columns: dict[str, Column] = {"operator": F.lit(operator)}
     for one in frame.schema.fields:
         if one.name == "partition_id" or (isinstance(one.dataType, StructType) and one.dataType.names == _NO_VALUE):
@@ -215,15 +216,15 @@ def _spread(columns: dict[str, Column], struct: Column, kind: StructType, prefix
         columns["ttl_expires_at"] = F.timestamp_millis(struct[TTL])
         return
     for name in names:
-        # A value may have a column of the key's name.
+        # A value may have a column with the name of a key column.
         columns[name if name not in columns else f"{prefix}_{name}"] = struct[name]
 
 
 def rows_of_keys(frame: DataFrame, keys: list[dict[str, Any]], checkpoint: Path | str) -> DataFrame:
-    """The rows that have the values of any of some keys; all rows where there are none.
+    """Return the rows that match any of the keys; all rows without keys.
 
     Raises:
-        KeyfoldError: a key has a column that the rows lack.
+        KeyfoldError: a key has a column that the rows do not have.
     """
     if strangers := sorted({name for key in keys for name in key} - set(frame.columns)):
         raise NotFound(

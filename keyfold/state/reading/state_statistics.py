@@ -1,4 +1,4 @@
-"""What a job's state is like: its size, how it lies over key groups, its timers, how it grew."""
+"""Compute statistics of a job's state: size, distribution over key groups, timers, growth."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -23,16 +23,17 @@ _TIMERS_SHOWN = 5
 
 @dataclass(frozen=True)
 class ListedGeneration:
-    """A generation, as its own records tell of it; no state is read.
+    """A generation in a list, from its records; no state is read.
 
     Attributes:
-        job, generation, role: what it is: `live`, `kept` or `branch`.
-        born_at: ISO 8601.
-        key, key_groups, schema_version: that it was born with.
-        retained: batches of which it has the state.
-        watermark: event time reached, None before any event.
-        open_events: that its state stands for, by the journal.
-        bytes: of the state after the last batch, compressed.
+        job, generation: names of the job and the generation.
+        role: `live`, `kept` or `branch`.
+        born_at: when it was created, ISO 8601.
+        key, key_groups, schema_version: settings in its birth record.
+        retained: batches whose state is retained.
+        watermark: its watermark; None before any event.
+        open_events: events in its state, by the journal.
+        bytes: size of the state after the last batch, compressed.
     """
 
     job: str
@@ -50,7 +51,7 @@ class ListedGeneration:
 
 @dataclass(frozen=True)
 class Growth:
-    """How large the state was after a batch: open events by the journal, its bytes (None once not retained)."""
+    """The size of the state after a batch: open events by the journal, and bytes (None if it is no longer retained)."""
 
     batch: int
     finished_at: datetime
@@ -60,7 +61,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Timers:
-    """The timers of one kind: how many rows have one, the earliest and the latest, and the keys that are due next."""
+    """The timers of one kind: number of rows with one, the earliest and the latest, and the keys that are due next."""
 
     rows: int
     first: datetime | None
@@ -70,18 +71,18 @@ class Timers:
 
 @dataclass(frozen=True)
 class StateStatistics:
-    """What a job's state is like after a batch.
+    """Statistics of a job's state after a batch.
 
     Attributes:
-        job, generation, batch: whose it is.
-        rows, keys: that it holds.
-        bytes: of its parts, as they are kept (Parquet, LZ4): rows that were replaced and not yet joined are among them.
-        key_groups: of the job; `groups_used` have any row.
-        largest_group: rows of the largest key group; `skew` is that over the mean of those used.
+        job, generation, batch: the job, its generation and the batch.
+        rows, keys: number of rows and of keys.
+        bytes: size of its parts as stored (Parquet, LZ4), with replaced rows that are not compacted yet.
+        key_groups: number of key groups of the job; `groups_used` of them have rows.
+        largest_group: rows of the largest key group; `skew` is their ratio to the mean of the groups used.
         largest: the five largest groups: number, rows, keys.
-        timers: by column, `deadline` (event time) and `stale_at` (processing time), those that the job has.
-        watermark: event time reached: deadlines before it are due.
-        growth: over the last batches, oldest first.
+        timers: by column: `deadline` (event time) and `stale_at` (processing time), if the job has them.
+        watermark: the watermark; deadlines before it are due.
+        growth: sizes after the last batches, oldest first.
     """
 
     job: str
@@ -101,7 +102,7 @@ class StateStatistics:
 
 
 def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
-    """The generations of a job, oldest first, then its branches.
+    """List the generations of a job, oldest first, then its branches.
 
     Raises:
         KeyfoldError: the job has none.
@@ -110,12 +111,12 @@ def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
 
 
 def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> StateStatistics:
-    """Count a state, by key group, on workers; columns other than the key's and the timers' are not decoded.
+    """Compute the statistics of a state in workers, which read only the columns of the key and the timers.
 
     Args:
-        lakehouse: where the job is.
-        rows: of the job's state, with no keys picked out.
-        last: of how many batches to tell the growth.
+        lakehouse: the lakehouse.
+        rows: rows of the job's state, with all keys.
+        last: number of batches in `growth`.
 
     Raises:
         KeyfoldError: the state is damaged.
@@ -147,7 +148,7 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows, last: int = 20) -> S
 
 
 def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A row a key group, and the rows that are due next."""
+    """Count by key group; returns a row for each key group, and the rows that are due next."""
     key = list(rows.key)
     schema = pa.schema([pa.field("groups", pa.binary()), pa.field("due", pa.binary())])
     work = _counting(key, kinds, schema)
@@ -157,7 +158,7 @@ def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], l
     ]
     if not frames:
         return [], []
-    # A key group may lie in two frames, each with other keys of it.
+    # Two frames may have different keys of the same key group.
     groups = pl.concat([groups for groups, _ in frames]).group_by("key_group").agg(
         pl.col("rows", "keys", *(f"rows {kind}" for kind in kinds)).sum(),
         *(pl.col(f"first {kind}").min() for kind in kinds),
@@ -169,7 +170,7 @@ def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], l
 def _counting(
     key: list[str], kinds: list[str], schema: pa.Schema
 ) -> Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]]:
-    """Make the function that counts the rows of each key group, a row a frame."""
+    """Make the function that counts the rows of each key group in a frame."""
     times = [pl.col(kind).to_physical() for kind in kinds]
 
     def count(rows: pl.DataFrame) -> dict[str, bytes]:
@@ -184,9 +185,9 @@ def _counting(
         due = [rows.head(0).select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
         for kind in kinds:
             timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
-            # The first few of each frame: those of all are among them.
+            # The first timers of the state are among the first ones of the frames.
             due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
-        # As bytes, since keys may be of any type: the report's columns are the same for every job.
+        # Frames as bytes, since keys may have any type, and the report has the same columns for every job.
         return {"groups": _as_bytes(counted), "due": _as_bytes(pl.concat(due))}
 
     def work(frames: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:

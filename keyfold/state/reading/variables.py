@@ -1,4 +1,4 @@
-"""All variables that `transformWithState` of any Spark query keeps of a key, as one row a key."""
+"""Read all `transformWithState` variables of a Spark query, with one row for each key."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from keyfold.state.rows.selection import select_columns
 
 _KEPT = {"ValueState": "value", "ListState": "list_value", "MapState": "map_value"}
 _KEY = "#key"
-"""The key's struct, under a name that no variable has."""
+"""Column of the key's struct, with a name that no variable has."""
 
 
 @dataclass(frozen=True)
 class VariableRows:
-    """A row a key of a checkpoint's state: the key's columns, and a column a variable.
+    """A checkpoint's state with one row for each key: the columns of the key, and a column for each variable.
 
     Attributes:
-        where: what they are of, for people.
+        where: describes the state, for messages.
         key: columns of the key.
     """
 
@@ -42,21 +42,24 @@ class VariableRows:
         return to_arrow_schema(self._frame.schema)
 
     def select(self, columns: Mapping[str, str]) -> "VariableRows":
-        """The key and some variables, by their new names.
+        """Return the key and some variables only.
+
+        Args:
+            columns: the variables, with their new names.
 
         Raises:
-            KeyfoldError: there is no such variable, or a name comes twice.
+            KeyfoldError: there is no such variable, or two have the same name.
         """
         wanted = {**{name: name for name in self.key}, **columns}
         key = tuple(wanted[name] for name in self.key)
         return VariableRows(self.where, key, select_columns(self._frame, wanted, self.where))
 
     def spark(self) -> DataFrame:
-        """The rows as a Spark frame."""
+        """Return the rows as a Spark frame."""
         return self._frame
 
     def changed(self, change: Callable[[pl.DataFrame], pl.DataFrame], schema: pa.Schema) -> DataFrame:
-        """What a function makes of rows of whole keys, on workers, as a Spark frame of a schema."""
+        """Apply a function to the rows in workers; returns a Spark frame with the schema of its results."""
 
         def work(rows: Iterator[pl.DataFrame]) -> Iterator[pa.RecordBatch]:
             for frame in rows:
@@ -67,7 +70,7 @@ class VariableRows:
     def collect_from_frames(
         self, work: Callable[[Iterator[pl.DataFrame]], Iterator[pa.RecordBatch]], schema: pa.Schema
     ) -> list[Any]:
-        """The few rows that workers report of what they made of the rows.
+        """Apply a function to each worker's frames of rows, and collect its results, which must be few.
 
         Raises:
             KeyfoldError: the state is damaged, or the work failed.
@@ -92,20 +95,20 @@ def read_variables(
     batch: int | None = None,
     keys: Iterable[Mapping[str, Any]] = (),
 ) -> VariableRows:
-    """All variables of each key that a query's `transformWithState` keeps.
+    """Read all `transformWithState` variables of each key.
 
-    A value or a list whose rows have one field is that field's values; a map is a list of objects with `key` and `value`.
-    Timers and times to live are left out.
+    A value or a list element with a single field becomes that field's value. A map becomes a list of objects with `key` and
+    `value`. Timers and times to live are left out.
 
     Args:
-        spark: the session.
+        spark: the Spark session.
         checkpoint: its folder, or a URL of another file system.
-        operator: of this one; needless where there is but one.
-        batch: after which; the last by default.
-        keys: values of the key's columns; rows that have those of any are kept.
+        operator: the operator; may be left out if there is only one.
+        batch: the batch after which the state is read; the last by default.
+        keys: values of the key's columns; returns the rows that match any of them.
 
     Raises:
-        KeyfoldError: there is no checkpoint or no such batch, or not one operator that has variables.
+        KeyfoldError: there is no checkpoint or no such batch, or not exactly one operator has variables.
 
     Example:
         >>> read_variables(spark, "/checkpoints/sales").spark().show()  # doctest: +SKIP
@@ -114,8 +117,8 @@ def read_variables(
     having = [one for one in parts if one.kind in _KEPT and operator in (None, one.operator)]
     if len({one.operator for one in having}) != 1:
         raise KeyfoldError(
-            f"{where}: keyed-json is of the state variables of one operator, and it has {describe_parts(parts)}; "
-            "name one with --operator, or read a part as jsonl"
+            f"{where}: keyed-json needs the state variables of one operator, and it has {describe_parts(parts)}; "
+            "name an operator with --operator, or read a part as jsonl"
         )
     check_batch(checkpoint, having[0], batch)
     frames: list[DataFrame] = []
@@ -130,7 +133,7 @@ def read_variables(
         )
     key = cast(StructType, frames[0].schema[_KEY].dataType).fieldNames()
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
-    # A key has a row of each variable; of the others that row is empty.
+    # The union has a row for each key and variable, with NULL in the columns of other variables.
     rows = union.groupBy(_KEY).agg(*(F.first(f"`{one.name}`", ignorenulls=True).alias(one.name) for one in having))
     columns = [F.col(_KEY)[name].alias(name) for name in key]
     columns += [F.col(f"`{one.name}`").alias(f"value_{one.name}" if one.name in key else one.name) for one in having]
@@ -138,7 +141,7 @@ def read_variables(
 
 
 def _bare(value: Column, kind: DataType) -> Column:
-    """A variable's value without the structs that Spark has it in."""
+    """Return a variable's value without the structs that Spark wraps it in."""
     if isinstance(kind, ArrayType):
         element = kind.elementType
         return F.transform(value, lambda one: _bare(one, element))

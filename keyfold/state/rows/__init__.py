@@ -1,1 +1,1 @@
-"""Rows of state: as lines, by key, and cast exactly."""
+"""Convert rows of state: to and from lines of JSON, by key, and to other types exactly."""

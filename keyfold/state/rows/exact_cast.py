@@ -1,4 +1,4 @@
-"""Values of one type as another: the same value, or NULL. A cast alone rounds, wraps and drops what does not fit."""
+"""Cast values exactly: the result is the same value, or NULL. A plain cast rounds, overflows, or drops digits."""
 
 import struct
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from keyfold.exact_times import exact_times
 from keyfold.whole_numbers import whole_numbers
 
 _SAFE_DIGITS = {pl.Float64: 15, pl.Float32: 6}
-"""A number of so many digits is told from all others by the nearest float."""
+"""Digits of a number up to which its nearest float is distinct from those of all other such numbers."""
 _SMALLEST = {pl.Float64: 2.3e-308, pl.Float32: 1.2e-38}
-"""Nearer to zero, floats have fewer digits."""
+"""Floats nearer to zero have fewer digits."""
 _LONGEST = 100
-"""Characters of a number: floats of 64 bits are told apart by 17 digits, and decimals have at most 38."""
+"""Most characters of a number: 64-bit floats need 17 digits, and decimals have at most 38."""
 
 
 def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    """The values in another type that is not nested; NULL where it does not have the value.
+    """Cast values to a type that is not nested; NULL for a value that the type does not have.
 
-    - 2.0 is 2, and 2.5 is no integer. A float of 2^53 or more is none either (see `whole_numbers`).
-    - A number is a float if the float, written with as many digits, is that number: 0.1 is, and 2^53 + 1 is not.
-    - A decimal, and a date, take what they need not round; a time what `exact_times` says.
-    - Anything has a text. A number is no time, since it says no unit; true is no integer, and 0 and 1 are truth values.
+    - To an integer: 2.0 becomes 2; 2.5 becomes NULL, and so does a float of 2^53 or more (see `whole_numbers`).
+    - To a float: a number, if the float written with as many digits is that number. 0.1 is valid, and 2^53 + 1 is not.
+    - To a decimal or a date: values that need no rounding. To a time: see `exact_times`.
+    - To text: any value. A number is no time, since it has no unit; true is no integer; 0 and 1 are truth values.
 
     Example:
         >>> exact_cast(pl.Series([2**53, 2**53 + 1]), pl.Float64()).to_list()
@@ -53,7 +53,7 @@ def _as_date(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 
 def _as_bytes(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    # As `json_lines` writes bytes.
+    # `json_lines` writes bytes as base64.
     return given.str.decode("base64", strict=False) if given.dtype == pl.String else _there_and_back(given, wanted)
 
 
@@ -94,7 +94,7 @@ def _as_float(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 
 def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
-    """The nearest float, if it is told from all other numbers of so many digits."""
+    """Return the nearest float, if it is the number when it is written with as many digits; None if not."""
     try:
         nearest = float(number)
         if is_narrow:
@@ -106,11 +106,11 @@ def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
 
 
 def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    assert isinstance(wanted, pl.Decimal)  # noqa: S101 - narrows what the caller looked at
+    assert isinstance(wanted, pl.Decimal)  # noqa: S101 - narrows the type; the caller has checked it
     if not given.dtype.is_float() and given.dtype != pl.String:
         return _there_and_back(given, wanted)
     if given.dtype.is_float():
-        # As `whole_numbers`: from there on a float stands for several whole numbers.
+        # As in `whole_numbers`: from 2^53 on, several whole numbers have the same float.
         given = given.set(given.abs() >= 2**53, None)
     texts = given.cast(pl.String)
     made = texts.cast(wanted, strict=False)
@@ -121,7 +121,7 @@ def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 
 def _rounded(number: Decimal, precision: int, scale: int) -> Decimal | None:
-    """The number with so many digits after its point, if it has no more."""
+    """Return the number with `scale` digits after its point; None if it has more."""
     context = Context(prec=precision, traps=[InvalidOperation, Inexact])
     try:
         return number.quantize(Decimal(1).scaleb(-scale), context=context)
@@ -132,7 +132,7 @@ def _rounded(number: Decimal, precision: int, scale: int) -> Decimal | None:
 def _one_by_one(
     texts: pl.Series, made: pl.Series, is_sure: pl.Series, make: Callable[[Decimal], float | Decimal | None]
 ) -> pl.Series:
-    """What was made of texts where that is sure; the others, which are few, are made in plain Python."""
+    """Keep the results that are certainly exact, and convert the other texts, which are few, in plain Python."""
     left = (~is_sure.fill_null(value=False) & texts.is_not_null()).arg_true()
     numbers = (_number(text) for text in texts.gather(left))
     again = [None if number is None else make(number) for number in numbers]

@@ -1,4 +1,4 @@
-"""Which keys are wanted of a state, and so which of its slots."""
+"""Parse the keys to read from a state, and select their rows and slots."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,22 +18,22 @@ from keyfold.state.rows.exact_cast import exact_cast
 from keyfold.times import parse_time
 
 Key = Any
-"""A key as it is given: the value of a key of one column, the values of one of several in their order, or a mapping of
-columns, of which some may be left out."""
+"""A key as a caller gives it: its value if the key has one column, its values in the order of the columns, or a mapping from
+columns to values, which may lack some columns."""
 
 
 @dataclass(frozen=True)
 class WantedKeys:
-    """Keys to keep of a state; those of one frame name the same columns.
+    """The keys to read from a state.
 
     Attributes:
-        frames: the values wanted, a row a key.
+        frames: values of the keys, a row for each. There is a frame for each set of columns that keys name.
     """
 
     frames: tuple[pl.DataFrame, ...]
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of the keys wanted, in their order."""
+        """Return the rows that have these keys, in their order."""
         found = pl.lit(False)
         for frame in self.frames:
             columns = frame.columns
@@ -46,30 +46,30 @@ class WantedKeys:
         return rows.filter(found)
 
     def slots(self, fixed: Mapping[str, Any], schema: pa.Schema) -> Slots | None:
-        """The slots that may hold them, None if all may.
+        """Return the slots that may have these keys; None if all may.
 
         Args:
-            fixed: what a generation's birth record says of its key, key groups and hash.
-            schema: of its state.
+            fixed: the fixed settings in the generation's birth record: key, key groups, hash, columns of events.
+            schema: columns of the state.
         """
         key = tuple(fixed["key"])
         born = {name: kind.removesuffix(" not null") for name, kind in fixed["columns of events"].items()}
-        # The hash is of the events' values: of the same text as the state's, if their types are the same.
-        alike = all(born.get(name) == str(schema.field(name).type) for name in key)
-        # A part of a key hashes to no slot: all are looked through.
-        if fixed["hash"] != HASH or not alike or any(set(frame.columns) != set(key) for frame in self.frames):
+        # Slots are hashes of the events' values. The state's values have the same hashes only if their types are the same.
+        same_types = all(born.get(name) == str(schema.field(name).type) for name in key)
+        # A part of a key has no slot: all slots are read.
+        if fixed["hash"] != HASH or not same_types or any(set(frame.columns) != set(key) for frame in self.frames):
             return None
         slot = slot_expression(key, fixed["key_groups"])
         return np.unique(np.concatenate([frame.select(slot).to_series().to_numpy() for frame in self.frames]))
 
 
 def wanted_keys(keys: Iterable[Key], columns: tuple[str, ...], schema: pa.Schema) -> WantedKeys | None:
-    """Read keys as people give them; None if none is given: all are wanted.
+    """Parse keys; None if none is given, which means all keys.
 
-    Text is read as its column's type wants it. Of a key of several columns, text is a JSON object of them.
+    Text is parsed as the type of the column. For a key with several columns, text must be a JSON object.
 
     Raises:
-        KeyfoldError: a column is none of the key's, or a value is none of its type.
+        KeyfoldError: a column does not belong to the key, or a value does not fit its type.
     """
     rows: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     kinds = polars_schema(schema)
@@ -94,9 +94,9 @@ def _by_column(key: Key, columns: tuple[str, ...]) -> Mapping[str, Any]:
             raise InvalidData(f"a key here has the columns {', '.join(columns)}: give it as a JSON object, {example}")
     if isinstance(key, Mapping):
         if strangers := [name for name in key if name not in columns]:
-            raise InvalidData(f"{', '.join(strangers)}: no column of the key, which has {', '.join(columns)}")
+            raise InvalidData(f"{', '.join(strangers)}: not in the key, whose columns are {', '.join(columns)}")
         if not key:
-            raise InvalidData(f"a key without a column; it has {', '.join(columns)}")
+            raise InvalidData(f"a key has no columns; give a value for one of {', '.join(columns)}")
         return {name: key[name] for name in columns if name in key}
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(columns):
@@ -112,7 +112,7 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
         if isinstance(value, datetime):
             return value
         given = pl.Series([value])
-        # Not by a cast: it would take 2.5 for 2, and find another key.
+        # A plain cast would turn 2.5 into 2, and find another key.
         return None if value is None else exact_cast(given, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidData(f"key column {column} is {kind}, and {value!r} is none") from error
+        raise InvalidData(f"key column {column} is {kind}, and {value!r} is not") from error

@@ -1,4 +1,4 @@
-"""Rows of state as lines of JSON: a row a line, or a key a line."""
+"""Convert rows of state to lines of JSON, and back: a line for each row, or for each key."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,16 @@ _KEYED = r'^\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*(\{.*\}|\[.*\])\s*\}\s*$'
 
 
 def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.Series:
-    """Rows as lines of JSON, without their line ends.
+    """Convert rows to lines of JSON, without line ends.
 
-    `jsonl` is an object a row, with all its columns. `keyed-json` is an object a key, `{"<key>": {…}}` with the other
-    columns; of a key with several rows, `{"<key>": [{…}, …]}`. A key of several columns is the JSON array of them. Times
-    are ISO 8601 in UTC, decimals and bytes (base64) are text.
+    `jsonl` has an object for each row, with all columns. `keyed-json` has an object for each key, `{"<key>": {…}}`, with the
+    other columns; for a key with several rows, `{"<key>": [{…}, …]}`. A key of several columns is written as a JSON array.
+    Times are ISO 8601 in UTC; decimals and bytes (base64) are text.
 
     Args:
-        rows: of whole keys, where lines are of keys.
+        rows: the rows; for `keyed-json`, all rows of each key.
         key: columns of the key.
-        style: the form.
+        style: the format.
 
     Example:
         >>> rows = pl.DataFrame({"item": ["Watch"], "models": [["a", "b"]], "quantity": [1929]})
@@ -45,7 +45,7 @@ def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.
 
 
 def is_keyed(line: str) -> bool:
-    """Whether a line of JSON has the form `keyed-json`: one name, with an object or an array of objects."""
+    """Whether a line of JSON has the format `keyed-json`: one name, with an object or an array of objects."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -56,10 +56,10 @@ def is_keyed(line: str) -> bool:
 
 
 def keyed_rows(lines: Mapping[str, pl.Series], key: Sequence[str]) -> pl.LazyFrame:
-    """The rows of lines in the form `keyed-json`: the key's columns as text, and those of the objects.
+    """Parse lines in the format `keyed-json`; returns the key's columns as text, and those of the objects.
 
     Raises:
-        ValueError: a line has another form; names the first of them by file and number.
+        ValueError: a line has another format; names the first one by file and number.
 
     Example:
         >>> lines = {"totals.jsonl": pl.Series(['{"Watch": {"models": ["a", "b"], "quantity": 1929}}'])}
@@ -79,7 +79,7 @@ def keyed_rows(lines: Mapping[str, pl.Series], key: Sequence[str]) -> pl.LazyFra
 
 
 def _rows_in_line(file: str, lines: pl.Series) -> str:
-    """The lines of a file with key and rows under names of their own."""
+    """Rewrite the lines of a file as objects with the fields `#key` and `#rows`."""
     parts = lines.rename("line").to_frame().with_row_index("number", 1).filter(pl.col("line").str.strip_chars() != "")
     parts = parts.with_columns(pl.col("line").str.extract_groups(_KEYED).struct.rename_fields(["key", "rows"]))
     parts = parts.unnest("line")
@@ -91,27 +91,27 @@ def _rows_in_line(file: str, lines: pl.Series) -> str:
 
 
 def _name(key: Sequence[str]) -> pl.Expr:
-    """The key as a JSON string."""
+    """Return the key as a JSON string."""
     if len(key) == 1:
         return _quoted(pl.col(key[0]).cast(pl.String))
-    # As an array in text: the values in the order of the columns, each as JSON has it.
+    # The text of a JSON array with the values in the order of the columns.
     values = [pl.struct(pl.col(column).alias("v")).struct.json_encode().str.slice(5).str.head(-1) for column in key]
     return _quoted(pl.concat_str(pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")))
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:
-    """Text as a JSON string: what an object of one field shows behind `{"v":`."""
+    """Return text as a JSON string: encode an object with one field, and cut off `{"v":` and `}`."""
     return pl.struct(text.alias("v")).struct.json_encode().str.slice(5).str.head(-1)
 
 
 def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """A value in a type that JSON has."""
+    """Convert a value to a type that JSON has."""
     if isinstance(kind, pl.Datetime):
         utc = value.dt.convert_time_zone("UTC") if kind.time_zone else value
         return utc.dt.strftime(ISO_FORMAT.replace("%.6f", "%.9f") if kind.time_unit == "ns" else ISO_FORMAT)
     if isinstance(kind, pl.Binary):
         return value.bin.encode("base64")
-    # A JSON number is a double where it is read: a decimal would lose its last digits.
+    # Readers parse JSON numbers as doubles: a decimal would lose its last digits.
     if isinstance(kind, pl.Decimal | pl.Date | pl.Time):
         return value.cast(pl.String)
     if isinstance(kind, pl.List) and kind.inner is not None and _has_such(kind.inner):
@@ -124,7 +124,7 @@ def _shown(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
 
 
 def _has_such(kind: object) -> bool:
-    """Whether a type holds one that JSON has not."""
+    """Whether a type contains one that JSON does not have."""
     if isinstance(kind, pl.List):
         return _has_such(kind.inner)
     if isinstance(kind, pl.Struct):

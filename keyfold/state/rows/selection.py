@@ -1,4 +1,4 @@
-"""Columns of rows, chosen and renamed."""
+"""Select and rename columns."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,15 +9,15 @@ from keyfold.errors import InvalidData
 
 
 def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> dict[str, str]:
-    """The chosen columns with their new names, checked.
+    """Check the selected columns, and return them with their new names.
 
     Args:
-        where: whose rows, for people.
+        where: describes the rows, for messages.
         columns: new names, by column.
         there: the columns that the rows have.
 
     Raises:
-        KeyfoldError: a column is not there, or two have one name.
+        KeyfoldError: a column does not exist, or two have the same name.
     """
     there, names = list(there), list(columns.values())
     if unknown := [name for name in columns if name not in there]:
@@ -28,7 +28,7 @@ def selected(where: str, columns: Mapping[str, str], there: Iterable[str]) -> di
 
 
 def select_columns(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame:
-    """The chosen columns of a Spark frame by their new names; all where none is chosen.
+    """Select columns of a Spark frame, and rename them; without a selection, the frame is returned unchanged.
 
     Raises:
         KeyfoldError: as `selected`.

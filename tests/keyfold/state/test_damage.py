@@ -259,7 +259,7 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
         (("bob",), {"clicks": '"user"'}, "corrections do not give its state"),
         (("bob",), {"clicks": "2.5"}, "--set clicks=2.5: clicks is no Int64"),
         (("bob",), {"clicks": "clicks / 4"}, "corrections do not give its state: .*clicks is no Int64"),
-        (({"sessions": 1},), {}, "sessions: no column of the key, which has user"),
+        (({"sessions": 1},), {}, "sessions: not in the key, whose columns are user"),
     ],
 )
 def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, corrections, why):

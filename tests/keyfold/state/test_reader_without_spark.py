@@ -174,7 +174,7 @@ def test_a_delta_table_takes_a_new_version_and_no_other_folder_is_written_into(
         write_state(read_state(local_reader, lakehouse, job), to, "delta")
     assert same(pl.read_delta(str(to)), played(job, [[("ann", 1)], [("bob", 40)]])[-1])
     rows = read_state(local_reader, lakehouse, job)
-    with pytest.raises(KeyfoldError, match="is there already"):
+    with pytest.raises(KeyfoldError, match="exists already"):
         write_state(rows, to, "parquet")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("keep")
@@ -248,7 +248,7 @@ def test_keys_are_read_as_their_columns_want_them(minutes):
     assert of({"user": "bob"}, {"window": minutes(10)}) == [2, 3]
     for key, fault in [
         ("ann", "JSON object"),
-        ({"city": "x"}, "city: no column of the key"),
+        ({"city": "x"}, "city: not in the key"),
         (("ann",), "1 values for the columns"),
         ({"user": "ann", "window": "soon"}, "window is 'soon'"),
         ({"window": 3.5j}, "window is Datetime"),

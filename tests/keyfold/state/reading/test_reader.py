@@ -178,7 +178,7 @@ def test_another_file_system_gets_the_same_lines(spark, made, tmp_path):
     diff = diff_states(read_state(spark, lakehouse, JOB, batch=0), read)
     diff.write(tmp_path / "diff", "delta")
     assert pl.read_delta(str(tmp_path / "diff")).height == diff.first_rows(100).height
-    with pytest.raises(KeyfoldError, match="is there already"):
+    with pytest.raises(KeyfoldError, match="exists already"):
         diff.write(tmp_path / "diff", "delta")
 
 

@@ -340,7 +340,7 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
 
 
 def test_variables_of_a_query_that_has_none_are_refused(spark, checkpoints):
-    with pytest.raises(KeyfoldError, match=r"keyed-json is of the state variables of one operator, and it has default"):
+    with pytest.raises(KeyfoldError, match=r"keyed-json needs the state variables of one operator, and it has default"):
         read_variables(spark, checkpoints / "window")
     with pytest.raises(KeyfoldError, match=r"no column sum; there are user, by_name, seen, total"):
         read_variables(spark, checkpoints / "timers").select({"sum": "n"})
