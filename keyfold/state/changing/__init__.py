@@ -1,1 +1,1 @@
-"""Change state: edit, move, promote, try, prune."""
+"""Change the state of jobs: edit it, move it, try and promote a branch, prune old generations."""

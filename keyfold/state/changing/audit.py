@@ -1,4 +1,4 @@
-"""Who changed state by hand, when and why: a table that only grows, `monitoring.edits`."""
+"""Record who changed state by hand, when and why, in the append-only table `monitoring.edits`."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ _ERASED = "(erased)"
 
 @dataclass(frozen=True)
 class Author:
-    """Who changes something, and why; both are asked for.
+    """Who makes a change, and why.
 
     Raises:
         KeyfoldError: one of them is empty.
@@ -55,15 +55,15 @@ class Author:
     def __post_init__(self) -> None:
         for name in ("who", "why"):
             if not getattr(self, name).strip():
-                raise Misconfigured(f"say {name} it is done: that is written down with it (--{name})")
+                raise Misconfigured(f"say {name} it is done (--{name}): monitoring.edits records it")
 
 
-def write_down(
+def record_edit(
     lakehouse: Lakehouse, author: Author, *, what: str, of: str, generation: str | None, keys: str, rows: str
 ) -> None:
     """Add an entry to `monitoring.edits`."""
     table = lakehouse.monitoring("edits")
-    # Others have it for as long as a commit takes.
+    # Wait for the lock: other jobs may be committing an entry.
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
         create_table(table, EDITS)
         entry = {
@@ -77,7 +77,7 @@ def write_down(
             "rows": rows,
         }
         frame = pl.DataFrame([entry], schema_overrides={"at": pl.Datetime("us", "UTC"), "generation": pl.String})
-        # A transaction needs a number that grows; the table itself counts, under its lock.
+        # A transaction needs a number that grows: count in the table, under its lock.
         number = committed_batch(table, _APPLICATION)
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
 
@@ -85,23 +85,23 @@ def write_down(
 def mask_keys(
     lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, not_of: Sequence[str], dry_run: bool
 ) -> int:
-    """Put a mask in the place of edited keys that have one of the values in each of their columns that is named.
+    """Mask keys in `monitoring.edits` that have one of the values in every named column of the key.
 
     Args:
-        lakehouse: whose `monitoring.edits`.
-        values: by column.
-        not_of: jobs whose entries stay as they are.
-        dry_run: count alone.
+        lakehouse: the lakehouse.
+        values: values by column.
+        not_of: jobs whose entries are not changed.
+        dry_run: only count.
 
     Returns:
-        How many entries have such a key.
+        The number of entries with such a key.
     """
     table = lakehouse.monitoring("edits")
     if not is_table(table):
         return 0
 
     def mask(keys: str) -> str:
-        # Of an erasure, an object.
+        # The entry of an erasure has a JSON object here, without keys.
         found = json.loads(keys) if keys.startswith("[") else []
         hidden = [dict.fromkeys(key, _ERASED) if _has(key, values) else key for key in found]
         return keys if hidden == found else json.dumps(hidden)
@@ -117,13 +117,13 @@ def mask_keys(
 
 
 def texts_that_hold(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]]) -> int:
-    """How many entries say one of the values in what people wrote, as a word of its own."""
+    """Count the entries whose `who` or `why` has one of the values as a word."""
     table = lakehouse.monitoring("edits")
     if not is_table(table):
         return 0
     holds = holds_any(text for texts in values.values() for text in texts)
-    said = scan_table(table).select("who", "why").collect()
-    return sum(holds(who or "") or holds(why or "") for who, why in said.iter_rows())
+    texts = scan_table(table).select("who", "why").collect()
+    return sum(holds(who or "") or holds(why or "") for who, why in texts.iter_rows())
 
 
 def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:
@@ -132,5 +132,5 @@ def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a text: who knows the key can find its entry, and the entry does not tell the key."""
+    """Return the SHA-256 of a text: a person who knows the key can find its entry, but the entry does not reveal the key."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Named keys of a job corrected or removed, in a new generation, with who, when and why."""
+"""Correct or remove the state of given keys, in a new generation, and record who did it, when and why."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
-from keyfold.state.changing.audit import Author, write_down
+from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch, rewrite
 from keyfold.state.making.fitting import fitted
 from keyfold.state.making.staging import private_in_state
@@ -24,12 +24,12 @@ from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
 
 @dataclass(frozen=True)
 class Edit:
-    """What is to become of some keys' state.
+    """An edit of the state of some keys.
 
     Attributes:
-        keys: which, as `read_state` takes them.
+        keys: the keys, as `read_state` takes them.
         corrections: SQL expressions over the columns of state, by column; empty removes the keys' rows.
-        author: who does it, and why.
+        author: who makes the edit, and why.
     """
 
     keys: tuple[Key, ...]
@@ -39,13 +39,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Edited:
-    """What came of an edit, or would.
+    """The result of an edit, or of a dry run.
 
     Attributes:
-        job: its name.
-        generation: that is live now; None of a dry run.
-        rows_before, rows_after: of the keys' state.
-        rows_of_state: all there are now.
+        job: name of the job.
+        generation: the generation that is live now; None for a dry run.
+        rows_before, rows_after: rows of the keys before and after.
+        rows_of_state: number of rows of the whole state now.
     """
 
     job: str
@@ -58,13 +58,13 @@ class Edited:
 def edit_state(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False
 ) -> Edited:
-    """Correct or remove the state of named keys in a new generation, and make it live; the old one stays, until `prune`.
+    """Correct or remove the state of given keys in a new generation, and make it live. The old one stays, until `prune`.
 
-    The job's tables are taken over as they are. Events that removed rows stood for count as never read.
+    The new generation keeps the rows of the job's tables. Events in removed rows count as never read.
 
     Raises:
-        KeyfoldError: no key was given or none of them has state, a correction is none or gives what its column cannot
-            hold, the last run was cut off, or a run holds the job; what is live stays as it is.
+        KeyfoldError: no key was given, none of them has state, a correction is invalid or does not fit its column, the last
+            run was interrupted, or a run has locked the job; nothing is changed.
     """
     wanted = wanted_keys(edit.keys, job.key, job.state)
     if wanted is None:
@@ -102,26 +102,26 @@ def edit_state(
         )
     rows = json.dumps({"state": before.height})
     generation = rewritten.generation.name
-    # Once it is live, and outside the job's lock: the table of edits has one of its own.
-    write_down(lakehouse, edit.author, what=what, of=job.name, generation=generation, keys=keys, rows=rows)
+    # Outside of the job's lock: the table of edits has a lock of its own.
+    record_edit(lakehouse, edit.author, what=what, of=job.name, generation=generation, keys=keys, rows=rows)
     return Edited(job.name, generation, before, after, rewritten.rows)
 
 
 def rows_of(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, keys: Iterable[Key]) -> pl.DataFrame:
-    """The rows of state of some keys, in the job's columns."""
+    """Return the rows of state of some keys, in the job's columns."""
     found = read_state(spark, lakehouse, job, keys=tuple(keys)).polars()
     return found.select(pl.col(name).cast(kind) for name, kind in polars_schema(job.state).items())
 
 
 def origin_after(live: Generation, what: str, seeded: int, skipped: int = 0) -> Origin:
-    """Where a generation comes from that is made of the live one, of which events came or went."""
+    """Return the origin of a generation that is made of the live one, with events added (`seeded`) or left out (`skipped`)."""
     before = live.origin
     had = (before.events_skipped, before.events_seeded) if before else (0, 0)
     return Origin("edit", f"{live.name}: {what}", had[0] + skipped, had[1] + seeded)
 
 
 def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:
-    """Make the function that changes rows of the keys wanted, and leaves all others as they are."""
+    """Make the function that changes the rows of the wanted keys, and no others."""
     fixed = [name for name in corrections if name in job.key]
     unknown = [name for name in corrections if name not in job.state.names]
     if fixed or unknown:
@@ -134,7 +134,7 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
     for name, text in corrections.items():
         try:
             expressions[name] = pl.sql_expr(text)
-            # Tried on no rows, so that a wrong name is reported before Spark starts.
+            # Apply it to an empty frame, to report a wrong name before Spark starts.
             _corrected(pl.DataFrame(schema=kinds), {name: expressions[name]})
         except (pl.exceptions.PolarsError, ValueError) as error:
             raise InvalidData(
@@ -155,10 +155,10 @@ def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -
 
 
 def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """The rows with corrections, each made of the values as they were.
+    """Apply corrections to rows; each is computed from the values before the edit.
 
     Raises:
-        ValueError: a correction does not fit its column's type.
+        ValueError: a correction does not fit the type of its column.
     """
     given = rows.select(**expressions)
     fits = given.select(

@@ -1,4 +1,4 @@
-"""What a change of a job means to the generation that is live: free, a move of its state, or a refresh; and how much work."""
+"""Determine what a change of a job requires: nothing, a move of its state, or a refresh; and migrate rows of state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from keyfold.keyed.rows.codec import polars_schema
 Verdict = Literal["free", "move", "refresh"]
 
 _MOVES_FREELY = {
-    "key_groups": "state is cut anew into as many parts",
-    "hash": "state is cut anew by the new hash",
-    "watermark_delay": "what is late is told by it from here on; what was late before stays so",
+    "key_groups": "state is divided into the new number of key groups",
+    "hash": "state is divided by the new hash",
+    "watermark_delay": "it decides what is late from here on; events that were late before stay so",
 }
 _PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_after")
-"""By these names jobs take settings of the engine, which every state goes on with."""
+"""Parameters that are settings of the engine; state can be moved to any of their values."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that differs from what the live generation was born with.
+    """A setting that differs from the live generation's birth record.
 
     Attributes:
         setting: its name, as in the birth record; a parameter as `parameter NAME`.
-        before, after: what it was and what it is to be.
-        verdict: what that means.
-        why: in a line, for people.
+        before, after: the old and the new value.
+        verdict: what the change requires.
+        why: the reason, in a line.
     """
 
     setting: str
@@ -42,7 +42,7 @@ class Change:
 
 
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
-    """Every setting of a job that differs from what a generation was born with, and what it means."""
+    """Return the settings of a job that differ from a generation's birth record, with what each change requires."""
     born, now = generation.record["fixed"], fixed_settings(job)
     found: list[Change] = []
     for setting in [*born, *(name for name in now if name not in born)]:
@@ -58,7 +58,7 @@ def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:
-    """What they mean together: what the gravest of them does."""
+    """Return what all changes together require."""
     verdicts = {change.verdict for change in changes}
     if "refresh" in verdicts:
         return "refresh"
@@ -66,19 +66,19 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
 
 
 def migrate(job: KeyedJob, generation: Generation) -> "Migration":
-    """The function from the rows of a generation's state to those of the job as it is now."""
+    """Return the function that migrates rows of a generation's state to the job's current version."""
     return Migration(job, int(generation.record["fixed"].get("schema_version", job.schema_version)))
 
 
 class Migration:
-    """Changes rows of state of an older version into rows of the job's, one version after another.
+    """Migrates rows of state from an older version to the job's, one version after another.
 
     Args:
-        job: as it is now.
-        version: of the rows' schema.
+        job: the job.
+        version: version of the rows' schema.
 
     Raises:
-        KeyfoldError: the job has no migration from a version on the way.
+        KeyfoldError: the job lacks the migration from one of the versions.
     """
 
     def __init__(self, job: KeyedJob, version: int) -> None:
@@ -91,7 +91,7 @@ class Migration:
         self._columns = polars_schema(job.state)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows in the job's columns; one that is new and may be empty is."""
+        """Migrate rows to the job's columns. New columns that may be NULL are NULL."""
         for change in self._migrations:
             rows = change(rows)
         new = [pl.lit(None, kind).alias(name) for name, kind in self._columns.items() if name not in rows.columns]
@@ -99,7 +99,7 @@ class Migration:
 
 
 def _lacking(job: KeyedJob, version: int) -> list[int]:
-    # Written by a later form of the job: no migration leads back.
+    # A later version of the job wrote it: migrations do not lead back.
     if version > job.schema_version:
         return [version]
     return [number for number in range(version, job.schema_version) if number not in job.migrations]
@@ -137,31 +137,31 @@ def _meaning(job: KeyedJob, generation: Generation, setting: str, before: Any, a
         return _inputs(before, after)
     if setting.startswith("columns of "):
         return _columns(job, generation, setting.removeprefix("columns of "), before, after)
-    return "refresh", "what state and rows say depends on it"
+    return "refresh", "the meaning of state and rows depends on it"
 
 
 def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
     if changed := [name for name in before if name in after and before[name] != after[name]]:
-        return "refresh", f"{', '.join(changed)} is written in another way"
+        return "refresh", f"{', '.join(changed)} has another mode or key"
     gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
-    told = [f"{', '.join(new)} begins empty"] if new else []
-    told += [f"{', '.join(gone)} stays behind with the old generation"] if gone else []
-    return "move", "; ".join(told)
+    effects = [f"{', '.join(new)} begins empty"] if new else []
+    effects += [f"{', '.join(gone)} stays behind with the old generation"] if gone else []
+    return "move", "; ".join(effects)
 
 
 def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
     in_both = [name for name in before if name in after and before[name] != after[name]]
     delayed = [name for name in in_both if _but_for_delay(before[name]) == _but_for_delay(after[name])]
     if changed := [name for name in in_both if name not in delayed]:
-        return "refresh", f"what is read of {', '.join(changed)} is another thing"
+        return "refresh", f"{', '.join(changed)} is read in another way"
     gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
     begins = (
-        "begins where the job stands in its table, or at that table's beginning; what lies behind the watermark is late"
+        "begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
     )
-    told = [f"{', '.join(new)} {begins}"] if new else []
-    told += [f"{', '.join(gone)} is read no more"] if gone else []
-    told += [f"of {', '.join(delayed)} {_MOVES_FREELY['watermark_delay']}"] if delayed else []
-    return "move", "; ".join(told)
+    effects = [f"{', '.join(new)} {begins}"] if new else []
+    effects += [f"{', '.join(gone)} is no longer read"] if gone else []
+    effects += [f"the delay of {', '.join(delayed)}: {_MOVES_FREELY['watermark_delay']}"] if delayed else []
+    return "move", "; ".join(effects)
 
 
 def _but_for_delay(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,13 +176,12 @@ def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, afte
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]
     if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.schema_version:
-        return "move", "the job's migrations see to it"
+        return "move", "the job's migrations convert it"
     if gone or other or strict:
         changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in other)]
         changed += [f"{name} is new and may not be empty" for name in strict]
         hint = "; raise schema_version and give the job a migration" if what == "state" else ""
         return "refresh", ", ".join(changed) + hint
     if what == "events":
-        # A step that never saw a column of the events that its state is made of would not know its values.
-        return "move", f"new: {', '.join(new)}; late rows of before lack it" if new else "the same columns"
-    return "move", f"new: {', '.join(new)}, empty in what there is" if new else "the same columns in another order"
+        return "move", f"new: {', '.join(new)}; earlier late rows lack it" if new else "the same columns"
+    return "move", f"new: {', '.join(new)}, empty in existing rows" if new else "the same columns in another order"

@@ -1,4 +1,4 @@
-"""What a change of a job would mean, before anything runs; and the move that takes its state along."""
+"""Plan a change of a job, and move its state to a new generation for the changed job."""
 
 from dataclasses import dataclass
 
@@ -20,15 +20,15 @@ _RECENT = 20
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """What it takes to run a job as it is now.
+    """What is required to run a job after a change.
 
     Attributes:
-        job, generation: whose, and what is live; None where the job has never run.
-        changes: settings that differ from the live generation's.
-        verdict: `free`: the next run goes on; `move`: `keyfold state move` first; `refresh`: all events are read again.
-        events, event_bytes: that a refresh reads.
-        open_events, state_bytes: that a move rewrites.
-        seconds: about how long it takes, by the speed of the last runs; None where nothing tells.
+        job, generation: the job, and its live generation; None if the job has never run.
+        changes: settings that differ from those of the live generation.
+        verdict: `free`: the next run continues; `move`: `keyfold state move` first; `refresh`: all events are read again.
+        events, event_bytes: amount that a refresh reads.
+        open_events, state_bytes: amount that a move rewrites.
+        seconds: estimated duration of a refresh, by the speed of the last runs; None if unknown.
     """
 
     job: str
@@ -43,12 +43,12 @@ class ChangePlan:
 
 
 def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> ChangePlan:
-    """Say what a job's settings and schemas, as they are now, mean to what is live. Of its step's code this knows nothing.
+    """Compare a job's settings and schemas with its live generation. Changes of its step's code are not noticed.
 
     Args:
-        lakehouse: where the job is.
-        job: as it is to run.
-        partitions: of the state store, if they are to be others.
+        lakehouse: the lakehouse.
+        job: the changed job.
+        partitions: new number of state partitions; None keeps the number.
     """
     live = live_generation(lakehouse, job.name)
     counted = [_event_table(table) for table in input_tables(lakehouse, job).values()]
@@ -58,10 +58,10 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     changes = changes_to(job, live)
     born = live.partitions
     if partitions is not None and partitions != born:
-        changes = (*changes, Change("shuffle_partitions", born, partitions, "move", "the store is written anew"))
+        changes = (*changes, Change("shuffle_partitions", born, partitions, "move", "the state is rewritten"))
     verdict, done = verdict_of(changes), live.journal.last_done()
     if done:
-        find_batch(live)  # a state that is not whole cannot be moved: said now, and not amid the move
+        find_batch(live)  # damaged state cannot be moved: report it now, and not during the move
     return ChangePlan(
         job=job.name,
         generation=live.name,
@@ -76,31 +76,31 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
 
 
 def move(spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> Rewritten:
-    """Take a job's state and tables into a new generation as the job is now, and make that live in one step.
+    """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
-    The old generation stays beside it, until `prune`.
+    The old generation stays, until `prune`.
 
     Raises:
-        KeyfoldError: nothing has changed, a change needs a refresh (says which), the last run was cut off, or a run
-            holds the job. The old generation stays live.
+        KeyfoldError: nothing has changed, a change needs a refresh (names it), the last run was interrupted, or a run has
+            locked the job. The old generation stays live.
     """
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        # Under the lock: a run in between could put another generation in its place.
+        # Plan under the lock: otherwise a run could replace the live generation in between.
         plan = plan_change(lakehouse, job, partitions)
         live = live_generation(lakehouse, job.name)
         if live is None:
             raise NotFound(f"job {job.name} has never run: there is nothing to move")
         if plan.verdict == "refresh":
-            told = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
+            reasons = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
             raise IncompatibleState(
-                f"job {job.name} cannot take its state along: {told}. Set it back, or read all events again: "
+                f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
                 f"`keyfold run {job.name} --full-refresh`"
             )
         if plan.verdict == "free":
-            raise KeyfoldError(f"job {job.name}: nothing has changed that {live.name} was born with: just run it")
+            raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: just run the job")
         session = spark
         if partitions is not None:
-            # Its own: the caller's session keeps the partitions that it has.
+            # A session of its own, so that the caller's keeps its number of partitions.
             session = spark.newSession()
             session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         settings = ", ".join(one.setting for one in plan.changes)
@@ -121,7 +121,7 @@ def _event_table(table: Place) -> tuple[int, int]:
 
 
 def _seconds(live: Generation, events: int) -> float | None:
-    """How long reading so many events takes, by the last batches that read some."""
+    """Estimate the seconds to read that many events, from the last batches with events."""
     recent = [one for one in live.journal.recent(_RECENT) if one.events]
     worked = sum(one.seconds for one in recent)
     return None if not worked else events * worked / sum(one.events for one in recent)

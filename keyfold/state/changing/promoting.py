@@ -1,4 +1,4 @@
-"""A branch that has proved itself becomes the live generation, and the job goes on from there."""
+"""Make a branch the live generation of its job."""
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
@@ -17,13 +17,13 @@ from keyfold.lakehouse.files import move_tree
 
 
 def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
-    """Make a branch the live generation, in one step; what was live stays beside it, until `prune`.
+    """Make a branch the live generation, in one step. The old live generation stays, until `prune`.
 
-    The next run goes on from what the branch has read, with the parameters that it was made with.
+    The next run continues after the events that the branch has read, with the branch's parameters.
 
     Raises:
-        KeyfoldError: there is no such branch, it does not reach over all of history, it was cut off or is damaged, the event table is
-            another one by now, or a run holds the job; what is live stays so.
+        KeyfoldError: there is no such branch, it does not have all events, it was interrupted or is damaged, the event table
+            was replaced since, or a run has locked the job; nothing is changed.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
         generation = to_promote(lakehouse, job, branch)
@@ -32,25 +32,25 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
 
 
 def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
-    """A branch as a generation that is to go live next; call it under the job's lock.
+    """Turn a branch into a generation that can go live. The caller must hold the job's lock.
 
     Raises:
         KeyfoldError: as `promote`.
     """
-    # A call that was killed between rename and `go_live` is gone on with: its branch is a branch no more.
+    # If an earlier call was killed between the renaming and `go_live`, continue with its generation.
     generation = _renamed(lakehouse, job, branch) or _promotable(lakehouse, job, branch)
     if generation.folder.parent.name == "branches":
         folder = generation_folder(lakehouse, job)
         move_tree(generation.folder, folder, "generation.json")
         reached("promote: renamed")
         generation = Generation(folder, generation.record)
-    # State may be read before the next run, and in a store it is read where it lies alone.
+    # State may be read before the next run, and in a store its metadata must have the new paths.
     follow_move(generation.checkpoint)
     return generation
 
 
 def _renamed(lakehouse: Lakehouse, job: str, branch: str) -> Generation | None:
-    """What an earlier call had renamed before it was killed."""
+    """Return the generation that an interrupted call has made of a branch; None if there is none."""
     live = live_generation(lakehouse, job)
     for folder in sorted(lakehouse.job(job).glob("generation-*")):
         record = folder / "generation.json"
@@ -70,14 +70,15 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     if since or until:
         raise KeyfoldError(
             f"branch {branch} of job {job} holds events {f'since {since} ' if since else ''}{f'until {until}' if until else ''}"
-            f" alone, and a job goes on from all: make it anew without these bounds, `keyfold try {job} {branch}`"
+            f" only, and a live generation needs all events: make the branch again without these bounds, `keyfold try {job} "
+            f"{branch}`"
         )
     done = generation.journal.last_done()
     if done is None or generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
-        raise KeyfoldError(f"branch {branch} of job {job} was cut off; make it anew: `keyfold try {job} {branch}`")
+        raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
     ids = generation.record["table_ids"]
     tables, where = {name: generation.table(name) for name in ids}, f"branch {branch} of job {job}"
-    remedy = f"make the branch anew: `keyfold try {job} {branch}`"
+    remedy = f"make the branch again: `keyfold try {job} {branch}`"
     opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
         raise Damaged(f"{where}: a table lacks its last batch; {remedy}")

@@ -1,4 +1,4 @@
-"""Old generations, which a job has no more use for once the live one has proved itself."""
+"""Remove old generations and branches of a job."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from keyfold.storage.place import path_below
 
 @dataclass(frozen=True)
 class Pruned:
-    """A folder that is gone.
+    """A removed folder.
 
     Attributes:
-        name: of the generation, or `branches/NAME`.
-        bytes: that it held by itself; files that another generation's tables share stay there.
+        name: name of the generation, or `branches/NAME`.
+        bytes: size of its files, without those that it shares with another generation.
     """
 
     name: str
@@ -22,10 +22,10 @@ class Pruned:
 
 
 def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[Pruned]:
-    """Remove all generations of a job but the live one, and its branches too where that is asked for.
+    """Remove all generations of a job but the live one, and on request its branches.
 
     Raises:
-        KeyfoldError: the pointer to the live generation is lost, or a run holds the job; nothing is removed.
+        KeyfoldError: the pointer to the live generation is lost, or a run has locked the job; nothing is removed.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
         return remove_other_generations(lakehouse, job, branches=branches, dry_run=dry_run)
@@ -34,7 +34,7 @@ def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bo
 def remove_other_generations(
     lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
 ) -> list[Pruned]:
-    """As `prune`, for who holds the job's lock."""
+    """As `prune`, for a caller that holds the job's lock."""
     live = live_generation(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
@@ -42,7 +42,7 @@ def remove_other_generations(
     for folder in folders:
         if live is not None and folder == live.folder:
             continue
-        # A file with a second name stays with the generation that took it over.
+        # A file with a second hard link is also a file of another generation, which keeps it.
         size = sum(file.bytes for file in files_below(folder) if not file.is_shared)
         found.append(Pruned(str(path_below(folder, lakehouse.job(job))), size))
         if not dry_run:

@@ -1,7 +1,6 @@
-"""A new generation made of another one: its state rewritten, its tables' files under a second name, its clock gone on with.
+"""Make a new generation from another one: rewrite its state, take over its tables and its clock.
 
-What moving and editing have in common. Nothing of the old generation is touched, and it stays live until the new one is
-whole.
+Moving, editing and erasing use it. The old generation is not changed, and stays live until the new one is complete.
 """
 
 import json
@@ -37,19 +36,19 @@ from keyfold.state.reading.retained_batches import find_batch
 from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
-"""From rows of the old state to rows of the new one: of any part of it, in any order."""
+"""Makes rows of the new state from rows of the old one. It is called with parts of the state, in any order."""
 
 _WRITTEN = "path string, rows long, bytes long"
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What came of a rewriting.
+    """The result of rewriting a generation.
 
     Attributes:
-        generation: the new one.
-        rows_before, rows: of state.
-        table_rows: that the new generation's tables begin with.
+        generation: the new generation.
+        rows_before, rows: rows of state before and after.
+        table_rows: rows that the new generation's tables begin with, by table.
     """
 
     generation: Generation
@@ -59,10 +58,10 @@ class Rewritten:
 
 
 def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
-    """The batch that a generation stands at.
+    """Return the last commit record of a generation, after a check that its last run is complete.
 
     Raises:
-        KeyfoldError: it has none, its last run was cut off, or a table of it is gone or of another time.
+        KeyfoldError: it has no batch, its last run was interrupted, or a table is gone or does not agree with the journal.
     """
     done = generation.journal.last_done()
     where = f"job {job.name}, {generation.name}"
@@ -70,13 +69,13 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
         raise NotFound(f"{where}: no batch is done yet; run the job once first: `keyfold run {job.name}`")
     if generation.journal.pending() or finished_batch(generation.checkpoint) != done.batch:
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
-    # A table that is gone would stay behind without a word.
+    # Without this check, the rows of a missing table would be lost silently.
     ids = generation.record["table_ids"]
     tables = {name: generation.table(name) for name in ids}
     remedy = f"start over: `keyfold run {job.name} --full-refresh`"
     opened = check_tables(generation.journal, tables, ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):
-        # What is missing is made by a run from the commit record; here it would stay behind.
+        # A run makes the missing commits from the commit record. Here their rows would be lost.
         raise KeyfoldError(
             f"{where}: a table lacks its last batch; run the job once first, which commits it: `keyfold run {job.name}`"
         )
@@ -92,9 +91,9 @@ def rewrite(
     change: ChangeRows,
     events: int | None = None,
 ) -> Rewritten:
-    """Make a generation of another one and make it live, in one step; call it under the job's lock.
+    """Make a generation from another one, and make it live in one step. The caller must hold the job's lock.
 
-    Args and errors are those of `rewrite_beside`.
+    Arguments and errors are those of `rewrite_beside`.
     """
     rewritten = rewrite_beside(spark, lakehouse, job, old, origin, change, events=events)
     go_live(lakehouse, rewritten.generation)
@@ -112,25 +111,25 @@ def rewrite_beside(
     events: int | None = None,
     positions: Mapping[str, Position] | None = None,
 ) -> Rewritten:
-    """Make a generation of another one, which is not live yet; call it under the job's lock.
+    """Make a generation from another one, without making it live. The caller must hold the job's lock.
 
     Args:
-        spark: reads the old state and takes in the new one.
-        lakehouse: where the job is.
-        job: as the new generation is to run it.
-        old: the one that is live.
-        origin: to be written into the new one's record.
-        change: what becomes of the state's rows.
-        change_tables: called with the new generation once its tables hold the old one's rows, and before it goes live.
-        events: that the new generation's rows and state stand for, where those are others than the old one's.
-        positions: where it goes on in tables that are others than those that the old one has read.
+        spark: the Spark session.
+        lakehouse: the lakehouse.
+        job: the job of the new generation.
+        old: the live generation.
+        origin: origin for the new generation's birth record.
+        change: makes the new rows of state.
+        change_tables: called with the new generation after its tables have the old rows.
+        events: number of events in the new generation's rows and state; None if it is unchanged.
+        positions: positions in input tables that replace those that the old generation has read.
 
     Raises:
-        KeyfoldError: the old generation is not whole, its rows do not fit the new tables, or `change` gives no state of
-            the job; the old one stays live.
+        KeyfoldError: the old generation is incomplete, its rows do not fit the new tables, or `change` returns no valid
+            state; the old generation stays live.
     """
     done = last_batch(job, old)
-    # Beside the old one, which is only read: whatever fails from here on leaves the job as it was.
+    # The old generation is only read: a failure from here on leaves the job unchanged.
     generation = new_generation(spark, lakehouse, job, origin)
     before, files = _stage(spark, job, old, done.batch, generation.seed, change)
     reached("seed: staged")
@@ -152,7 +151,7 @@ def rewrite_beside(
         rows={table.name: done.total_rows.get(table.name, 0) - erased.get(table.name, 0) for table in job.tables},
         times=done.times,
         arrivals=done.arrivals,
-        # Time goes on where it stood: what was closed by it must not be open again.
+        # Continue the old clock: windows that it closed must not open again.
         clock=old.clock(),
     )
     seed_generation(spark, lakehouse, job, generation, beginning)
@@ -162,14 +161,14 @@ def rewrite_beside(
 def _stage(
     spark: SparkSession, job: KeyedJob, old: Generation, batch: int, folder: Place, change: ChangeRows
 ) -> tuple[int, tuple[PlannedFile, ...]]:
-    """Write the changed state as files; gives how many rows it had before, and the files."""
+    """Write the changed state as files; returns the number of rows before, and the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Bounded: a row a written file and one a task.
     where = _where(old, batch)
-    told = map_manifests(spark, old, batch, _writer(where, job, old.parts, folder, change))
-    files = sorted((row["path"], row["rows"], row["bytes"]) for row in told if row["path"])
+    # The reports are bounded: one row for each written file and each task.
+    reports = map_manifests(spark, old, batch, _writer(where, job, old.parts, folder, change))
+    files = sorted((row["path"], row["rows"], row["bytes"]) for row in reports if row["path"])
     return (
-        sum(row["rows"] for row in told if not row["path"]),
+        sum(row["rows"] for row in reports if not row["path"]),
         tuple(PlannedFile(path=path, rows=rows, bytes=size) for path, rows, size in files),
     )
 
@@ -177,7 +176,7 @@ def _stage(
 def map_frames(
     spark: SparkSession, generation: Generation, batch: int, found: Callable[[pl.DataFrame], Mapping[str, int]]
 ) -> list[dict[str, int]]:
-    """Have workers call a function with rows of whole keys of a state; gives the numbers that it tells.
+    """Call a function in workers with the rows of whole keys of a state; returns the numbers that it returns.
 
     Raises:
         KeyfoldError: the state is damaged.
@@ -188,7 +187,7 @@ def map_frames(
 
     def count(manifests: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in _frames(where, folder, manifests):
-            yield _told(json.dumps(found(rows)), 0, 0)
+            yield _report(json.dumps(found(rows)), 0, 0)
 
     return [json.loads(row["path"]) for row in map_manifests(spark, generation, batch, count)]
 
@@ -199,12 +198,12 @@ def map_manifests(
     batch: int,
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
 ) -> list[Any]:
-    """Have workers call a function with the manifests of a state; gives the rows that it tells.
+    """Call a function in workers with the manifests of a state; returns the rows that it returns, which must be few.
 
     Raises:
         KeyfoldError: the state is damaged, or the function failed.
     """
-    find_batch(generation, batch)  # its files are looked at
+    find_batch(generation, batch)  # checks its files
     session = spark.newSession()
     with explained(_where(generation, batch)):
         return state_manifests(session, generation, batch).mapInArrow(function, _WRITTEN).collect()
@@ -215,7 +214,7 @@ def _where(generation: Generation, batch: int) -> str:
 
 
 def _frames(where: str, parts: Place, batches: Iterable[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
-    """The rows of a state, each frame with all rows of its keys."""
+    """Yield the rows of a state; each frame has all rows of its keys."""
     for batch in batches:
         for manifest in batch.column("manifest"):
             for frame in partition_frames(where, parts, manifest.as_buffer()):
@@ -225,7 +224,7 @@ def _frames(where: str, parts: Place, batches: Iterable[pa.RecordBatch]) -> Iter
 def _writer(
     where: str, job: KeyedJob, parts: Place, folder: Place, change: ChangeRows
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: manifests of state in, files of changed rows and the count of old ones out."""
+    """Make the function for `mapInArrow` that takes manifests, writes the changed rows, and reports files and row counts."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[pl.DataFrame] = []
@@ -239,7 +238,7 @@ def _writer(
                 waiting, height = [], 0
         if height:
             yield _write(waiting, folder, job)
-        yield _told("", before, 0)
+        yield _report("", before, 0)
 
     return write
 
@@ -247,19 +246,19 @@ def _writer(
 def _changed(where: str, job: KeyedJob, change: ChangeRows, rows: pl.DataFrame) -> pl.DataFrame:
     try:
         return filled(conform(change(rows), job.state, "changed state"), job.state)
-    # A migration is the job's own code, and may raise anything.
+    # A migration is the job's code, and may raise anything.
     except Exception as error:
         raise IncompatibleState(
-            f"{where}: its rows do not become state of the job as it is now: {describe_error(error, job.private)}; "
+            f"{where}: its rows cannot be converted to state of the changed job: {describe_error(error, job.private)}; "
             f"{where.split(', ')[1]} stays live"
         ) from (None if job.private else error)
 
 
 def filled(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
-    """The rows, seen to have a value wherever they must.
+    """Check that rows have values in all columns that are not nullable, and return them.
 
     Raises:
-        ValueError: a column that may not be empty is, in some row; the message names it.
+        ValueError: a column has NULLs and must not; names it.
     """
     if empty := [field.name for field in schema if not field.nullable and rows[field.name].null_count()]:
         raise ValueError(f"{', '.join(empty)} is empty in some rows, and may not be")
@@ -268,10 +267,10 @@ def filled(rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
 
 def _write(waiting: list[pl.DataFrame], folder: Place, job: KeyedJob) -> pa.RecordBatch:
     written = write_data_file(pl.concat(waiting, rechunk=True), folder, job.state)
-    return _told(written.path, written.rows, written.bytes)
+    return _report(written.path, written.rows, written.bytes)
 
 
-def _told(path: str, rows: int, size: int) -> pa.RecordBatch:
+def _report(path: str, rows: int, size: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([path]), pa.array([rows], pa.int64()), pa.array([size], pa.int64())], names=["path", "rows", "bytes"]
     )

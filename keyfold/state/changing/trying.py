@@ -1,4 +1,4 @@
-"""A changed job tried on all of history beside the live one, and late events read again in their place."""
+"""Run a changed job over all events in a branch, and compare the results; redrive late events."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,13 +19,13 @@ from keyfold.state.differences.comparing import TableDifference, compare_outputs
 
 @dataclass(frozen=True)
 class Trial:
-    """What a job makes of history, beside what is live.
+    """The results of a job in a branch, compared with the live generation.
 
     Attributes:
-        job, branch: that was tried, and where.
-        live: the generation it is compared with.
-        run: what the replay did.
-        tables: how each table differs from the live one.
+        job, branch: names of the job and the branch.
+        live: the live generation.
+        run: the summary of the replay.
+        tables: differences of each table from the live one.
     """
 
     job: str
@@ -37,12 +37,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Redrive:
-    """What the outputs would be with the events that came late.
+    """The results with late events in their place.
 
     Attributes:
-        trial: all of history, read anew in order of event time.
-        late_before: late events of the live generation, since the time that was asked for.
-        late_after: events that are late still: by the job's own rule, or of before that time.
+        trial: the replay of all events, in order of event time.
+        late_before: late events of the live generation, since the given time.
+        late_after: events since that time that are still late, by the job's own rule.
     """
 
     trial: Trial
@@ -60,10 +60,10 @@ def try_job(
     until: datetime | None = None,
     options: RunOptions | None = None,
 ) -> Trial:
-    """Run a job over history into a branch, and compare its tables with the live ones.
+    """Run a job over past events into a branch, and compare its tables with the live ones.
 
     Raises:
-        KeyfoldError: nothing is live that it could be compared with, or as `run_job`.
+        KeyfoldError: the job has no live generation, or as `run_job`.
     """
     live = _live(lakehouse, job)
     run = run_job(spark, lakehouse, job, Replay(branch, since, until), options=options)
@@ -79,16 +79,16 @@ def redrive(
     since: datetime | None = None,
     options: RunOptions | None = None,
 ) -> Redrive:
-    """Read all of history anew into a branch, where what had come too late is in its place, and compare.
+    """Replay all events into a branch, where late events are in their place, and compare its tables with the live ones.
 
-    A run takes its events in order of event time, and what is late was so when the run began: in a replay of everything
-    nothing is, but by a job's own rule.
+    A run reads its events in order of event time, and only events behind the watermark at its start are late. So in a replay of
+    all events none is late, except by a job's own rule.
 
     Args:
-        spark, lakehouse, job: what is redriven.
-        branch: where to.
-        since: counts late events from this event time on; None counts all.
-        options: of the replay.
+        spark, lakehouse, job: as in `run_job`.
+        branch: name of the branch.
+        since: count late events from this event time on; None counts all.
+        options: options of the replay.
 
     Raises:
         KeyfoldError: as `try_job`, or no event was late since then.
@@ -96,9 +96,9 @@ def redrive(
     live = _live(lakehouse, job)
     before = _late(spark, job, live, since)
     if not before:
-        told = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
-        raise NotFound(f"job {job.name}: no event was late{told}; there is nothing to redrive")
-    # All of history, whatever `since` says: late events find their place only among all others.
+        bound = f" since {since:%Y-%m-%d %H:%M:%S}" if since else ""
+        raise NotFound(f"job {job.name}: no event was late{bound}; there is nothing to redrive")
+    # Replay all events, also before `since`: the state that late events belong to depends on them.
     trial = try_job(spark, lakehouse, job, branch, options=options)
     return Redrive(trial, before, _late(spark, job, _branch(lakehouse, job, branch), since))
 
@@ -121,7 +121,7 @@ def _late(spark: SparkSession, job: KeyedJob, generation: Generation, since: dat
 
 
 def frame_of(tables: tuple[TableDifference, ...]) -> pl.DataFrame:
-    """Differences as a table, a row a table."""
+    """Return the differences as a frame with a row for each table."""
     return pl.DataFrame(
         [
             {

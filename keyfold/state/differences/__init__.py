@@ -1,1 +1,1 @@
-"""Compare two states, or a state and a table."""
+"""Compare two states, a state and a table, or two tables."""

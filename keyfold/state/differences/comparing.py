@@ -1,4 +1,4 @@
-"""How the rows of two tables differ: what one has more, less and otherwise, and in which columns."""
+"""Compare the rows of two tables: added, removed and changed rows, and the columns that changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,17 +21,16 @@ _OLD, _NEW = "old", "new"
 
 @dataclass(frozen=True)
 class TableDifference:
-    """How a table differs from what it is beside.
+    """The difference of two tables.
 
     Attributes:
-        table: its name.
-        rows_before, rows_after: of both.
-        same: rows that both have.
-        added, removed: rows that one of them has alone.
-        changed: rows that stand for the same thing and say something else of it.
-        changed_columns: in how many of the changed rows a column differs.
-        samples: some rows that differ, with `difference` (added, removed, changed), and of a changed row both forms,
-            the old one first.
+        table: name of the table.
+        rows_before, rows_after: number of rows of each.
+        same: number of rows that both have.
+        added, removed: number of rows that only one of them has.
+        changed: number of rows with the same pairing columns and other values.
+        changed_columns: number of changed rows in which each column differs.
+        samples: some rows that differ, with `difference` (added, removed, changed); of a changed row the old and the new one.
     """
 
     table: str
@@ -53,7 +52,7 @@ class TableDifference:
 def compare_outputs(
     spark: SparkSession, job: KeyedJob, before: Generation, after: Generation
 ) -> tuple[TableDifference, ...]:
-    """Compare every table of two generations of a job, the late table too; a table that one lacks counts as empty."""
+    """Compare all tables of two generations of a job, with the late table. A missing table counts as empty."""
     return tuple(
         compare_tables(spark, table.name, before.table(table.name), after.table(table.name), pairing(job, table))
         for table in job.tables
@@ -61,7 +60,7 @@ def compare_outputs(
 
 
 def pairing(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
-    """Columns by which rows of two tables stand for the same: a table's key, else the job's and the event's time."""
+    """Return the columns that identify a row in both tables: the table's key, or else the job's key and the event time."""
     if table.key:
         return table.key
     return tuple(name for name in (*job.key, job.event_time) if name in table.schema.names)
@@ -70,10 +69,10 @@ def pairing(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
 def compare_tables(
     spark: SparkSession, name: str, before: Place, after: Place, pair_by: Sequence[str]
 ) -> TableDifference:
-    """Compare two Delta tables, row by row, on the cluster.
+    """Compare two Delta tables on the cluster.
 
-    Rows that are alike in all columns are taken out first, as often as both have them. What is left is paired by
-    `pair_by` where each side has one row of it: such a row is changed. Columns that one side lacks count as empty there.
+    Rows that are equal in all columns are matched first. Of the other rows, a pair with the same values of `pair_by` counts as
+    changed, if each table has only one such row. Missing columns count as NULL.
     """
     left, right = _read(spark, before), _read(spark, after)
     if left is None or right is None:
@@ -87,7 +86,7 @@ def compare_tables(
         return TableDifference(name, 0, 0, 0, 0, 0, 0, {}, pl.DataFrame())
     left, right = _in_columns(left, right, columns), _in_columns(right, left, columns)
     rows_before, rows_after = left.count(), right.count()
-    # Cached: several queries follow, and each would compare all rows again.
+    # Cached, since each of the following queries would compare all rows again.
     gone, new = left.exceptAll(right).cache(), right.exceptAll(left).cache()
     try:
         only_before, only_after = gone.count(), new.count()
@@ -125,11 +124,11 @@ def _in_columns(rows: DataFrame, other: DataFrame, columns: Sequence[str]) -> Da
 
 
 def _pairs(gone: DataFrame, new: DataFrame, pair_by: Sequence[str]) -> DataFrame | None:
-    """Rows of both sides of which each side has one by these columns, as structs `old` and `new`."""
+    """Return pairs of rows with the same values in these columns, as structs `old` and `new`; each side has one such row."""
     if not pair_by:
         return None
     one, other = _single(gone, pair_by, _OLD), _single(new, pair_by, _NEW)
-    # Null-safe, since a NULL here is what both sides say, and not what nobody knows.
+    # Null-safe: two NULLs are equal here.
     same = reduce(and_, [one[_OLD][name].eqNullSafe(other[_NEW][name]) for name in pair_by])
     return one.join(other, same, "inner")
 
@@ -153,7 +152,7 @@ def _changes(pairs: DataFrame, columns: Sequence[str]) -> tuple[int, dict[str, i
 
 
 def _samples(gone: DataFrame, new: DataFrame, pairs: DataFrame | None, columns: Sequence[str]) -> pl.DataFrame:
-    """A few rows of each kind of difference, in an order."""
+    """Return a few rows of each kind of difference, sorted."""
     found: list[DataFrame] = []
     paired = [] if pairs is None else [pairs.select(f"{side}.*") for side in (_OLD, _NEW)]
     if pairs is not None:

@@ -1,6 +1,6 @@
-"""Two states compared, or a state and a table: which keys came, went and changed, and how.
+"""Compare two states, or a state and a table: which keys were added, removed and changed, and how.
 
-Spark joins typed rows; nothing is compared on the driver.
+Spark joins the typed rows; the driver compares nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,15 @@ _SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
 
 @dataclass(frozen=True)
 class DiffSummary:
-    """How two states differ, in keys.
+    """The difference of two states, in keys.
 
     Attributes:
-        before, after: what was compared.
-        keys_before, keys_after: that each has.
-        added, removed, changed, unchanged: keys of the after alone, of the before alone, of both with other rows, alike.
-        columns: of the changed keys, in how many each column differs; those in which none does are left out.
-        not_compared: columns that one of the two lacks, or has in another type.
+        before, after: descriptions of the two states.
+        keys_before, keys_after: number of keys of each.
+        added, removed, changed, unchanged: number of keys only in the second, only in the first, in both with other rows, and
+            in both with the same rows.
+        columns: number of changed keys in which each column differs; columns without differences are left out.
+        not_compared: columns that only one of them has, or that have different types.
     """
 
     before: str
@@ -60,13 +61,13 @@ class DiffSummary:
 
 @dataclass(frozen=True)
 class StateDiff:
-    """A comparison; work is done when something is asked of it.
+    """A comparison of two states, which is computed when a method is called.
 
     Attributes:
-        before, after: what is compared, for people.
+        before, after: descriptions of the two states.
         key: columns of the key.
-        columns: that are compared, besides the key's.
-        not_compared: columns that one of the two lacks, or has in another type.
+        columns: columns that are compared, without the key.
+        not_compared: columns that only one of them has, or that have different types.
     """
 
     before: str
@@ -77,7 +78,7 @@ class StateDiff:
     _joined: Callable[[bool], DataFrame]
 
     def summary(self) -> DiffSummary:
-        """Count the keys by what became of them.
+        """Count added, removed, changed and unchanged keys.
 
         Raises:
             KeyfoldError: one of the two cannot be read.
@@ -97,22 +98,23 @@ class StateDiff:
         with explained(self._where):
             joined = self._joined(True)
             sums = [F.count_if(found).alias(name) for name, found in counts.items()]
-            told = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
-        columns = {name: told[f"column {name}"] for name in self.columns if told[f"column {name}"]}
-        keys = {name: told[name] for name in counts if not name.startswith("column ")}
+            row = joined.agg(*sums, F.coalesce(F.sum(EQUAL), F.lit(0)).alias(EQUAL)).collect()[0]
+        columns = {name: row[f"column {name}"] for name in self.columns if row[f"column {name}"]}
+        keys = {name: row[name] for name in counts if not name.startswith("column ")}
+        # Keys that are equal by their shared parts are counted without being joined.
         for name in ("keys_before", "keys_after", "unchanged"):
-            keys[name] += told[EQUAL]
+            keys[name] += row[EQUAL]
         return DiffSummary(self.before, self.after, **keys, columns=columns, not_compared=self.not_compared)
 
     def rows(self) -> DataFrame:
-        """A row a key that differs: the key, `change` (added, removed, changed), its rows `before` and `after`."""
+        """Return a row for each key that differs: key, `change` (added, removed, changed), and rows `before` and `after`."""
         before, after = F.col("before"), F.col("after")
         change = F.when(before.isNull(), "added").when(after.isNull(), "removed").otherwise("changed")
         differs = self._joined(False).where(~before.eqNullSafe(after))
         return differs.select(*self.key, change.alias("change"), "before", "after")
 
     def first_rows(self, limit: int) -> pl.DataFrame:
-        """The first of `rows`, in the order of their keys.
+        """Return the first of `rows`, sorted by key.
 
         Raises:
             KeyfoldError: one of the two cannot be read.
@@ -123,10 +125,10 @@ class StateDiff:
         return found
 
     def write(self, to: Path | str, style: Format) -> Export:
-        """Write `rows` as a table or files.
+        """Write `rows` to a table or to files.
 
         Raises:
-            KeyfoldError: the path holds something already, or one of the two cannot be read.
+            KeyfoldError: the path has files already, or one of the two cannot be read.
         """
         return write_frame(self.rows(), to, style, self._where)
 
@@ -142,10 +144,10 @@ class StateDiff:
 
 
 def diff_states(before: StateRows, after: StateRows) -> StateDiff:
-    """Compare two states: of two batches, two generations, a generation and a branch, or two jobs of one key.
+    """Compare two states: of two batches, two generations, a generation and a branch, or two jobs with the same key.
 
     Raises:
-        KeyfoldError: their keys are of other columns.
+        KeyfoldError: their keys have different columns.
 
     Example:
         >>> was = read_state(spark, lakehouse, "ride_summaries", batch=3)  # doctest: +SKIP
@@ -153,8 +155,8 @@ def diff_states(before: StateRows, after: StateRows) -> StateDiff:
     """
     if before.key != after.key:
         raise InvalidData(
-            f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states of "
-            "other keys cannot be compared"
+            f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states with "
+            "different keys cannot be compared"
         )
     if share_parts(before, after):
         return _diff_by_parts(before, after)
@@ -177,13 +179,13 @@ def _diff_by_parts(before: StateRows, after: StateRows) -> StateDiff:
 
 
 def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> StateDiff:
-    """Compare a state (before) with a table (after), in the columns that the table has of the state's.
+    """Compare a state (before) with a table (after), in the columns that both have.
 
     Args:
-        state: of a job.
-        lakehouse: whose tables may be named.
-        table: a name that `keyfold show` takes, or the path of a Delta table, or of Parquet, CSV or JSON files. Values
-            of other types are read as the state's.
+        state: the state of a job.
+        lakehouse: the lakehouse, whose tables can be named.
+        table: a name that `keyfold show` takes, or the path of a Delta table, or of Parquet, CSV or JSON files. Values are
+            cast to the state's types.
 
     Raises:
         KeyfoldError: there is no such table, or it lacks a column of the key.
@@ -194,7 +196,7 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> State
         raise InvalidData(f"{table} has no column {', '.join(lacking)}, of the key of {state.where}")
     kinds = {one.name: one.dataType for one in rows.schema.fields}
     typed = found.select(
-        # Not a plain cast, which fails the whole comparison for one value: what does not fit is a difference.
+        # A plain cast would fail the comparison if one value does not fit; such a value is a difference.
         [F.col(f"`{name}`").try_cast(kinds[name]).alias(name) for name in found.columns if name in kinds]
         + [F.col(f"`{name}`") for name in found.columns if name not in kinds]
     )
@@ -207,13 +209,13 @@ def _diff(before: str, left: DataFrame, after: str, right: DataFrame, key: Seque
     all_columns = dict.fromkeys([*types_left, *types_right])
     not_compared = tuple(name for name in all_columns if name not in columns and name not in key)
     joined = _by_key(left, key, columns, "before").join(_by_key(right, key, columns, "after"), list(key), "full_outer")
-    # Every key is in it.
+    # The join has all keys, so no keys are counted apart.
     joined = joined.withColumn(EQUAL, F.lit(0))
     return StateDiff(before, after, tuple(key), columns, not_compared, lambda count: joined)
 
 
 def _by_key(rows: DataFrame, key: Sequence[str], columns: Sequence[str], name: str) -> DataFrame:
-    """A key's rows as a sorted array: they have no order of their own."""
+    """Collect the rows of each key as a sorted array, since they have no order."""
     sorted_rows = F.sort_array(F.collect_list(_row(columns)))
     return rows.groupBy(*(F.col(f"`{column}`") for column in key)).agg(sorted_rows.alias(name))
 
@@ -233,7 +235,7 @@ def _table(spark: SparkSession, lakehouse: Lakehouse, table: str) -> DataFrame:
     if not path.exists():
         raise NotFound(f"no table and no path {table!r}; tables: {', '.join(lakehouse.tables()) or 'none yet'}")
     if (path / "_delta_log").is_dir():
-        # Spark itself would follow an absolute path in the log.
+        # Spark would read any absolute path in the log.
         check_files_are_inside(path)
         return spark.read.format("delta").load(str(path))
     files = [file for file in path.rglob("*") if file.suffix in ENDINGS] if path.is_dir() else [path]

@@ -1,4 +1,4 @@
-"""Two batches of one generation as a frame of the keys that may differ; workers read the parts that both do not share."""
+"""Compare two batches of one generation: workers read only the parts that the two states do not share."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,11 +15,11 @@ from keyfold.state.reading.failures import REMEDY
 from keyfold.state.reading.reader import StateRows
 
 SIDE, EQUAL = "#side", "#equal"
-"""Of a row, whether it is of the state before (0) or after (1); a row of neither has the number of keys that are equal."""
+"""`SIDE` of a row is 0 for the first state and 1 for the second; a row without `SIDE` has a number of equal keys in `EQUAL`."""
 
 
 def share_parts(before: StateRows, after: StateRows) -> bool:
-    """Whether two states are all rows of two batches of one generation."""
+    """Whether two states are whole states of the same generation, so that they may share parts."""
     return (
         before.is_whole
         and after.is_whole
@@ -32,13 +32,13 @@ def share_parts(before: StateRows, after: StateRows) -> bool:
 
 
 def differing_rows(before: StateRows, after: StateRows, *, count: bool) -> DataFrame:
-    """The rows of keys that may differ, with `SIDE` and `EQUAL`.
+    """Return the rows of keys that may differ, with `SIDE` and `EQUAL`.
 
     Args:
         before, after: states that `share_parts`.
-        count: whether keys that are equal are counted.
+        count: whether to count equal keys.
     """
-    assert before.manifests is not None and after.manifests is not None  # noqa: S101, PT018 - as `share_parts` says
+    assert before.manifests is not None and after.manifests is not None  # noqa: S101, PT018 - `share_parts` checks it
     schema = before.schema.append(pa.field(SIDE, pa.int32())).append(pa.field(EQUAL, pa.int64()))
     key, folder, where = before.key, before.parts, f"{before.where} and {after.where}"
     equal = pl.DataFrame(schema=dict.fromkeys(before.schema.names, pl.Null)).clear(1)
@@ -62,7 +62,7 @@ def differing_rows(before: StateRows, after: StateRows, *, count: bool) -> DataF
 
     left = before.manifests.select("partition", F.col("manifest").alias("before"))
     right = after.manifests.select("partition", F.col("manifest").alias("after"))
-    # By number, so that Spark leaves each partition a task of its own however small its manifest is.
+    # With a number, so that Spark does not coalesce partitions: a manifest is small, but its parts may be large.
     pairs = left.join(right, "partition", "full_outer").repartition(before.partitions, "partition")
     return pairs.select("before", "after").mapInArrow(run, from_arrow_schema(schema))
 

@@ -1,1 +1,1 @@
-"""Erase values wherever the lakehouse keeps them."""
+"""Erase values from all states, tables and records of a lakehouse."""

@@ -1,9 +1,10 @@
-"""An erasure: all rows of some values of a stream's columns, wherever the lakehouse keeps them, gone for good.
+"""Erase all rows with given values in a stream's columns, in every state, table and record of the lakehouse.
 
-Each job that is made of the stream, directly or by other jobs, gets a new generation without them, and all go live in one step;
-then the tables of open state, the quarantine and the events; last, what only history held. Whatever it was cut off in, the same call again finishes it: what is gone is not looked for.
+Each job that reads the stream, directly or through other jobs, gets a new generation without these rows. All of them go live in
+one step. Then the rows are erased from the tables of open state, the quarantine and the event table, and at last from the
+tables' histories. An interrupted erasure is completed by the same call.
 
-What a job has summed up without keeping the columns cannot be told apart any more: it stays, and the report says where.
+Sums that a job has computed without keeping the columns cannot be corrected. They stay, and the report names them.
 """
 
 import json
@@ -27,7 +28,7 @@ from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
 from keyfold.lakehouse.row_erasure import count_rows_of, erase_rows, forget, forget_log
 from keyfold.privacy import MASK
 from keyfold.sharing import check_sharing
-from keyfold.state.changing.audit import Author, digest, mask_keys, texts_that_hold, write_down
+from keyfold.state.changing.audit import Author, digest, mask_keys, record_edit, texts_that_hold
 from keyfold.state.changing.pruning import remove_other_generations
 from keyfold.state.changing.state_rewriting import last_batch
 from keyfold.state.erasure.erasing_ingest import (
@@ -45,12 +46,12 @@ from keyfold.stream import Stream
 
 @dataclass(frozen=True)
 class Erasure:
-    """What is to be erased.
+    """The values to erase.
 
     Attributes:
-        values: by column of the stream; a row goes that has one of a column's values in every column named.
-        author: who does it, and why.
-        remove_unsearchable: whether quarantined lines go too whose fields cannot be told.
+        values: values by column of the stream. A row is erased if it has one of the values in each named column.
+        author: who erases them, and why.
+        remove_unsearchable: whether to remove quarantined lines that cannot be searched, since they cannot be parsed.
     """
 
     values: Mapping[str, Sequence[str]]
@@ -60,18 +61,18 @@ class Erasure:
 
 @dataclass(frozen=True)
 class Erased:
-    """What held the values, and what holds none of them any more.
+    """The result of an erasure, or of a dry run.
 
     Attributes:
-        stream: whose rows.
-        rows: that were found and erased, by place: `state of JOB`, a table's name, `events.STREAM`, `quarantine.STREAM`,
-            `aside/FOLDER/events` and `/quarantine`, and how many `names of landing files` and `keys in monitoring.edits`.
-        sums: tables and states that do not keep the columns, and to which such events may have been added.
-        summed_up_by: the jobs whose these are, each behind all that it reads: a refresh makes them anew without such events.
-        unsearchable: quarantined lines whose fields cannot be told; they stay unless they were to be removed too.
-        generations: that are live now, by job.
-        files_deleted: of the tables' history.
-        not_touched: places outside the tables where people should look, for people.
+        stream: name of the stream.
+        rows: number of erased rows by place: `state of JOB`, the name of a table, `events.STREAM`, `quarantine.STREAM`,
+            `aside/FOLDER/events` and `/quarantine`, `names of landing files`, and `keys in monitoring.edits`.
+        sums: tables and states that do not have the columns, and may have sums over erased events.
+        summed_up_by: the jobs of these, each after all jobs that it reads; a refresh computes them without the erased events.
+        unsearchable: quarantined lines that cannot be parsed; they stay unless `remove_unsearchable`.
+        generations: the live generations, by job.
+        files_deleted: number of deleted files of the tables' histories.
+        not_touched: places outside of the tables that a person should check.
     """
 
     stream: str
@@ -94,22 +95,22 @@ def erase(
     sharing: Sequence[Stream] = (),
     dry_run: bool = False,
 ) -> Erased:
-    """Erase rows of a stream everywhere; see the module's text.
+    """Erase rows of a stream everywhere in the lakehouse; see the module's documentation.
 
     Args:
-        spark: rewrites states.
-        lakehouse: of which.
-        stream: whose rows.
-        jobs: every job of the project that has run, as its live generation is; of those that are not made of the stream
-            nothing is touched.
-        erasure: what, by whom, and why.
-        sharing: all streams that share the stream's landing, where it shares one: its rows may be in the quarantine of the
-            first, and names of files with all.
-        dry_run: count alone.
+        spark: the Spark session.
+        lakehouse: the lakehouse.
+        stream: the stream.
+        jobs: every job of the project that has run, with the parameters of its live generation. Jobs that do not read the
+            stream are not changed.
+        erasure: the values, and who erases them and why.
+        sharing: all streams that share the stream's landing folder, if it is shared. The first one's quarantine may have rows
+            of the stream, and each of them has names of the files.
+        dry_run: only count.
 
     Raises:
-        KeyfoldError: a column is none of the stream's or a value none of its type, a run was cut off, or one holds the
-            stream or a job.
+        KeyfoldError: the stream has no such column, a value does not fit its type, a run was interrupted, or a run has locked
+            the stream or a job.
     """
     values, of_stream = _values(stream, erasure.values), f"events.{stream.name}"
     direct = {job.name for job in jobs if of_stream in input_tables(lakehouse, job)}
@@ -119,7 +120,7 @@ def erase(
     names = sorted(one.name for one in check_sharing(sharing or [stream]))
     with ExitStack() as locks:
         if not dry_run:
-            # All at once: a run in between would read what is being erased, or write it again.
+            # Lock all of them: a run in between could read erased rows, or write them again.
             for name in names:
                 locks.enter_context(exclusive(lakehouse.ingest(name), f"ingest of {name}"))
             for job in jobs:
@@ -150,7 +151,7 @@ def erase(
         deleted = 0
         if not dry_run:
             for job, _, _ in live:
-                # They hold the rows too, and could be promoted.
+                # Old generations and branches have the rows too, and could be promoted.
                 remove_other_generations(lakehouse, job.name, branches=True)
                 generation = _now(lakehouse, job)
                 deleted += sum(forget(generation.table(table.name)) for table in job.tables)
@@ -162,7 +163,7 @@ def erase(
     rows = {name: count for name, count in rows.items() if count}
     sums = list(_sums(live, trace))
     if not dry_run:
-        write_down(
+        record_edit(
             lakehouse,
             erasure.author,
             what="erased",
@@ -195,14 +196,14 @@ def _values(stream: Stream, values: Mapping[str, Sequence[str]]) -> Values:
 
 
 def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> str:
-    """What was erased, without saying it: a list of erased keys would be what the erasure was to end."""
+    """Describe what was erased by digests: the values themselves must not be recorded."""
     return json.dumps(
         {name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()}
     )
 
 
 def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) -> Iterator[tuple[str, str, str]]:
-    """Tables and states whose columns do not tell: each with what is said of it, and the job whose it is."""
+    """Yield the tables and states without the columns: each with the columns that depend on them, and its job."""
     for job, _, _ in live:
         schemas = {f"state of {job.name}": job.state, **{table.name: table.schema for table in job.tables}}
         for name, schema in schemas.items():
@@ -213,12 +214,12 @@ def _sums(live: Sequence[tuple[KeyedJob, Generation, KeyedDone]], trace: Trace) 
 
 def _now(lakehouse: Lakehouse, job: KeyedJob) -> Generation:
     live = live_generation(lakehouse, job.name)
-    assert live is not None  # noqa: S101 - it was there under the lock that is held
+    assert live is not None  # noqa: S101 - the job is locked, and had a live generation
     return live
 
 
 def _made_of_stream(lakehouse: Lakehouse, stream: Stream) -> dict[str, bool]:
-    """Whether each job that has run is made of a stream, also jobs that the project has no more."""
+    """Return for each job that has run whether it reads the stream, also for jobs that are no longer in the project."""
     records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
     tables, size = {f"events.{stream.name}"}, 0
     while len(tables) > size:
@@ -244,6 +245,9 @@ def _elsewhere(
     if entries := texts_that_hold(lakehouse, values):
         yield f"who and why in monitoring.edits: {entries} entries hold such a value as a word of their own"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
-    yield "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show rows of columns that are not private"
+    yield (
+        "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show values of columns that are not "
+        "private"
+    )
     yield "topics of Kafka, and answers of services that events were sent to, and what those keep"
     yield "backups of the lakehouse, and copies that others have made of its tables"

@@ -1,4 +1,4 @@
-"""Erases in what ingest keeps of a stream: its quarantine, its events, names of landing files, and what a rebuild moved aside."""
+"""Erase values in ingest's tables and records: event table, quarantine, file names, and tables that a rebuild moved aside."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,11 +33,11 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class Values:
-    """What is erased of a stream.
+    """The values that are erased.
 
     Attributes:
-        texts: as they were given, by column.
-        wanted: the same in the columns' types.
+        texts: the values as text, by column.
+        wanted: the same in the types of the columns.
     """
 
     texts: Mapping[str, Sequence[str]]
@@ -45,16 +45,16 @@ class Values:
 
     @property
     def which(self) -> pl.Expr:
-        """The rows of a frame that has the columns."""
+        """The condition on rows with these columns."""
         return reduce(and_, [pl.col(name).is_in(values.implode()) for name, values in self.wanted.items()])
 
 
 @dataclass(frozen=True)
 class Unsearchable:
-    """Quarantined lines whose fields cannot be told.
+    """Quarantined lines that cannot be searched, since they cannot be parsed.
 
     Attributes:
-        lines: how many.
+        lines: number of lines.
         where: the first of them, as FILE:LINE.
     """
 
@@ -63,10 +63,10 @@ class Unsearchable:
 
 
 def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
-    """The values in their columns' types.
+    """Parse values as the types of their columns.
 
     Raises:
-        KeyfoldError: a value is none of its column's type.
+        KeyfoldError: a value does not fit its column.
     """
     wanted: dict[str, pl.Series] = {}
     for name, given in texts.items():
@@ -77,7 +77,7 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
 
 
 def unsearchable(lakehouse: Lakehouse, stream: Stream, values: Values) -> Unsearchable:
-    """The quarantined lines of a stream that cannot be searched for values, those moved aside among them."""
+    """Count the quarantined lines of a stream that cannot be searched, with those that a rebuild moved aside."""
     search, lines, where = _search(lakehouse, stream, values), 0, []
     for table in _quarantines(lakehouse, stream).values():
         rows = scan_table(table).filter(search == UNKNOWN).select("file", "line")
@@ -96,9 +96,10 @@ def erase_in_ingest(
     remove_unsearchable: bool,
     dry_run: bool,
 ) -> dict[str, int]:
-    """Erase rows of a stream in what ingest keeps; gives how many were found, by place.
+    """Erase rows of a stream in ingest's tables and records; returns the number of rows that were found, by place.
 
-    Call it under the locks of ingest of all streams that share the landing, whose names are given: each knows its files.
+    The caller must hold the ingest locks of all streams in `sharing`, which share the landing folder and have names of its
+    files.
     """
     search = _search(lakehouse, stream, values)
     lines = search != 0 if remove_unsearchable else search == FOUND
@@ -115,18 +116,18 @@ def erase_in_ingest(
         for name in sharing
         for known in _known(lakehouse, name)
     )
-    # The events last: what jobs have read is counted from them, also where a killed call is run again.
+    # The event table last: a repeated call after a crash counts from it what jobs have read.
     for name, table in _event_tables(lakehouse, stream.name).items():
         rows[name] = (count_rows_of if dry_run else erase_rows)(table, values.which).rows
     return rows
 
 
 def forget_in_ingest(lakehouse: Lakehouse, stream: Stream, sharing: Sequence[str]) -> int:
-    """Delete what only the history of the tables holds, and record checksums anew; gives how many files were deleted."""
+    """Delete the tables' histories, and record checksums; returns the number of deleted files."""
     quarantines, events = _quarantines(lakehouse, stream), _event_tables(lakehouse, stream.name)
     deleted = sum(forget(table) for table in (*quarantines.values(), *events.values()))
     for table in (*quarantines.values(), *(path for name, path in events.items() if name != f"events.{stream.name}")):
-        # Jobs read the live event table by the entries of its log; nobody reads these so.
+        # Jobs read the log of the live event table. Nobody reads the logs of these tables.
         forget_log(table)
     for name in sharing:
         if (birth := existing_ingest(lakehouse, name)) and (done := ingest_journal(lakehouse, name).last_done()):
@@ -148,7 +149,7 @@ def _search(lakehouse: Lakehouse, stream: Stream, values: Values) -> pl.Expr:
 
 
 def _new_names(lakehouse: Lakehouse, stream: str, table: Place, holds: Holds) -> dict[str, str]:
-    """The files that a quarantine names and that are to have another name there."""
+    """Return new names for files in a quarantine whose names have one of the values."""
     places, found = _landings(lakehouse, stream), {}
     for file in scan_table(table).select(pl.col("file").drop_nulls().unique()).collect()["file"]:
         if file.startswith(PREFIX):
@@ -180,7 +181,7 @@ def _known(lakehouse: Lakehouse, stream: str) -> Iterator[KnownFiles]:
 
 
 def _quarantines(lakehouse: Lakehouse, stream: Stream) -> dict[str, Place]:
-    """Where rejected rows of a stream are: where it shares a landing, also in the quarantine of the stream that has it."""
+    """Return the tables with rejected rows of a stream, with the quarantine of the owner of a shared landing folder."""
     names = dict.fromkeys((stream.name, stream.landing or stream.name))
     every = [_tables(lakehouse, name, "quarantine", lakehouse.quarantine(name)) for name in names]
     return {name: table for tables in every for name, table in tables.items()}
@@ -197,7 +198,7 @@ def _tables(lakehouse: Lakehouse, stream: str, kind: str, live: Place) -> dict[s
 
 
 def _asides(lakehouse: Lakehouse, stream: str) -> list[Place]:
-    """What rebuilds of a stream have moved aside."""
+    """Return the folders that rebuilds of a stream have moved aside."""
     pattern = re.compile(rf"{re.escape(stream)}-\d{{8}}T\d+")
     with suppress(FileNotFoundError):
         return sorted(folder for folder in (lakehouse.home / "aside").iterdir() if pattern.fullmatch(folder.name))

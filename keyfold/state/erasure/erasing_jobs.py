@@ -1,4 +1,4 @@
-"""Erases in jobs: each that holds the values, or reads one that does, gets a new generation; all go live in one step."""
+"""Erase values in jobs: each job that has them, or reads a job that has, gets a new generation; all go live in one step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,17 +32,20 @@ def erase_in_jobs(
     *,
     dry_run: bool,
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Erase rows in states and tables; gives how many were found, by place, and the generations that are live then, by job.
+    """Erase rows in states and tables of jobs. The caller must hold the locks of all of them.
 
     Args:
-        spark: rewrites states.
-        lakehouse: of which.
-        live: the jobs, each behind all that it reads, with what is live and its last batch; under the locks of all.
-        trace: where the values are.
-        dry_run: count alone.
+        spark: the Spark session.
+        lakehouse: the lakehouse.
+        live: the jobs, each after all jobs that it reads, with the live generation and its last commit record.
+        trace: the columns with the values.
+        dry_run: only count.
+
+    Returns:
+        The number of rows that were found, by place, and the live generation of each job.
 
     Raises:
-        KeyfoldError: a job has yet to read what another one wrote.
+        KeyfoldError: a job has not read all rows of a job's table yet.
     """
     rows: dict[str, int] = {}
     made: dict[str, Generation] = {}
@@ -60,7 +63,7 @@ def erase_in_jobs(
 
 
 class _Rows:
-    """The rows of a job that hold the values."""
+    """The rows of a job that have the values."""
 
     def __init__(self, lakehouse: Lakehouse, job: KeyedJob, live: Generation, done: KeyedDone, trace: Trace) -> None:
         self._lakehouse, self._job, self._live, self._done, self._trace = lakehouse, job, live, done, trace
@@ -68,7 +71,7 @@ class _Rows:
         self._events = self._read = 0
 
     def count(self, spark: SparkSession) -> dict[str, int]:
-        """Search; gives how many rows were found, by place."""
+        """Count the rows, by place."""
         job, live = self._job, self._live
         in_state = ErasedRows(0, 0)
         if (which := self._trace.where(job.name, job.state)) is not None:
@@ -83,7 +86,7 @@ class _Rows:
         return self._rows
 
     def check_is_even(self) -> None:
-        """See that the job has read all that other jobs wrote: it goes on in new tables, of which it cannot tell what it has read.
+        """Check that the job has read all rows of other jobs' tables: it continues at the end of their new tables.
 
         Raises:
             KeyfoldError: it has not.
@@ -95,13 +98,13 @@ class _Rows:
             raise KeyfoldError(f"job {self._job.name} has yet to read rows of {name}; run it once first: `{run}`")
 
     def is_to_change(self, made: Mapping[str, Generation]) -> bool:
-        """Whether it gets a new generation: something was found, or a job that it reads has one."""
+        """Whether the job needs a new generation: it has such rows, or a job that it reads gets one."""
         return bool(
             any(self._rows.values()) or self._events != self._read or set(made).intersection(self._job.producers)
         )
 
     def without(self, spark: SparkSession, made: Mapping[str, Generation]) -> Generation:
-        """A generation without the values, which is not live yet."""
+        """Make a generation without the rows, which is not live yet."""
         job, trace = self._job, self._trace
         of_state = trace.where(job.name, job.state)
 
@@ -113,7 +116,7 @@ class _Rows:
                 if (which := trace.where(job.name, table.schema)) is not None:
                     erase_rows(generation.table(table.name), which, table.events)
 
-        # What the job has summed up stays, though its events go: they count as events that its state began with.
+        # Sums over erased events stay. For the conservation check, these events count as part of the initial state.
         origin = replace(origin_after(self._live, "erasure", self._read - self._events), how="erasure")
         ahead = self._lakehouse.seeing({name: generation.name for name, generation in made.items()})
         positions = {
@@ -130,7 +133,7 @@ class _Rows:
         return [(name, at) for name, at in input_tables(self._lakehouse, self._job).items() if self._trace.is_of(name)]
 
     def _read_of(self, name: str, table: Place) -> int:
-        """How many events of a table that the job has read go."""
+        """Return the number of events that the job has read from a table, and that are erased."""
         if (which := self._trace.where_in(name)) is None:
             return 0
         unread = scan_files(table, self._unread(name, table)).filter(which).select(self._job.copies).collect().item()
@@ -148,8 +151,8 @@ def _in_state(spark: SparkSession, job: KeyedJob, live: Generation, done: KeyedD
         theirs = frame.filter(which)
         return {"rows": theirs.height, "events": count(theirs, job.state_events)}
 
-    told = map_frames(spark, live, done.batch, found)
-    return ErasedRows(sum(one["rows"] for one in told), sum(one["events"] for one in told))
+    counts = map_frames(spark, live, done.batch, found)
+    return ErasedRows(sum(one["rows"] for one in counts), sum(one["events"] for one in counts))
 
 
 def _end_of(table: Place) -> Position:

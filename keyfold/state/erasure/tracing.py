@@ -1,4 +1,4 @@
-"""Where values of a stream's columns lie: under which names in what jobs read, keep and write, and in what is made of that."""
+"""Trace the values of a stream's columns through jobs: the columns of states and tables that have them."""
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -12,20 +12,20 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.several_inputs import Input
 
 Held = Mapping[str, frozenset[str]]
-"""By column of the stream: the columns that hold its values."""
+"""For each column of the stream: the columns that have its values."""
 
 
 class Trace:
-    """Follows values from a stream through jobs.
+    """The trace of some columns of a stream through jobs.
 
-    A column holds a column's values if it has its name, if it is that column renamed (`derived`), or if it is declared to be
-    made of that column alone (`columns.made_of`) and both are text.
+    A column has the values of another one if it has its name, if it is that column renamed (`derived`), or if it is declared to
+    depend on that column only (`columns.made_of`) and both are text.
 
     Args:
-        stream: the name of its event table.
+        stream: name of the event table.
         schema: its columns.
-        values: that are looked for, by column of the stream.
-        jobs: all that are made of the stream, each behind all that it reads (`keyed.chains.in_order`).
+        values: the values to find, by column of the stream.
+        jobs: all jobs that read the stream, directly or not, each after all jobs that it reads (`job_chains.in_order`).
     """
 
     def __init__(
@@ -41,23 +41,23 @@ class Trace:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the stream whose values are looked for."""
+        """The columns of the stream whose values are traced."""
         return sorted(self._values)
 
     def where(self, job: str, schema: pa.Schema) -> pl.Expr | None:
-        """Which rows of a job's state or table hold the values; None where its columns do not tell."""
+        """Return the condition on rows of a job's state or table that have the values; None if it lacks the columns."""
         return self._where(self._held(job, schema))
 
     def where_in(self, table: str) -> pl.Expr | None:
-        """Which rows of a table, the stream's or a job's, hold the values; None where its columns do not tell."""
+        """Return the condition on rows of the stream's or a job's table that have the values; None if it lacks the columns."""
         return self._where(self._tables[table])
 
     def is_of(self, table: str) -> bool:
-        """Whether a table is the stream's, or is made of it."""
+        """Whether a table is the stream's event table, or depends on it."""
         return table in self._tables
 
     def made_of_them(self, job: str, schema: pa.Schema) -> list[str]:
-        """The columns that are declared to be made of the values' columns."""
+        """Return the columns that are declared to depend on the traced columns."""
         columns = _all(self._jobs[job])
         return [field.name for field in schema if columns.intersection(made_of(field))]
 
@@ -75,7 +75,7 @@ class Trace:
 
 
 def _read(one: Input, held: Held) -> Held:
-    """In the columns that a job reads a table by."""
+    """Return the columns with the values by their names in an input of a job."""
     renamed = {
         new: roots[0]
         for new, how in one.derived.items()
@@ -95,7 +95,7 @@ def _is_column(how: pl.Expr, name: str) -> bool:
 def _holds(field: pa.Field, columns: frozenset[str], kind: pa.DataType) -> bool:
     if field.name in columns:
         return True
-    # Of numbers it may be a sum, or a count: another value that looks the same.
+    # A number that depends on the column may be a sum or a count, which only looks like one of its values.
     is_text = field.type == kind and pa.types.is_string(kind)
     return is_text and bool(made_of(field)) and columns.issuperset(made_of(field))
 

@@ -1,1 +1,1 @@
-"""Make state of a table."""
+"""Make the state of a job from a table."""

@@ -1,4 +1,4 @@
-"""Seed a job: a new generation that begins with the state that any table holds, and goes on as if it had always run."""
+"""Seed a job: make a new generation whose initial state comes from a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,20 +28,20 @@ from keyfold.storage.place import Place
 from keyfold.times import BEGINNING, shifted
 
 ReadFrom = int | Literal["live", "latest", "start"]
-"""Which version of the event table the state stands at; `live`: where the live generation has read to."""
+"""The version of the event table that the state includes; `live` is the live generation's position."""
 
 _SAMPLE = 5
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """What a job is seeded with.
+    """The state to seed a job with.
 
     Attributes:
-        source: a table's name, or the path of a Delta table or of Parquet, CSV or JSON lines (`keyed-json` too).
+        source: name of a table, or path of a Delta table or of Parquet, CSV or JSON lines (also `keyed-json`).
         mapping: SQL expressions over the source's columns, by column of state.
-        watermark: event time that the state has reached; None takes the live generation's, or none.
-        read_from: where reading goes on; None takes the live generation's place where there is one.
+        watermark: the watermark of the state; None takes the live generation's, or none.
+        read_from: the version after which events are read; None takes the live generation's position, if there is one.
 
     Raises:
         KeyfoldError: `watermark` is later than `journal.clock.LATEST_ADVANCE`.
@@ -58,16 +58,16 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Bootstrapped:
-    """What came of a bootstrap, or would.
+    """The result of a bootstrap, or of a dry run.
 
     Attributes:
-        job: its name.
-        generation: that is live now; None of a dry run.
-        checked: the rows and what they are.
-        versions: from which reading goes on, by table; a table that is not among them is read whole.
-        watermark: event time that the state has reached.
-        new_rows: of the event table, for the next run to read; a row of several keys counts once for each.
-        sample: the first rows of state; what is private is hidden.
+        job: name of the job.
+        generation: the generation that is live now; None for a dry run.
+        checked: counts of the rows of state.
+        versions: the version after which each table is read; a table that is not named is read from its beginning.
+        watermark: the watermark of the state.
+        new_rows: rows of the event table that the next run reads; with `keys_of`, each copy counts.
+        sample: the first rows of state, with private values masked.
     """
 
     job: str
@@ -82,13 +82,13 @@ class Bootstrapped:
 def bootstrap(
     spark: SparkSession, lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False
 ) -> Bootstrapped:
-    """Seed a new generation of a job from a table, and make it the live one in one step; the old one stays beside it.
+    """Seed a new generation of a job from a table, and make it live in one step. The old generation stays, until `prune`.
 
-    The output tables of the new generation are empty: they tell what happens from here on.
+    The tables of the new generation are empty at first: they have results of later runs only.
 
     Raises:
-        KeyfoldError: the rows cannot be the job's state (names row and column), nothing says where reading goes on, or
-            a run holds the job. Whatever was live is as it was.
+        KeyfoldError: the rows do not fit the job's state (names row and column), it is unknown which events the state
+            includes, or a run has locked the job. Nothing is changed.
     """
     with reading(wanted.source):
         source = open_source(lakehouse, wanted.source, job.key)
@@ -98,7 +98,7 @@ def bootstrap(
     live = live_generation(lakehouse, job.name)
     positions, watermark = _positions(lakehouse, job, wanted, live), _watermark(wanted, live)
     versions = {name: position.version for name, position in positions.items()}
-    # What lies before the state's version is never read: the conservation check must not look for it.
+    # The job never reads events up to the state's version: the conservation check must not count them.
     skipped = _events_at(lakehouse, job, versions)
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
     if dry_run:
@@ -107,7 +107,7 @@ def bootstrap(
         origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
         generation = new_generation(spark, lakehouse, job, origin)
         files = write_rows(rows, generation.seed, job.state)
-        # The event time that leads to this watermark, which follows it by the job's delay.
+        # Event time is ahead of the watermark by the delay.
         times = {
             name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
             for name, one in job.all_inputs.items()
@@ -119,7 +119,7 @@ def bootstrap(
 
 
 def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> dict[str, Position]:
-    """Where reading goes on, by table; a table that is read from its beginning is not among them."""
+    """Return the position after which each table is read; without tables that are read from their beginning."""
     tables = input_tables(lakehouse, job)
     for stream in job.streams:
         if not is_table(lakehouse.events(stream.name)):
@@ -175,7 +175,7 @@ def _latest(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, int]:
 
 
 def _events_at(lakehouse: Lakehouse, job: KeyedJob, versions: Mapping[str, int]) -> int:
-    """Events that the tables have for a job at these versions; none of a table before its first."""
+    """Count the events that tables have for a job at these versions."""
     tables = input_tables(lakehouse, job)
     return sum(
         events_in_table(tables[name], job, version) * job.times_counted(name) for name, version in versions.items()

@@ -1,4 +1,4 @@
-"""Values of any table in the types of a job's state: the same value, or NULL, at any depth."""
+"""Convert values of any table to the types of a job's state exactly: the same value, or NULL. Also within lists and structs."""
 
 from functools import partial
 
@@ -9,13 +9,13 @@ from keyfold.state.rows.exact_cast import exact_cast
 
 
 def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    """The value in the wanted type, NULL where it does not fit; see `exact_cast`.
+    """Return an expression that converts a value; NULL if it does not fit (see `exact_cast`).
 
-    A list or struct fits if each of its values does. A struct may lack fields, which are NULL, and has none that the wanted one
-    lacks, unless it is NULL.
+    A list or struct fits if all of its values do. Missing fields of a struct become NULL; a field that the wanted type does not
+    have must be NULL.
 
     Args:
-        value: any expression.
+        value: an expression.
         have: its type.
         wanted: the type of a column of state.
     """
@@ -31,7 +31,7 @@ def fitted(value: pl.Expr, have: pl.DataType, wanted: pl.DataType) -> pl.Expr:
 
 
 def _holds_times(kind: pl.DataType) -> bool:
-    """Whether values of a type may lie outside the calendar, and fit no column then."""
+    """Whether values of a type may be times outside of the calendar, which fit no column."""
     if isinstance(kind, pl.List | pl.Array):
         return _holds_times(_kind(kind.inner))
     if isinstance(kind, pl.Struct):

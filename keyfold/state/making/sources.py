@@ -1,4 +1,4 @@
-"""What state can be made of: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines wherever they lie, as a lazy frame."""
+"""Open the source of state as a lazy frame: a table of the lakehouse, or Delta, Parquet, CSV or JSON lines at any path."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,15 +28,15 @@ ENDINGS = {
     ".ndjson": "jsonl",
     ".txt": "jsonl",
 }
-"""Formats by how a file's name ends; `.txt` is what Spark's own writer calls lines of JSON."""
+"""Formats by the suffix of a file; Spark's text writer names lines of JSON `.txt`."""
 
 
 @contextmanager
 def reading(source: str) -> Iterator[None]:
-    """Say which source it is that cannot be read; lazy frames find that out wherever they are collected.
+    """Name the source in errors of reading it, which lazy frames raise when they are collected.
 
     Raises:
-        KeyfoldError: a file of it is damaged, missing, or no file of its kind.
+        KeyfoldError: a file is damaged, missing, or of another format.
     """
     try:
         yield
@@ -46,16 +46,16 @@ def reading(source: str) -> Iterator[None]:
 
 
 def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> pl.LazyFrame:
-    """The rows of a source; nothing is read yet.
+    """Open a source as a lazy frame.
 
     Args:
-        lakehouse: whose tables go by their names.
-        source: a table's name as `keyfold show` takes it, or the path of a Delta table, a file, or a folder of files.
-
-        key: columns that the keys of lines in the form `keyed-json` become; without them there are no such lines.
+        lakehouse: the lakehouse, whose tables can be named.
+        source: name of a table as `keyfold show` takes it, or path of a Delta table, a file, or a folder of files.
+        key: columns of the key in lines of the format `keyed-json`; without them, this format is not recognised.
 
     Raises:
-        KeyfoldError: there is no such table or path, a line has another form than the first, or nothing says what its files are.
+        KeyfoldError: there is no such table or path, a line has another format than the first, or the format of the files is
+            unknown.
     """
     if source in (tables := lakehouse.tables()):
         return _delta(tables[source])
@@ -97,7 +97,7 @@ def _lines(file: Place) -> pl.Series:
 
 
 def _delta(path: Place) -> pl.LazyFrame:
-    """The rows by Delta's own reader: values of partitions are in the log alone, and files may lack columns."""
+    """Scan a Delta table with Delta's reader: partition values are only in the log, and files may lack columns."""
     dataset = check_files_are_inside(path).to_pyarrow_dataset()
     schema = pl.Schema(_frame(dataset.schema.empty_table()).schema)
 
@@ -106,7 +106,7 @@ def _delta(path: Place) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         left = limit
         for batch in dataset.to_batches(columns=columns):
-            # A batch without columns has rows all the same, where a query takes constants alone.
+            # A query of constants only reads no columns, but needs the number of rows.
             frame = _frame(batch) if batch.num_columns else pl.DataFrame(height=batch.num_rows)
             frame = frame if predicate is None else frame.filter(predicate)
             yield frame if left is None else frame.head(left)
@@ -124,7 +124,7 @@ def _frame(rows: Any) -> pl.DataFrame:
 
 
 def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
-    """The rows of Parquet files, their times of 96 bits in microseconds: Polars bounds those outside the years of nanoseconds."""
+    """Scan Parquet files with 96-bit times in microseconds: as nanoseconds, Polars limits the years of times."""
     wide = set[str]()
     for file in files:
         with open_for_reading(file) as opened:
@@ -152,11 +152,11 @@ def _in_micros(kind: Any) -> Any:
 def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
         return _scan_parquet(files)
-    # Of a bucket by their URLs, and by the credentials of the environment, as all else.
+    # Files in a bucket are read by their URLs, with credentials from the environment.
     texts: Any = [file.url if isinstance(file, ObjectPath) else file for file in files]
     options: Any = {"credential_provider": None}
     if kind == "csv":
-        # As text: what is a number, and what only looks like one (007), the columns of the state say.
+        # As text: the columns of the state decide which values are numbers; 007 may be text.
         return pl.scan_csv(texts, infer_schema=False, **options)
-    # By all lines: a column that is empty in the first ten thousand has a type too.
+    # Infer types from all lines: a column may be empty in the first ones.
     return pl.scan_ndjson(texts, infer_schema_length=None, **options)

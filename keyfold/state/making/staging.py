@@ -1,4 +1,4 @@
-"""Rows of a job's state made of any table: mapped, checked row by row, and written as files that a generation begins with."""
+"""Map the rows of a table to a job's state, check them, and write them as the initial state of a generation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ _ROW = "#row"
 
 @dataclass(frozen=True)
 class Checked:
-    """Rows of state that were checked, and what they are.
+    """Counts of checked rows of state.
 
     Attributes:
-        rows: how many.
-        keys: how many keys they have.
-        events: how many events they stand for that no row of an output table does.
+        rows: number of rows.
+        keys: number of keys.
+        events: number of events in these rows (`KeyedJob.state_events`).
         timers: rows with a timer, by its column.
-        left_empty: columns of state that the source has nothing for.
+        left_empty: columns of state that are not in the source.
     """
 
     rows: int
@@ -45,16 +45,16 @@ class Checked:
 
 
 def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> pl.LazyFrame:
-    """The source's rows in the columns of the job's state, values that do not fit as NULL; see `check_rows`.
+    """Map the source's rows to the columns of the job's state; values that do not fit become NULL (see `check_rows`).
 
     Args:
-        job: whose state.
-        source: any rows.
-        mapping: SQL expressions over the source's columns, by column of state; a column that is not named is taken
-            from the source's of the same name.
+        job: the job.
+        source: rows of the source.
+        mapping: SQL expressions over the source's columns, by column of state; a column that is not named is copied from
+            the source's column of the same name.
 
     Raises:
-        KeyfoldError: an expression is none, names what is not there, or a column that may not be empty has none.
+        KeyfoldError: an expression is invalid, names an unknown column, or is missing for a column that may not be NULL.
     """
     values = _values(job, source, mapping)
     wanted = polars_schema(job.state)
@@ -68,11 +68,11 @@ def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) ->
 
 
 def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> Checked:
-    """See that every row of the source can be state.
+    """Check that every row of the source can be a row of state.
 
     Raises:
-        KeyfoldError: as `as_state`, or rows lack a key, have a value that does not fit its column, or are of one key
-            where the job keeps one; names the first of them, by number, and the column.
+        KeyfoldError: as `as_state`; or rows lack a key, have a value that does not fit its column, or have the same key though
+            the job keeps one row for each. Names the numbers of the first such rows, and the column.
     """
     values = _values(job, source, mapping)
     state = as_state(job, source, mapping)
@@ -89,7 +89,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     timers = [name for name in (DEADLINE, STALE_AT) if name in job.state.names]
     found = both.select(
         pl.len().alias("rows"),
-        # By their hashes: exact but for one chance in a hundred thousand at ten million keys, at a third of the cost.
+        # Count hashes: at a third of the cost, and wrong with a probability of 1 in 100,000 at ten million keys.
         hashed.n_unique().alias("keys"),
         hashed.filter(single).len().alias("single"),
         hashed.filter(single).n_unique().alias("single keys"),
@@ -100,7 +100,7 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
     counts = found.row(0, named=True)
     wrong = {name: condition for name, condition in faults.items() if counts[name]}
     if wrong:
-        raise InvalidData(_told(job, both, wrong, counts))
+        raise InvalidData(_faults_of(job, both, wrong, counts))
     if counts["single"] != counts["single keys"]:
         _refuse_repeated(job, state)
     return Checked(
@@ -113,20 +113,20 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) 
 
 
 def private_in_state(job: KeyedJob) -> frozenset[str]:
-    """The columns of a job's state that show what is private of its stream; a column of the events is what it is there."""
+    """Return the private columns of a job's state. A column of the events is private if it is private there."""
     private = job.private_of(job.state)
     return frozenset(private - {DEADLINE, STALE_AT} - (set(job.events.names) - job.private))
 
 
 def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:
-    """Write rows of state as a file that a generation begins with, durably.
+    """Write rows as the initial state of a generation, durably.
 
     Raises:
         OSError: the disk is full or fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "rows.parquet"
-    # Whatever was begun there before is of an attempt that failed.
+    # An existing file is of a failed attempt.
     path.unlink(missing_ok=True)
     with new_file(path) as file:
         rows.select(schema.names).sink_parquet(file, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
@@ -137,7 +137,7 @@ def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[Pl
 
 
 def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """What each column of state is made of; a column that the source has nothing for is left out."""
+    """Return the expression for each column of state; columns that are not in the source are left out."""
     there = source.collect_schema().names()
     unknown = [name for name in mapping if name not in job.state.names]
     if unknown:
@@ -151,8 +151,8 @@ def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> 
     lacking += [name for name in job.key if name not in values and name not in lacking]
     if lacking:
         raise InvalidData(
-            f"job {job.name}: nothing says what {', '.join(lacking)} of its state is made of: the source has "
-            f"{', '.join(there)}; say it with --map {lacking[0]}=EXPRESSION"
+            f"job {job.name}: its state needs {', '.join(lacking)}, which the source does not have; it has "
+            f"{', '.join(there)}; map it with --map {lacking[0]}=EXPRESSION"
         )
     return values
 
@@ -173,34 +173,34 @@ def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
     return pl.col(f"#{name}").is_null() if name in values else pl.lit(value=True)
 
 
-def _told(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
+def _faults_of(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], counts: Mapping[str, int]) -> str:
     kinds, private = polars_schema(job.state), private_in_state(job)
-    told: list[str] = []
+    faults: list[str] = []
     for fault, condition in wrong.items():
         what, _, name = fault.partition(" ")
         columns = [_ROW] if what == "no" else [_ROW, f"#{name}"]
         shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
         if what == "no":
             rows = ", ".join(str(row) for row in shown[_ROW])
-            told.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
+            faults.append(f"{name} is empty in {counts[fault]:,} rows (row {rows}), and may not be")
         else:
             values = [(row, MASK if name in private else repr(value)) for row, value in shown.iter_rows()]
             rows = ", ".join(f"row {row}: {value}" for row, value in values)
             hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
-            told.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
-    return f"job {job.name}: rows that cannot be state: {'; '.join(told)}; nothing was changed"
+            faults.append(f"{name} is no {kinds[name]} in {counts[fault]:,} rows ({rows}{hint})")
+    return f"job {job.name}: rows that cannot be state: {'; '.join(faults)}; nothing was changed"
 
 
 def _refuse_repeated(job: KeyedJob, state: pl.LazyFrame) -> NoReturn:
-    """Name keys that have two rows of those that a key has one of."""
+    """Raise an error that names keys with several rows, of which a key may have one."""
     assert job.one_per_key is not None  # noqa: S101 - such rows were counted
     numbered = state.with_row_index(_ROW, offset=1).filter(job.one_per_key)
     repeated = (
         numbered.group_by(job.key).agg(pl.col(_ROW)).filter(pl.col(_ROW).list.len() > 1).head(_FAULTS_SHOWN)
     ).collect(engine="streaming")
     repeated = masked(repeated, private_in_state(job))
-    told = "; ".join(
+    keys = "; ".join(
         f"{', '.join(str(value) for value in row[:-1])} has rows {', '.join(map(str, row[-1][:_FAULTS_SHOWN]))}"
         for row in repeated.sort(pl.col(_ROW).list.first()).iter_rows()
     )
-    raise InvalidData(f"job {job.name} keeps one such row of {', '.join(job.key)}: {told}; nothing was changed")
+    raise InvalidData(f"job {job.name} keeps one such row of {', '.join(job.key)}: {keys}; nothing was changed")

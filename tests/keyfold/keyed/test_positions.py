@@ -91,7 +91,7 @@ def test_a_branch_that_has_read_another_history_is_not_promoted(house):
     run_job(SPARK, house.lakehouse, totals(), Replay("again"))
     backup.restore()
     house.ingest()
-    with pytest.raises(KeyfoldError, match=rf"{OTHER_HISTORY}.*make the branch anew: `keyfold try totals again`"):
+    with pytest.raises(KeyfoldError, match=rf"{OTHER_HISTORY}.*make the branch again: `keyfold try totals again`"):
         promote(house.lakehouse, "totals", "again")
 
 

@@ -55,17 +55,17 @@ def home(tmp_path, state_without_spark):
 @pytest.mark.parametrize(
     ("inputs", "verdict", "why"),
     [
-        ({**BOTH.inputs, **FURTHER}, "move", "further begins where the job stands in its table, or at"),
+        ({**BOTH.inputs, **FURTHER}, "move", "further begins at the job's position in its table, or at"),
         ({"orders": BOTH.inputs["orders"]}, "refresh", "amount is gone"),
         (
             {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], watermark_delay=timedelta(hours=9))},
             "move",
-            "of orders what is late is told by it from here on",
+            "the delay of orders: it decides what is late from here on",
         ),
         (
             {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], conserved=not BOTH.inputs["orders"].conserved)},
             "refresh",
-            "what is read of orders is another thing",
+            "orders is read in another way",
         ),
         (
             {**BOTH.inputs, "orders": replace(BOTH.inputs["orders"], idle_timeout=timedelta(hours=1))},

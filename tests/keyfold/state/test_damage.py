@@ -296,7 +296,10 @@ def make_branch(spark, lakehouse):
     [
         (lambda branch: (branch / "generation.json").unlink(), "has no branch 'again'"),
         (lambda branch: (branch / "generation.json").write_text("{"), "generation.json is damaged"),
-        (lambda branch: shutil.rmtree(branch / "checkpoint"), "was cut off; make it anew: `keyfold try windows again`"),
+        (
+            lambda branch: shutil.rmtree(branch / "checkpoint"),
+            "was interrupted; make it again: `keyfold try windows again`",
+        ),
         (lambda branch: next(branch.glob("journal/*.done.json")).write_text("{"), "journal.*done.json"),
         (lambda branch: shutil.rmtree(branch / "tables" / "windows"), "its table windows is gone from"),
     ],

@@ -138,7 +138,9 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
     wrong = replace(
         SECOND_JOB, migrations={1: lambda rows: rows.rename({"clicks": "count"}).cast({"count": pl.String})}
     )
-    why = "windows, .*, batch 0: its rows do not become state of the job as it is now: .* count is String, not Int64"
+    why = (
+        "windows, .*, batch 0: its rows cannot be converted to state of the changed job: .* count is String, not Int64"
+    )
     with pytest.raises(KeyfoldError, match=why):
         move(state_without_spark, lakehouse, wrong)
     assert live(lakehouse).name == before

@@ -100,7 +100,7 @@ def test_a_dry_run_tells_and_leaves_everything_as_it_was(lakehouse, without_spar
         ('{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 rows \(row 1: 1.5\)"),
         ('{"user": "ann", "deadline": 1767225600}', {}, "say what the numbers are with --map"),
         ('{"user": "ann", "deadline": "soon"}', {}, r"deadline is no .* \(row 1: 'soon'"),
-        ('{"name": "ann"}', {}, "nothing says what user of its state is made of: the source has name"),
+        ('{"name": "ann"}', {}, "its state needs user, which the source does not have; it has name"),
         ('{"user": "ann"}', {"sessions": "1"}, "keeps no column sessions; its state has user, window"),
         (
             '{"user": "ann"}',
