@@ -1,4 +1,4 @@
-"""Spark: its settings, the Java process behind a session, and a warm one that stays for runs to attach to."""
+"""Spark sessions: settings, the Java process behind a session, and a warm Spark that runs attach to."""
 
 from keyfold.session.settings import SparkSettings
 from keyfold.session.start import build_session

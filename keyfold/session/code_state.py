@@ -1,4 +1,4 @@
-"""Whether code has changed since a process loaded it."""
+"""Detect that code has changed since a process loaded it."""
 
 import hashlib
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def code_state(packages: Iterable[Path]) -> str:
-    """A text that is another one once a Python file below these folders has changed, come or gone."""
+    """A digest that differs once a Python file below these folders was changed, added or removed."""
     files = sorted(file for package in packages for file in package.rglob("*.py"))
-    # By times and not by content: it is asked for at every attachment.
+    # Modification times are faster than content, and each run that attaches computes this.
     return hashlib.sha256(repr([(str(file), file.stat().st_mtime_ns) for file in files]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The Java process behind a Spark session: found, checked, started, and kept quiet unless it fails."""
+"""Find, check and start the Java process behind a Spark session. Its output is shown only if it fails."""
 
 import logging
 import os
@@ -29,21 +29,21 @@ OLDEST_JAVA = 17
 _OPTIONS = "spark.driver.extraJavaOptions"
 
 FIXED_AT_LAUNCH = ("spark.driver.memory", "spark.jars.packages", "spark.jars.excludes")
-"""Settings that a Java process takes at its start; a later session in the same process cannot change them."""
+"""Settings that Java reads at its start. A later session in the same process cannot change them."""
 
 
 class JavaEndedError(Unreachable):
-    """The Java process that this process has started is there no more."""
+    """The Java process that this process started has ended."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. What is committed stays, "
-            "and nothing is lost: run it again"
+            "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. Committed batches stay, and "
+            "nothing is lost: run it again"
         )
 
 
 def java_version() -> int:
-    """The major version of the Java that Spark will use: JAVA_HOME's, or else the first on PATH.
+    """The major version of the Java that Spark will use: that of JAVA_HOME, else the first on PATH.
 
     Raises:
         KeyfoldError: as `java_text`.
@@ -52,10 +52,10 @@ def java_version() -> int:
 
 
 def java_text() -> str:
-    """What the Java that Spark will use prints of itself, its version and where it was built.
+    """The output of `java -version` of the Java that Spark will use.
 
     Raises:
-        KeyfoldError: there is none, it does not run, or it is older than 17.
+        KeyfoldError: there is no Java, it does not run, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -63,32 +63,32 @@ def java_text() -> str:
     remedy = "install a Java 17 or 21 runtime (`make setup` tries to), or point JAVA_HOME to one"
     if java is None or not os.path.exists(java):
         raise Misconfigured(f"Spark needs Java, and {where} has none: {remedy}")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    text = told.stderr + told.stdout
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    text = done.stderr + done.stdout
     version = _version_in(text)
-    if told.returncode != 0 or version is None:
-        raise Misconfigured(f"{java}, from {where}, does not run ({told.stderr.strip()[:200]}): {remedy}")
+    if done.returncode != 0 or version is None:
+        raise Misconfigured(f"{java}, from {where}, does not run ({done.stderr.strip()[:200]}): {remedy}")
     if version < OLDEST_JAVA:
         raise Misconfigured(f"{java}, from {where}, is Java {version}, too old for Spark: {remedy}")
     return text
 
 
 def _version_in(text: str) -> int | None:
-    # Up to Java 8 it calls itself 1.8; and it tells its version on stderr.
+    # Java 8 and older call themselves 1.8 and so on.
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 
 
 @contextmanager
 def launched(conf: Mapping[str, str]) -> Iterator[None]:
-    """Start the Java process with the Spark settings, or check that the one there was started with the same.
+    """Start the Java process with the Spark settings, or check that the running one was started with the same.
 
-    What it prints while it starts (the report on every package, warnings about itself) is shown only if it fails; so is
-    what it prints within the context, in which the session is to be made.
+    Create the session within the context. Java's output during start and within the context (a report on each package,
+    warnings) is shown only on failure.
 
     Raises:
-        KeyfoldError: Java is missing or too old, the packages cannot be had, the process ends at once, it is there already
-            and its memory or packages are others, or Spark refuses a setting.
+        KeyfoldError: Java is missing or too old, packages cannot be fetched, the process ends at once, the running one has
+            other memory or packages, or Spark refuses a setting.
     """
     if SparkContext._gateway is not None:
         _check_launched(conf)
@@ -96,30 +96,31 @@ def launched(conf: Mapping[str, str]) -> Iterator[None]:
             yield
         return
     text = java_text()
-    # At DEBUG, py4j logs every word that it says to Java: settings, secrets among them.
+    # At DEBUG, py4j logs all that it sends to Java, which includes secret settings.
     log = logging.getLogger("py4j")
     log.setLevel(max(logging.INFO, log.getEffectiveLevel()))
     messages = _Messages()
     with _submitted(java_options(quietly_logged(conf), text)):
         try:
-            # Java says of some troubles on stdout what they are; and ours may be read by a program.
-            # In a session of its own: what is told to stop with all of its group (a shell's job, `timeout`) needs Java to
-            # finish its batch. It ends with this process, however that one ends.
+            # stdout too: Java prints some errors there, and a program may read our stdout.
+            # In its own session: a signal to our process group (from a shell, from `timeout`) must not end Java, which we need
+            # to finish the batch. Java ends when this process ends, however that happens.
             settings = {"stdout": messages.pipe, "stderr": messages.pipe, "start_new_session": True}
             with signals_kept_waiting():
                 gateway: Any = launch_gateway(None, settings)
         except PySparkRuntimeError:
             raise KeyfoldError(without_secrets(explained(messages.until_the_end()), conf)) from None
     messages.forget()
+    # A private interface of PySpark: sessions that are created later use this gateway.
     SparkContext._ensure_initialized(gateway=gateway)
     try:
         with _plain_errors(conf):
             yield
     except BaseException:
         lines = messages.pass_on()
-        # Where spark-submit has started this process, Java is the parent of it.
+        # Under spark-submit, Java is this process's parent, and the gateway has no process.
         if (java := getattr(gateway, "proc", None)) is not None and _has_ended(java):
-            # Else the next session of this process would be asked of a Java that is gone.
+            # Otherwise the next session of this process would use the ended Java.
             SparkContext._gateway = SparkContext._jvm = None
             raise KeyfoldError(without_secrets(explained(lines), conf)) from None
         raise
@@ -138,7 +139,7 @@ def _plain_errors(conf: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def py4j_is_quiet() -> Iterator[None]:
-    """Keep back the stack that py4j logs when a call to Java is cut short; what is raised says it all."""
+    """Suppress the stack trace that py4j logs when a call to Java is interrupted: the exception is enough."""
     root = logging.getLogger()
     root.addFilter(_not_of_py4j)
     try:
@@ -148,17 +149,17 @@ def py4j_is_quiet() -> Iterator[None]:
 
 
 def java_has_ended() -> bool:
-    """Whether the Java process that this process has started is there no more."""
-    # Where spark-submit has started this process, Java is the parent of it.
+    """Whether the Java process that this process started has ended."""
+    # Under spark-submit, Java is this process's parent, and the gateway has no process.
     java = getattr(SparkContext._gateway, "proc", None)
     return java is not None and java.poll() is not None
 
 
 def check_java() -> None:
-    """See that Java still runs, for what waits long without asking anything of it.
+    """Check that Java still runs. For code that waits for long without calling Java.
 
     Raises:
-        JavaEndedError: it does not.
+        JavaEndedError: Java has ended.
     """
     if java_has_ended():
         raise JavaEndedError
@@ -169,14 +170,14 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What Java says, without its stack: the innermost cause names the setting."""
+    """Java's message without its stack trace: that of the innermost cause, which names the setting."""
     cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     text = str(error)
     try:
         while cause is not None:
             text, cause = str(cause.toString()), cause.getCause()
     except Py4JError:
-        pass  # Java has ended; what it said first is all there is
+        pass  # Java has ended: keep the text so far
     return text.strip()
 
 
@@ -190,14 +191,14 @@ def _has_ended(process: Any) -> bool:
 
 @contextmanager
 def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
-    """Have spark-submit read the settings from a file that is its user's alone: a command line is everybody's to read."""
+    """Pass settings to spark-submit in a private file, since any user can read a command line."""
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    # Mode 0700; of a process that is killed in this moment, `sweep_scratch` finds it by its name.
+    # Mode 0700. If this process is killed now, `sweep_scratch` finds the folder by its prefix.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-scratch-spark-"))
     try:
         file = folder / "spark.properties"
         write_properties(file, conf)
-        # A file of our own would take the place of conf/spark-defaults.conf.
+        # Without --load-spark-defaults, our file would replace conf/spark-defaults.conf.
         own = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{own} {arguments or 'pyspark-shell'}"
         yield
@@ -210,7 +211,7 @@ def _submitted(conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings with which Java logs what is wrong and nothing else, unless they say how it logs."""
+    """Settings with which Java logs only warnings and errors, unless they configure logging themselves."""
     options = conf.get(_OPTIONS, "")
     if "log4j2.configurationFile" not in options:
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -219,23 +220,24 @@ def quietly_logged(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def java_options(conf: Mapping[str, str], java: str) -> dict[str, str]:
-    """Settings with which Java starts from the archive of Spark's classes, where there is one.
+    """Settings with which Java starts from the archive of Spark's classes, if there is one.
 
     Args:
         conf: all settings.
-        java: what `java -version` prints.
+        java: the output of `java -version`.
     """
     return {**conf, _OPTIONS: with_class_archive(conf.get(_OPTIONS, ""), java)}
 
 
 def write_properties(file: Path, conf: Mapping[str, str]) -> None:
-    """Write settings as spark-submit reads them, for this user alone."""
+    """Write settings in the format of spark-submit, readable only for this user."""
     file.touch(mode=0o600)
     file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()), encoding="ascii")
 
 
 def _escaped(text: str) -> str:
-    """Text as java.util.Properties reads it, whatever is in it."""
+    """Escape text for java.util.Properties."""
+    # java.util.Properties is ASCII; all other characters are \uXXXX escapes of UTF-16 units.
     units = text.encode("utf-16-be")
     codes = [int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2)]
     return "".join(
@@ -247,11 +249,11 @@ def _escaped(text: str) -> str:
 
 
 _DRIVER_WORKER = "Streaming TransformWithStateInPandas Python worker"
-"""Pyspark prints five lines about itself, each with a blank one, at every start of a stateful query."""
+"""PySpark prints five such lines, each followed by a blank one, whenever a stateful query starts. They are dropped."""
 
 
 class _Messages:
-    """Collects the lines that the process prints until it runs, then passes them on to our stderr."""
+    """Collects what Java prints until it runs, then passes later lines on to stderr."""
 
     def __init__(self) -> None:
         read, self.pipe = os.pipe()
@@ -268,13 +270,13 @@ class _Messages:
         return self._lines or []
 
     def forget(self) -> None:
-        """Forget the lines so far, of a process that runs."""
+        """Drop the lines so far: the process runs."""
         with self._lock:
             self._lines = []
 
     def pass_on(self) -> list[str]:
-        """The lines since; every further one is written to this process's stderr."""
-        # What Java said before it answered is in the pipe by now, but perhaps not yet among the lines.
+        """Return the lines so far. Later ones go to this process's stderr."""
+        # Java's output so far is in the pipe, but perhaps not read yet: wait for a marker written after it.
         os.write(self.pipe, f"{self._end}\n".encode())
         os.close(self.pipe)
         self._end_seen.wait(timeout=10)
@@ -286,6 +288,7 @@ class _Messages:
         after_chatter = False
         with open(read, encoding="utf-8", errors="replace") as stream:
             for said in stream:
+                # The marker of `pass_on` may follow other text on its line.
                 line = said
                 if self._end in line:
                     line = line.replace(f"{self._end}\n", "")
@@ -317,13 +320,13 @@ def _check_launched(conf: Mapping[str, str]) -> None:
 
 
 def explained(lines: Sequence[str]) -> str:
-    """What a Java process that ended before it was ready has printed, as people can use it."""
+    """An error message for the output of a Java process that ended before it was ready."""
     text = "\n".join(lines)
     if jars := sorted(set(re.findall(r"\[NOT FOUND +\] (\S+#\S+?;\S+?)!", text))):
         return (
-            f"Spark could not get the jars of {', '.join(jars)}. Where the local Maven repository (~/.m2/repository) "
-            "holds a package's POM without its jar, Spark looks nowhere else: `make setup` with Maven installed "
-            "completes it, or delete the package's folder there"
+            f"Spark could not get the jars of {', '.join(jars)}. If the local Maven repository (~/.m2/repository) has a "
+            "package's POM without its jar, Spark looks nowhere else: run `make setup` with Maven installed, or delete the "
+            "package's folder there"
         )
     if packages := sorted(set(re.findall(r":: (\S+#\S+;\S+): not found", text))):
         return (
@@ -331,6 +334,6 @@ def explained(lines: Sequence[str]) -> str:
             "on the network: check the coordinates and the connection; where Maven is installed, `make setup` fetches "
             "them with it (KEYFOLD_SPARK_PACKAGES names further ones)"
         )
-    told = [line for line in lines if line.strip() and not line.startswith("\tat ")]
-    last = "\n".join(told[-15:]) or "it printed nothing"
-    return f"Spark's Java process ended before it was ready. Its last words:\n{last}"
+    printed = [line for line in lines if line.strip() and not line.startswith("\tat ")]
+    last = "\n".join(printed[-15:]) or "(none)"
+    return f"Spark's Java process ended before it was ready. Its last output:\n{last}"

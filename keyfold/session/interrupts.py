@@ -1,9 +1,9 @@
-"""An interrupt ends the work on the workers, not only the wait for it.
+"""Cancel Spark jobs on an interrupt, instead of only the driver's wait for them.
 
-Python's main thread waits for Java's answer. An interrupt cuts that wait, and the job goes on; and pyspark calls Java once
-more on its way out, on the same connection, where it waits for the answer to the first call: the run would end when the
-job has ended by itself. So another thread, which has a connection of its own, is told of the signal by Python's C code and
-cancels the jobs, and a connection whose wait was cut is not used again.
+Python's main thread waits for Java's answer. An interrupt ends that wait but not the job. PySpark then calls Java again on
+the same connection, and waits there for the answer to the first call, so that the run would last as long as the job. So a
+second thread, with its own connection, learns of the signal through Python's wakeup file descriptor and cancels the jobs. An
+interrupted connection is closed and not used again.
 """
 
 import os
@@ -22,12 +22,12 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 @contextmanager
 def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
-    """Have SIGINT and SIGTERM cancel the Spark jobs of this thread, and of those that it starts; what else they do stays.
+    """Cancel the Spark jobs of this thread and its child threads on SIGINT and SIGTERM, besides their other handlers.
 
-    In another thread than Python's main one it does nothing: none of its calls is cut short by a signal.
+    Does nothing outside of Python's main thread, whose calls alone are interrupted by signals.
 
     Args:
-        session: whose jobs. Those of other runs on the same Spark go on.
+        session: the session of the jobs. Jobs of other runs on the same Spark continue.
     """
     if current_thread() is not main_thread():
         yield
@@ -52,16 +52,16 @@ def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def signals_kept_waiting() -> Iterator[None]:
-    """Have SIGINT and SIGTERM take effect only at the end, in Python's main thread; in another it does nothing.
+    """Delay SIGINT and SIGTERM until the end of the context. Does nothing outside of Python's main thread.
 
-    Whoever is interrupted while Java starts leaves a Java that nobody ends: pyspark removes the file by which the two are to
-    find each other, and Java does not get as far as to notice that its parent is gone.
+    An interrupt while Java starts would leave a Java process that never ends: PySpark removes the file through which the two
+    connect, so Java never notices that its parent is gone.
     """
     if current_thread() is not main_thread():
         yield
         return
     came: list[int] = []
-    # A handler that was set by C code, of which Python says None, cannot be put back.
+    # `getsignal` returns None for a handler set by C code, which cannot be restored: leave those signals alone.
     before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) is not None}
     for number in before:
         signal.signal(number, lambda number, _: came.append(number))
@@ -76,7 +76,7 @@ def signals_kept_waiting() -> Iterator[None]:
 
 @contextmanager
 def _cut_connections_closed() -> Iterator[None]:
-    """Have py4j do for every interrupt what it does for a KeyboardInterrupt; Dagster raises one of its own."""
+    """Close py4j's connection on any interrupt. py4j does so only for KeyboardInterrupt, and Dagster raises another."""
     send = ClientServerConnection.send_command
 
     def send_or_close(self: ClientServerConnection, command: str) -> str:
@@ -85,7 +85,7 @@ def _cut_connections_closed() -> Iterator[None]:
         except Exception:
             raise
         except BaseException:
-            # The next call makes another: on this one it would be given this call's answer.
+            # The next call opens a new connection. On this one it would receive this call's answer.
             self.close()
             raise
 
@@ -100,6 +100,6 @@ def _watch(session: SparkSession, tag: str, read: int) -> None:
     with open(read, "rb", buffering=0) as signals:
         while came := signals.read(1):
             if came[0] in _SIGNALS:
-                # Where Spark has ended already, so have its jobs.
+                # If Spark has ended, so have its jobs.
                 with suppress(Py4JError, OSError):
                     session.sparkContext.cancelJobsWithTag(tag)

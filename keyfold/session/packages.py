@@ -1,13 +1,13 @@
-"""The packages of Java that Spark is started with, and what of their dependencies is left out."""
+"""The Java packages that Spark is started with, and those of their dependencies that are excluded."""
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 S3_PACKAGES = (
-    # Of the Hadoop that Spark ships.
+    # The version of the Hadoop that Spark ships.
     "org.apache.hadoop:hadoop-aws:3.5.0",
     *(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client")),
 )
-"""What Java needs to reach a bucket, 19 MB; taken by sessions whose home lies in one."""
+"""What Java needs to reach a bucket (19 MB). Used by sessions whose lakehouse directory is in one."""
 
 SHIPPED_WITH_SPARK = (
     "at.yawk.lz4:lz4-java",
@@ -52,11 +52,11 @@ SHIPPED_WITH_SPARK = (
     "org.slf4j:slf4j-api",
     "org.xerial.snappy:snappy-java",
 )
-"""Left out of the packages' dependencies: Spark brings its own, and resolvers disagree on the others' versions."""
+"""Excluded dependencies: Spark ships its own versions, and resolvers choose different ones."""
 
 LEFT_OUT = (
     *SHIPPED_WITH_SPARK,
-    # All of Amazon's services in one jar of 600 MB: `S3_PACKAGES` has the parts of it that are used.
+    # A jar of 600 MB with all of Amazon's services. `S3_PACKAGES` has the parts that are used.
     "software.amazon.awssdk:bundle",
 )
-"""Every dependency that is not resolved."""
+"""All excluded dependencies."""

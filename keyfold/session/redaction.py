@@ -1,4 +1,4 @@
-"""Secrets among settings, known by their names, and kept out of whatever people or logs read."""
+"""Recognize secret settings by their names, and keep their values out of logs and messages."""
 
 import re
 from collections.abc import Mapping
@@ -7,19 +7,19 @@ SENSITIVE = (
     r"(?i)secret|passw|passphrase|token|credential|(access|account|api|private|encryption|signing)[._-]?key"
     r"|[._-]sas([._-]|$)|://[^/@\s]*:[^/@\s]+@"
 )
-"""What gives a secret away: Spark's own `spark.redaction.regex`, with the names of cloud stores, and passwords in URLs."""
+"""The pattern of secrets: Spark's `spark.redaction.regex`, with the names of cloud stores, and passwords in URLs."""
 
 HIDDEN = "(hidden)"
 
 _SHORTEST = 4
-"""Characters. A shorter secret would be found in half of all words."""
+"""Minimum characters of a secret that is replaced in text. Shorter ones would match parts of ordinary words."""
 
 _PATTERN = re.compile(SENSITIVE)
 _OF_JAVA = re.compile(r"-D([^=\s]+)=")
 
 
 def is_secret(name: str, value: str = "") -> bool:
-    """Whether a setting is a secret by its name, or by what its value looks like.
+    """Whether a setting is a secret, by its name or the form of its value.
 
     Example:
         >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.driver.memory")
@@ -29,7 +29,7 @@ def is_secret(name: str, value: str = "") -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """A setting's value as it may be shown.
+    """A setting's value for display: hidden if it is a secret.
 
     Example:
         >>> shown("spark.hadoop.fs.s3a.secret.key", "abc"), shown("spark.driver.memory", "2g")
@@ -39,21 +39,21 @@ def shown(name: str, value: str) -> str:
 
 
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
-    """Text without the values of secret settings: what another program says of its trouble may repeat them.
+    """Hide the values of secret settings in text, such as the error message of another program.
 
     Example:
         >>> without_secrets("login abcd failed", {"spark.a.password": "abcd"})
         'login (hidden) failed'
     """
     secrets = {value for name, value in settings.items() if len(value) >= _SHORTEST and is_secret(name, value)}
-    # The longest first: one secret may be part of another, and its rest would stay.
+    # Longest first: if one secret is part of another, the rest of the longer one would stay visible.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def secret_java_options(options: str) -> list[str]:
-    """Names of the secrets among Java's options.
+    """The names of secrets in Java options.
 
     Example:
         >>> secret_java_options("-Xmx1g -Djavax.net.ssl.trustStorePassword=abc")

@@ -1,24 +1,24 @@
-"""Hadoop's settings for buckets, taken from the same AWS_… variables of the environment as Delta's own library takes.
+"""Hadoop's settings for buckets, from the AWS_… environment variables that Delta's library uses too.
 
-Secrets are not among them: Java reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN by itself, so that
-they never are settings, which Spark's pages and errors would tell.
+Secrets are not among them: Java reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN from the environment. As
+settings, they would show in Spark's web pages and errors.
 """
 
 import os
 from collections.abc import Mapping
 
 _REGION = "us-east-1"
-"""Servers that are not Amazon's want one and heed none."""
+"""The default region. Stores other than Amazon's need some region and ignore it."""
 
 
 def s3a_conf(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Spark is told of buckets: where they are, and how it writes there.
+    """Spark settings for the endpoint of buckets, and for writing to them.
 
     Example:
         >>> s3a_conf({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})["spark.hadoop.fs.s3a.connection.ssl.enabled"]
         'false'
     """
-    # By default what is uploaded waits in files below /tmp, and it is people's data.
+    # By default Hadoop buffers uploads, which hold users' data, in files below /tmp.
     conf = {"spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer"}
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")

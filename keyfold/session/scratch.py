@@ -1,8 +1,8 @@
-"""A process's temporary folder for Spark: private, gone with the process, and swept by the next one where it was killed.
+"""A private scratch folder for Spark's temporary files, deleted when its process ends, or by a later process.
 
-Spark and its libraries keep shuffled rows, state stores and native libraries (ten megabytes a process) in temporary
-folders, and delete them at their end: a process that is killed leaves them for ever, below names that say nothing. Here
-they are below one folder, with a lock that is held for life.
+Spark and its libraries keep shuffled rows, state stores and native libraries (10 MB per process) in temporary folders. A
+killed process leaves them, under names that do not say whose they are. So they are put into one folder with a lock that the
+process holds as long as it lives; folders whose lock is free are deleted.
 """
 
 import atexit
@@ -22,7 +22,7 @@ _AN_HOUR = 3600
 
 
 def new_scratch() -> Path:
-    """A folder that this process alone uses, deleted at its end, or, where it is killed, by the next one's sweep."""
+    """Create a folder for this process. It is deleted at its end; if it is killed, by the next process's `sweep_scratch`."""
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
     lock_for_life(folder / _LOCK)
     atexit.register(_delete_own, folder, os.getpid())
@@ -30,10 +30,11 @@ def new_scratch() -> Path:
 
 
 def sweep_scratch() -> int:
-    """Delete the scratch folders of this user's processes that are no more; gives how many."""
+    """Delete the scratch folders of this user's ended processes, and return their number."""
     swept = 0
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
+            # Folders of other users may have the same prefix, as /tmp is shared.
             if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 swept += 1
@@ -42,10 +43,10 @@ def sweep_scratch() -> int:
 
 @contextmanager
 def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
-    """Have a Java process that is started within keep its temporary files in a scratch folder.
+    """Put the temporary files of a Java process that is started within the context into a scratch folder.
 
-    By its environment, since settings are compared where a run attaches to a Spark that is there. Where Spark's local
-    folders are set, they stay as they are: they may be on a disk of their own.
+    The folder is passed by environment variables, since settings are compared when a run attaches to a warm Spark. If Spark's
+    local folders are set, they are used: they may be on a separate disk.
 
     Args:
         conf: Spark's settings.
@@ -60,7 +61,7 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Else processes that this one starts would use its folder, and lose it with its end.
+        # Otherwise child processes would use this folder, and lose it when this process ends.
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -69,11 +70,11 @@ def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
 
 def _is_abandoned(folder: Path) -> bool:
     if not (folder / _LOCK).exists():
-        # Made just now, or by a process that was killed in that moment.
+        # Created just now, or by a process that was killed before it had the lock.
         return time.time() - folder.stat().st_mtime > _AN_HOUR
     return not is_locked(folder / _LOCK)
 
 
 def _delete_own(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # not a fork of it
+    if os.getpid() == process:  # a fork runs exit handlers too, and must not delete its parent's folder
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Spark sessions for Keyfold: settings that are checked when they are loaded, and the session made of them."""
+"""Settings of Spark sessions, checked when they are loaded."""
 
 import os
 import re
@@ -22,47 +22,47 @@ _FIXED = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A driver that has lost its lease may still write state: under other names than the run that took over.
+    # A driver that lost its lease may still write state. In this format, it does so under other names than its successor.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
-"""Settings that results depend on: a session with others would answer differently."""
+"""Settings that results depend on. They cannot be changed."""
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.executor.syncLogLevel.enabled": "true",
-    # Spark starts a worker a core: threads of Polars would only compete with them.
+    # Spark starts one worker per core: more threads of Polars would only compete with them.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": SENSITIVE,
-    # 200 by default, frozen into a stateful query at its first run; each partition of state costs its own commit.
+    # Spark's default is 200, and a stateful query keeps its first value for ever. Each state partition costs a commit.
     "spark.sql.shuffle.partitions": "4",
-    # 10,000 by default; measured, larger batches to and from the workers paid off.
+    # Spark's default is 10,000. Larger batches to and from workers were faster when measured.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-    # No limit: with one, Spark asks every column for its size after every row, which costs as much as writing the row.
+    # No limit: with one, Spark measures every column after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Hadoop sets the modes of checkpoints and state by itself, whatever the process's umask is.
+    # Hadoop ignores the process's umask and sets the modes of checkpoints and state itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
-    # Else Spark makes a folder spark-warehouse wherever a command is started.
+    # Otherwise Spark creates a folder spark-warehouse in the working directory.
     "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
 }
 
-# A run of seconds ends before Java's slower compiler has paid for itself, yet competes with it for the processor: code
-# goes there ten times later than by default. Measured in benchmarks/results/performance.md.
+# In runs of seconds, Java's optimizing compiler competes with the run for the processor and does not pay for itself. It is used
+# ten times later than by default. Measured in benchmarks/results/performance.md.
 JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
 )
-"""Java's options of a local session, unless its settings say others."""
+"""Default Java options of a local session."""
 
 _LOCAL_DEFAULTS = {
-    # Nobody else on the network is to reach the driver's ports.
+    # The driver's ports must not be reachable from the network.
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    # On a cluster it is shipped with the package, which workers get later.
+    # Not on a cluster: workers get the package only after the daemon has started.
     "spark.python.daemon.module": "keyfold.session.worker_daemon",
 }
 
@@ -73,9 +73,9 @@ _COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
 class SparkSettings(BaseModel):
-    """Where Spark runs and with what; unknown fields and misspelt values are refused at load."""
+    """Where Spark runs, and its settings. Unknown fields and invalid values are errors when it is loaded."""
 
-    # Pydantic's errors repeat what was given, and that may be a secret.
+    # Pydantic's errors repeat the input, which may be a secret.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     master: str = Field(default="local[*]", description="Spark master URL: local[N], spark://host:port, yarn, k8s://…")
@@ -83,17 +83,17 @@ class SparkSettings(BaseModel):
     packages: tuple[str, ...] = Field(
         default=(), description="Maven coordinates, group:artifact:version, besides Delta's"
     )
-    conf: dict[str, str] = Field(default_factory=dict, description="Spark settings, by their own names")
+    conf: dict[str, str] = Field(default_factory=dict, description="Spark settings by name")
     ship: tuple[str, ...] = Field(
         default=(),
-        description="Python packages that go to a cluster's workers besides keyfold and the project's own, by their import names",
+        description="import names of Python packages to ship to a cluster's workers, besides keyfold and the project's own",
     )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Settings from KEYFOLD_SPARK_MASTER, _PACKAGES, _SHIP and _CONF, each of them optional.
+        """Read settings from KEYFOLD_SPARK_MASTER, _PACKAGES, _SHIP and _CONF, which are all optional.
 
-        Packages and what is shipped are separated by commas; settings by blanks, as in `spark.driver.memory=4g spark.ui.enabled=true`.
+        _PACKAGES and _SHIP are separated by commas, _CONF by blanks: `spark.driver.memory=4g spark.ui.enabled=true`.
 
         Raises:
             KeyfoldError: a value is not valid.
@@ -109,10 +109,10 @@ class SparkSettings(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            told = "; ".join(
+            faults = "; ".join(
                 f"KEYFOLD_SPARK_{str(e['loc'][0] if e['loc'] else 'conf').upper()}: {e['msg']}" for e in error.errors()
             )
-            raise Misconfigured(told.replace("Value error, ", "")) from None
+            raise Misconfigured(faults.replace("Value error, ", "")) from None
 
     @field_validator("master")
     @classmethod
@@ -121,7 +121,7 @@ class SparkSettings(BaseModel):
             raise ValueError(WHY_NOT_CONNECT)
         if not _MASTER.fullmatch(master):
             raise ValueError(
-                f"{master!r} is no Spark master: give local, local[4], local[*], spark://host:7077, "
+                f"{master!r} is not a Spark master: give local, local[4], local[*], spark://host:7077, "
                 "yarn or k8s://https://host:port"
             )
         return master
@@ -131,7 +131,7 @@ class SparkSettings(BaseModel):
     def _packages_are_coordinates(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
         for package in packages:
             if not _COORDINATES.fullmatch(package):
-                raise ValueError(f"{package!r} is no Maven coordinates: give group:artifact:version")
+                raise ValueError(f"{package!r} are not Maven coordinates: give group:artifact:version")
         return packages
 
     @field_validator("ship")
@@ -139,7 +139,7 @@ class SparkSettings(BaseModel):
     def _are_import_names(cls, ship: tuple[str, ...]) -> tuple[str, ...]:
         for name in ship:
             if not name.isidentifier():
-                raise ValueError(f"{name!r} is no name of a top-level package: give it as in `import {name}`")
+                raise ValueError(f"{name!r} is not the name of a top-level package: give the name that is imported")
         return ship
 
     @field_validator("conf")
@@ -148,13 +148,13 @@ class SparkSettings(BaseModel):
         own_fields = {"spark.master": "master", "spark.app.name": "app_name", "spark.jars.packages": "packages"}
         for name, value in conf.items():
             if not name.startswith("spark."):
-                raise ValueError(f"{name!r} is no Spark setting: their names begin with 'spark.'")
+                raise ValueError(f"{name!r} is not a Spark setting: their names begin with 'spark.'")
             if name in own_fields:
-                raise ValueError(f"{name} has a field of its own: {own_fields[name]}")
+                raise ValueError(f"{name} is set by its own field: {own_fields[name]}")
             if name.endswith("JavaOptions") and (secrets := secret_java_options(value)):
                 raise ValueError(
-                    f"{name} holds {', '.join(secrets)}, and every user of the machine sees a program's options: write "
-                    "them to a file of your own (mode 0600), and give @/path/of/that/file in their place"
+                    f"{name} has the secret {', '.join(secrets)}, and every user of the machine can see a program's options: "
+                    "write the options to a private file (mode 0600), and give @/path/of/that/file instead"
                 )
         return conf
 
@@ -167,16 +167,16 @@ class SparkSettings(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs inside this process's own Java."""
+        """Whether Spark runs in this process's own Java."""
         return target_of(self.master) is Target.LOCAL
 
     @property
     def reaches_s3(self) -> bool:
-        """Whether Java can reach what lies in buckets."""
+        """Whether Java can reach buckets."""
         return set(S3_PACKAGES) <= set(self.packages)
 
     def for_home(self, home: object) -> Self:
-        """The settings with all that Java needs for a lakehouse home: more than these only where it lies in a bucket.
+        """The settings for a lakehouse directory: with `S3_PACKAGES` if it is in a bucket.
 
         Example:
             >>> SparkSettings().for_home("s3a://lake/home").reaches_s3, SparkSettings().for_home("/data").reaches_s3
@@ -188,19 +188,19 @@ class SparkSettings(BaseModel):
 
     @property
     def all_packages(self) -> tuple[str, ...]:
-        """Every package that Spark resolves, Delta's first."""
+        """All packages that Spark resolves, Delta's first."""
         return (DELTA_PACKAGE, *(package for package in self.packages if package != DELTA_PACKAGE))
 
 
 def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str]:
-    """Settings separated by blanks, as in `spark.driver.memory=4g "spark.app.note=two words"`.
+    """Parse settings separated by blanks: `spark.driver.memory=4g "spark.app.note=two words"`.
 
     Args:
         text: the settings.
-        variable: where they come from, for errors.
+        variable: the variable that holds them, for error messages.
 
     Raises:
-        KeyfoldError: a part is no setting. The message repeats none, since half a secret would be such a part.
+        KeyfoldError: a part is not a setting. The message does not repeat it, as it may be half of a secret.
     """
     try:
         pairs = [part.partition("=") for part in shlex.split(text)]
@@ -216,7 +216,7 @@ def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str
 
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
-    """Every setting of the session that the settings describe."""
+    """All Spark settings of the session that `settings` describes."""
     local = _LOCAL_DEFAULTS | {"spark.sql.shuffle.partitions": str(_local_cores(settings.master))}
     of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
     of_store = s3a_conf() if settings.reaches_s3 else {}
@@ -230,7 +230,7 @@ def spark_conf(settings: SparkSettings) -> dict[str, str]:
 
 
 def _local_cores(master: str) -> int:
-    """As many tasks as run at a time, two at least: each partition of state costs its own commit, and a wave its wait."""
+    """The number of tasks that run at a time, at least two. More state partitions would only add commits and waits."""
     found = re.match(r"local\[(\d+)", master)
     cores = int(found[1]) if found else (os.cpu_count() or 1) if "*" in master else 1
     return max(2, cores)

@@ -1,4 +1,4 @@
-"""Spark sessions: started, or found running with the same settings."""
+"""Start a Spark session, or return the running one if its settings are the same."""
 
 import json
 import os
@@ -22,21 +22,21 @@ from keyfold.session.shipping import zip_packages
 from keyfold.session.targets import check_target
 from keyfold.session.workers import check_workers, pass_environment
 
-# A running session shows these otherwise than they were given: they say nothing of a difference.
+# Spark changes these values, so a running session's differ from those that it was given.
 _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
 
 
 def build_session(settings: SparkSettings | None = None) -> SparkSession:
-    """Start the Spark session that the settings describe, or return the running one if it is such a session.
+    """Start a Spark session with the settings, or return the running one if it has them.
 
-    On a cluster, `keyfold`, the project's packages and what else is to be shipped go to the workers as a zip. Their Python must have the same
-    version and the locked packages: this interpreter's path is used there unless PYSPARK_PYTHON or `spark.pyspark.python`
-    is set.
+    On a cluster, `keyfold`, the project's packages and those in `ship` are sent to the workers as a zip. The workers' Python
+    must have the same version and the locked packages. It is found at this interpreter's path unless PYSPARK_PYTHON or
+    `spark.pyspark.python` is set.
 
     Raises:
-        KeyfoldError: Java is missing or too old, packages cannot be had, Spark refuses a setting, a session with other
-            settings runs, or Python prints something when it starts; the cluster wants more settings, gives no executors,
-            or its workers have other versions.
+        KeyfoldError: Java is missing or too old, packages cannot be fetched, Spark refuses a setting, a session with other
+            settings runs, or Python prints something when it starts. On a cluster: settings are missing, it gives no
+            executors, or its workers have other versions.
 
     Example:
         >>> with build_session(SparkSettings(master="local[2]")) as spark:  # doctest: +SKIP
@@ -46,11 +46,12 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     settings = settings or SparkSettings()
     check_target(settings.master, settings.conf)
     conf = spark_conf(settings)
+    # A private attribute: this process's session, whichever thread has started it.
     running = SparkSession._instantiatedSession
     if running is not None and running._sc._jsc is not None:
         check_same(dict(running.sparkContext.getConf().getAll()), conf)
         return running
-    # By the environment: set in the session alone, workers were started with another Python.
+    # In the environment: with the session's setting alone, workers start with another Python.
     chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
     with _python_that_starts() as python, scratch_of_java(conf), launched(conf):
@@ -71,13 +72,17 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
 
 
 def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
-    """See that a running session's settings are those that are wanted.
+    """Check that a running session has the requested settings.
+
+    Args:
+        there: the running session's settings.
+        conf: the requested settings.
 
     Raises:
-        KeyfoldError: some differ; says which.
+        KeyfoldError: some differ; the message says which.
     """
     others = {
-        name: f"{shown(name, there.get(name, 'not set'))} runs, {shown(name, value)} is wanted"
+        name: f"{shown(name, there.get(name, 'not set'))} is running, {shown(name, value)} is requested"
         for name, value in conf.items()
         if name not in _REWRITTEN_BY_SPARK and there.get(name) != value
     }
@@ -90,39 +95,39 @@ def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Keep this process's handler of SIGINT: a new SparkContext replaces it by one that interrupts its caller anywhere.
+    """Keep this process's SIGINT handler, which a new SparkContext replaces.
 
-    Who started the session decides what an interrupt does; `work_ends_on_interrupt` ends Spark's jobs.
+    The caller decides what an interrupt does. `work_ends_on_interrupt` cancels Spark's jobs.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        # In another thread, Spark sets none; and one that was set by C code cannot be set again from here.
+        # In other threads, Spark sets no handler. A handler set by C code (None here) cannot be restored.
         if current_thread() is main_thread() and before is not None:
             signal.signal(signal.SIGINT, before)
 
 
 def _python_that_starts() -> subprocess.Popen[bytes]:
-    """A Python that starts and ends, while Java takes its seconds to start."""
+    """Start a Python that does nothing, in parallel with Java's start, which takes seconds."""
     return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
 
 def _check_silent(python: subprocess.Popen[bytes]) -> None:
-    """See that Python starts without a word.
+    """Check that Python prints nothing when it starts.
 
-    Spark's workers tell Java their port by their first four bytes on stdout: what a sitecustomize or a .pth file prints
-    would be taken for it, and every job would fail with "Bad data in pyspark.daemon's standard output".
+    Java reads the port of Spark's workers from their first four bytes on stdout. Output of a sitecustomize or a .pth file
+    would be read instead, and every job would fail with "Bad data in pyspark.daemon's standard output".
     """
     if printed := python.communicate()[0].decode(errors="replace").strip():
         raise Misconfigured(
-            f"Python prints {printed[:200]!r} when it starts, and what Spark's workers print first is for Java: have "
-            "sitecustomize, usercustomize or the .pth file that does so write to stderr"
+            f"Python prints {printed[:200]!r} when it starts, but Java must read the first output of Spark's workers: let "
+            "the sitecustomize, usercustomize or .pth file that prints it write to stderr"
         )
 
 
 def _read_settings(session: SparkSession) -> None:
-    """Have Spark read the settings of its SQL, which it else does when a job first needs them."""
+    """Make Spark read its SQL settings now, so that errors in them show here and not at the first job."""
     java: Any = session._jsparkSession
     try:
         java.sessionState()
@@ -132,8 +137,8 @@ def _read_settings(session: SparkSession) -> None:
 
 
 def _equip_workers(session: SparkSession, settings: SparkSettings) -> None:
-    """Ship what workers need, and see that they can use it."""
-    # In a folder that goes with the process: Spark serves the file itself for as long as executors may come.
+    """Ship packages and variables to the workers, and check that they can use them."""
+    # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
     session.sparkContext.addPyFile(
         str(zip_packages(("keyfold", *current_project().packages, *settings.ship), new_scratch()))
     )

@@ -1,7 +1,7 @@
-"""Where Spark runs: what each target takes by default, and what it cannot do without, told before anything starts.
+"""Spark's targets (local, standalone, YARN, Kubernetes): their defaults, and a check of required settings before a start.
 
-The driver is always this process: it holds a job's lock and writes its journal, so that its end is the run's end. What
-differs is who gives executors.
+The driver is always this process: it holds a job's lock and writes its journal, so the run ends when it ends. Targets differ
+in where executors come from.
 """
 
 import os
@@ -15,11 +15,10 @@ from keyfold.storage.place import Place
 from keyfold.storage.remote_path import RemotePath
 
 WHY_NOT_CONNECT = (
-    "Spark Connect cannot hold what Keyfold promises: over it the sink (foreachBatch) is pickled and run by a process of the "
-    "server, which has neither the run's lock nor its journal, so that nothing would keep a batch from counting twice; a "
-    "query that it runs outlives a run that is cancelled; and it has no SparkContext, by which ingest spreads its files. "
-    "Give the cluster's own master (spark://host:7077, yarn, k8s://https://host:port); for runs that begin at once, "
-    "keep a warm Spark"
+    "Spark Connect is not supported: it runs the sink (foreachBatch) in a process of the server, which has neither the run's "
+    "lock nor its journal, so that a batch could be counted twice; its queries outlive a cancelled run; and it has no "
+    "SparkContext, which ingest needs to distribute files. Give the cluster's own master (spark://host:7077, yarn, "
+    "k8s://https://host:port); for runs that start at once, use a warm Spark"
 )
 
 LOOPBACK = "127.0.0.1"
@@ -32,7 +31,7 @@ _SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file")
 
 
 class Target(Enum):
-    """Who gives executors to this process."""
+    """What provides this process with executors."""
 
     LOCAL = "local"
     STANDALONE = "standalone"
@@ -41,7 +40,7 @@ class Target(Enum):
 
 
 def target_of(master: str) -> Target:
-    """The target that a master's URL means.
+    """The target of a Spark master URL.
 
     Example:
         >>> target_of("spark://one:7077"), target_of("k8s://https://api:6443")
@@ -55,22 +54,22 @@ def target_of(master: str) -> Target:
 
 
 def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """What Spark on a cluster is told where the settings say nothing.
+    """Default settings of Spark on a cluster.
 
     Args:
-        master: not a local one.
-        conf: what the settings say.
+        master: a master that is not local.
+        conf: the given settings.
     """
     defaults = {
-        # Whoever reaches the driver's or an executor's port could else run code there.
+        # Otherwise anybody who reaches the port of the driver or of an executor could run code there.
         "spark.authenticate": "true",
-        # A path without a scheme is on the mount that all share, for Spark too, whatever Hadoop's own files say.
+        # A path without a scheme is on the shared mount, for Spark too, whatever Hadoop's own files say.
         "spark.hadoop.fs.defaultFS": "file:///",
     }
     if conf.get("spark.authenticate", "true") == "true":
         defaults["spark.network.crypto.enabled"] = "true"
     if "spark.driver.host" not in conf:
-        # `check_target` lets that pass where the master is on this machine alone.
+        # `check_target` allows this only for a master on this machine.
         defaults |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return defaults
 
@@ -78,16 +77,16 @@ def cluster_defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 def check_target(
     master: str, conf: Mapping[str, str], home: Place | None = None, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """See that a target has all that it cannot do without.
+    """Check that a target's required settings are given.
 
     Args:
-        master: Spark's master.
-        conf: what the settings say.
-        home: the lakehouse's, where it is known.
-        environment: the process's.
+        master: the Spark master.
+        conf: the given settings.
+        home: the lakehouse directory, if known.
+        environment: environment variables.
 
     Raises:
-        KeyfoldError: something is missing, or contradicts Keyfold's promises; says all of it, and what to set.
+        KeyfoldError: settings are missing, or contradict Keyfold's guarantees; the message lists all of them.
     """
     if _asks_for_connect(conf, environment):
         raise Misconfigured(f"{WHY_NOT_CONNECT}, and unset SPARK_REMOTE, spark.remote and spark.api.mode")
@@ -100,7 +99,7 @@ def check_target(
     if target is Target.KUBERNETES:
         missing += _kubernetes(conf, home)
     if missing:
-        raise Misconfigured(f"Spark on {master} wants more settings (KEYFOLD_SPARK_CONF): " + "; ".join(missing))
+        raise Misconfigured(f"Spark on {master} needs more settings (KEYFOLD_SPARK_CONF): " + "; ".join(missing))
 
 
 def _asks_for_connect(conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:
@@ -120,20 +119,20 @@ def _driver(master: str, conf: Mapping[str, str]) -> list[str]:
         )
     if "spark.driver.host" not in conf and not _LOOPBACK_MASTER.fullmatch(master):
         missing.append(
-            "spark.driver.host, the address of this machine at which executors reach it (it listens there alone; "
-            "without it, on loopback)"
+            "spark.driver.host, this machine's address for executors (the driver listens only there, and without it only on "
+            "loopback)"
         )
     return missing
 
 
 def _secret(target: Target, conf: Mapping[str, str]) -> list[str]:
-    # Of YARN and Kubernetes Spark makes a secret for each application by itself.
+    # On YARN and Kubernetes, Spark generates a secret for each application.
     if target is not Target.STANDALONE or conf.get("spark.authenticate", "true") != "true":
         return []
     if any(name in conf for name in _SECRETS):
         return []
     return [
-        "spark.authenticate.secret, which the master and all workers have too (spark.authenticate.secret.file: a file that "
+        "spark.authenticate.secret, the same as on the master and all workers (or spark.authenticate.secret.file, a file that "
         "holds it); or, in a network where everybody may run code on the cluster, spark.authenticate=false"
     ]
 
@@ -147,8 +146,8 @@ def _yarn(conf: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
         missing.append(f"a yarn-site.xml in {folder}, which HADOOP_CONF_DIR (or YARN_CONF_DIR) names")
     if "://" not in conf.get("spark.yarn.stagingDir", ""):
         missing.append(
-            "spark.yarn.stagingDir, a whole URL such as hdfs://namenode:8020/user/keyfold: paths without a scheme are on "
-            "the mount of the lakehouse"
+            "spark.yarn.stagingDir, a full URL such as hdfs://namenode:8020/user/keyfold: paths without a scheme are on the "
+            "lakehouse's mount"
         )
     return missing
 
@@ -165,6 +164,6 @@ def _kubernetes(conf: Mapping[str, str], home: Place | None) -> list[str]:
     if not mounts:
         missing.append(f"a volume for the lakehouse in executors ({volume} and its options.claimName)")
     elif home is not None and not any(home.is_relative_to(mount) for mount in mounts):
-        told = ", ".join(map(str, mounts))
-        missing.append(f"a volume that holds the lakehouse {home} at the same path ({volume}); mounted are {told}")
+        mounted = ", ".join(map(str, mounts))
+        missing.append(f"a volume that holds the lakehouse {home} at the same path ({volume}); mounted are {mounted}")
     return missing

@@ -1,12 +1,12 @@
-"""Spark's Python daemon (`spark.python.daemon.module`), with libraries loaded that each worker needs: it forks workers, which share them.
+"""Spark's Python daemon (`spark.python.daemon.module`) with preloaded libraries, which the workers that it forks share.
 
-Only what starts no threads of its own that a fork would lose. Polars does: each worker loads it.
+Libraries that start threads are not preloaded, since a fork loses threads. So each worker loads Polars itself.
 """
 
 import gc
 import os
 
-# Before NumPy is loaded. Each task has one core, and a fork loses the threads of OpenBLAS.
+# Set before NumPy is loaded. Each task has one core, and a fork would lose the threads of OpenBLAS.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import pandas as pd
@@ -18,6 +18,6 @@ from pyspark.daemon import manager
 LOADED = (pd, pyarrow.parquet, pydantic, pyspark.worker)
 
 if __name__ == "__main__":
-    # What is shared must not be copied: a collection writes to each object that it looks at.
+    # Garbage collection writes to every object it visits, which would copy the shared memory.
     gc.freeze()
     manager()

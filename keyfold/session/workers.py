@@ -1,7 +1,7 @@
-"""A cluster's workers, looked at before they work: whether there are any, with our versions, that see the lakehouse.
+"""Check a cluster's workers before a run: that there are executors, that versions match, and that they see the lakehouse.
 
-What they lack would else show late and as something else: a job that waits for ever without a word, a stack of pickle's,
-landing files that seem to have gone.
+Without these checks, failures show late and misleadingly: a job that waits for ever, a stack trace of pickle, landing files
+that seem to be missing.
 """
 
 import os
@@ -20,37 +20,38 @@ from keyfold.errors import KeyfoldError, Misconfigured, Unreachable, error_in
 from keyfold.storage.place import Place
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
-"""Our own among Spark's settings: seconds to wait for the first executor."""
+"""Keyfold's own Spark setting: seconds to wait for the first executor."""
 
 SECONDS_TO_FIRST_EXECUTOR = 300
 
 _READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_")
-"""Variables that work in workers reads; on one machine they inherit them."""
+"""Prefixes of variables that code in workers reads. On one machine, workers inherit them."""
 
 _TASKS_A_CORE = 2
 _GROUP = "keyfold-workers"
 _SEEN: set[tuple[str, Place]] = set()
-"""Folders by the application that was found to share them."""
+"""Pairs of an application and a folder that was found to be shared with its workers."""
 
 
 def pass_environment(session: SparkSession) -> None:
-    """Give workers the variables of this process that they read; they travel with tasks, by Spark's own connection."""
+    """Send this process's variables that workers read with every task, over Spark's own connection."""
     session.sparkContext.environment.update(
         {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
     )
 
 
 def check_workers(session: SparkSession) -> None:
-    """See that the cluster gives executors, and that their Python is this one.
+    """Check that the cluster gives executors, and that their Python has this process's versions.
 
     Raises:
-        KeyfoldError: none comes in time; or a node has no such Python, or other versions: names it and both.
+        KeyfoldError: no executor comes in time, or a node lacks this Python or has other versions; the message names the
+            node and the versions.
     """
     conf = session.sparkContext.getConf()
     seconds = float(conf.get(EXECUTORS_WITHIN, str(SECONDS_TO_FIRST_EXECUTOR)) or SECONDS_TO_FIRST_EXECUTOR)
 
     def look(_: Iterable[Any]) -> Iterator[str]:
-        import keyfold  # noqa: PLC0415 - here is where it is found wanting
+        import keyfold  # noqa: PLC0415 - the import in the worker is the check
 
         yield keyfold.__name__
 
@@ -58,23 +59,22 @@ def check_workers(session: SparkSession) -> None:
     if stopped is None:
         raise Unreachable(
             f"{conf.get('spark.master')} gave this application no executor within {seconds:g} s. It asks for executors of "
-            f"{conf.get('spark.executor.memory', '1g')} and {conf.get('spark.executor.cores', 'all')} cores each; no worker "
-            "may have as much, or other applications may hold all cores (give each its spark.cores.max). The cluster's own "
-            f"pages tell; {EXECUTORS_WITHIN} sets how long to wait"
+            f"{conf.get('spark.executor.memory', '1g')} and {conf.get('spark.executor.cores', 'all')} cores each; perhaps no "
+            "worker has as much, or other applications hold all cores (limit each with spark.cores.max). See the cluster's web "
+            f"pages; {EXECUTORS_WITHIN} sets how long to wait"
         )
 
 
 def check_shared(session: SparkSession, folder: Place, *, writable: bool = True) -> None:
-    """See that workers have a folder of the driver's, under the same path; on one machine, and of a folder that was seen, nothing.
+    """Check that workers see a folder of the driver at the same path. Skipped on one machine, and for folders checked before.
 
     Args:
-        session: whose workers.
-        folder: that both are to read.
-        writable: and write.
+        session: the session of the workers.
+        folder: the folder that driver and workers read.
+        writable: whether both must write to it too.
 
     Raises:
-        KeyfoldError: a node does not see what the driver writes there, or may not write; or the driver does not see what it
-            has written.
+        KeyfoldError: a node does not see the driver's files, may not write, or writes files that the driver does not see.
     """
     context = session.sparkContext
     seen = (str(context.applicationId), folder)
@@ -90,7 +90,7 @@ def check_shared(session: SparkSession, folder: Place, *, writable: bool = True)
             for node, written in _check_each(session, folder, _writer(folder, token)):
                 if not (folder / written).is_file():
                     raise Misconfigured(
-                        f"node {node} has a {folder} of its own: what it writes there does not come to this driver; mount one "
+                        f"node {node} has another {folder}: this driver does not see the files that it writes there; mount one "
                         "file system at that path on all nodes"
                     )
         finally:
@@ -104,8 +104,8 @@ def _check_each(session: SparkSession, folder: Place, look: Callable[..., Iterat
     if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
         raise Misconfigured(
             f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
-            "nodes, where the user that runs executors may read and write what this user makes; of a bucket, let every "
-            "node reach the store"
+            "nodes, where the executors' user may read and write this user's files; if it is in a bucket, let every node "
+            "reach the store"
         )
     return [(node, written) for node, _, written in found]
 
@@ -117,7 +117,7 @@ def _writer(folder: Place, token: str) -> Callable[[Iterable[Any]], Iterator[tup
         node, own = socket.gethostname(), f"{token}-{uuid.uuid4().hex}"
         try:
             if (folder / token).read_text(encoding="utf-8") != token:
-                raise OSError("another file")  # noqa: TRY301 - told as any other
+                raise OSError("another file")  # noqa: TRY301 - reported as any other fault
             (folder / own).write_text("", encoding="utf-8")
         except OSError as error:
             yield node, f"{error.strerror or error}", ""
@@ -145,19 +145,20 @@ def _some_names(folder: Place) -> list[str]:
 def _on_workers(
     session: SparkSession, look: Callable[..., Iterator[Any]], within: float | None = None
 ) -> list[Any] | None:
-    """What a function gives in tasks on all cores; None where nobody took a task in time."""
+    """Run a function in tasks on all cores and collect its results; None if no executor took a task in time."""
     context: Any = session.sparkContext
+    # More tasks than cores, so that every executor is likely to get one.
     tasks = _TASKS_A_CORE * max(2, context.defaultParallelism)
     over, gave_up = Event(), Event()
 
     def give_up() -> None:
-        # By the executors that there are: a task that has begun may take its time.
+        # Give up only if there is no executor: a task that has started may take long. The driver counts as one.
         if not over.wait(within) and len(context._jsc.sc().statusTracker().getExecutorInfos()) <= 1:
             gave_up.set()
             context.cancelJobGroup(_GROUP)
 
     watch = Thread(target=give_up, name="executors", daemon=True) if within is not None else None
-    context.setJobGroup(_GROUP, "keyfold: looks at the workers", interruptOnCancel=True)
+    context.setJobGroup(_GROUP, "keyfold: checks the workers", interruptOnCancel=True)
     try:
         if watch is not None:
             watch.start()
@@ -170,25 +171,28 @@ def _on_workers(
         over.set()
         if watch is not None:
             watch.join()
+        # Unset the job group, which would apply to all later jobs of this thread.
         for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             context.setLocalProperty(name, None)
 
 
 def _explained(text: str) -> str:
-    """What a failed look means, with the node's name: Spark tells it in the line of the lost task."""
+    """An error message for a failed check, with the node's name, which Spark's error has in the line of the lost task."""
     found = re.search(r"\(TID \d+\) \((\S+) executor", text)
     node = found[1] if found else "a node"
     if raised := error_in(text):
         return str(raised)
-    if told := re.search(r"Python in worker has different version:? (\S+?)\.? than that in driver:? ([\d.]+\d)", text):
+    if differs := re.search(
+        r"Python in worker has different version:? (\S+?)\.? than that in driver:? ([\d.]+\d)", text
+    ):
         return (
-            f"node {node} has Python {told[1]}, the driver {told[2]}: give every node the driver's Python, and name it in "
-            "PYSPARK_PYTHON or spark.pyspark.python (docs/reference/cluster.md)"
+            f"node {node} has Python {differs[1]}, the driver {differs[2]}: give every node the driver's Python, and name it "
+            "in PYSPARK_PYTHON or spark.pyspark.python (docs/reference/cluster.md)"
         )
-    if told := re.search(r'Cannot run program "([^"]+)"', text):
+    if missing := re.search(r'Cannot run program "([^"]+)"', text):
         return (
-            f"node {node} has no Python at {told[1]}: name one that every node has in PYSPARK_PYTHON or "
+            f"node {node} has no Python at {missing[1]}: name one that every node has in PYSPARK_PYTHON or "
             "spark.pyspark.python (docs/reference/cluster.md)"
         )
     last = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    return f"Spark's workers do not work: on node {node}: " + " | ".join(line.strip() for line in last[:12])
+    return f"Spark's workers failed on node {node}: " + " | ".join(line.strip() for line in last[:12])

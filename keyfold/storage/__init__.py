@@ -1,1 +1,1 @@
-"""Homes on an object store: objects as paths, and leases in place of locks."""
+"""Object stores: objects as paths, and leases as locks."""

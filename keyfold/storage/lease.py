@@ -1,10 +1,11 @@
-"""A lease: the right to write to a folder of a bucket, which its holder renews and a dead one loses by itself.
+"""Leases: the exclusive right to write to a folder of a bucket. The holder renews it; it expires if the holder dies.
 
-An object says who holds it, and is written by compare-and-swap, so that of two who want it one gets it. How old it is
-tells the store's own clock on both sides (that of the last renewal, and that of an object written now): no machine's clock
-counts. A holder that was frozen for longer than the lease lasts finds it taken when it looks, which it does before each
-write (`check_held`). It may have been frozen between the look and the write: so what must not be written twice is written
-create-only, or by compare-and-swap, besides, and never by the lease alone.
+The lease is an object that names its holder and is written by compare-and-swap, so only one process can take it. Its age is
+measured by the store's clock alone (time of the last renewal against time of an object written now).
+
+A holder that was paused for longer than the lease lasts finds it lost when it checks, before each write (`check_held`). As it
+may also be paused between check and write, files that must not be overwritten are written conditionally as well (create-only
+or compare-and-swap).
 
 Source: Gray and Cheriton, Leases: an efficient fault-tolerant mechanism for distributed file cache consistency, 1989.
 """
@@ -28,21 +29,21 @@ LASTS = timedelta(seconds=30)
 _NAME = ".lease"
 _LOOK_EVERY_SECONDS = 0.2
 _PRECISION_SECONDS = 1.0
-"""Of the times that a store tells; both of those that are compared are rounded down."""
+"""Precision of a store's times. Both times of a comparison are rounded down."""
 
 _HELD: "set[Lease]" = set()
 
 
 class LeaseTakenError(Locked):
-    """Somebody else holds the lease."""
+    """Another run holds the lease."""
 
 
 class LeaseLostError(Locked):
-    """A lease that was held by this process is so no longer."""
+    """A lease that this process had taken is lost."""
 
 
 class Lease:
-    """A folder's lease, while it is held."""
+    """A folder's lease. A thread renews it from `take` to `release`."""
 
     def __init__(self, folder: RemotePath, what: str, lasts: timedelta) -> None:
         self._folder, self._object, self._what = folder, folder / _NAME, what
@@ -55,24 +56,25 @@ class Lease:
         self._renewing: threading.Thread | None = None
 
     def check(self) -> None:
-        """See that it is still held; call it before each write that only the holder may make.
+        """Check that the lease is still held. Call it before each write that only the holder may make.
 
         Raises:
-            LeaseLostError: somebody else has it, or may have it by now.
+            LeaseLostError: another run holds the lease, or may have taken it by now.
         """
         if self._lost.is_set() or _seconds() > self._sure_until:
             raise LeaseLostError(
-                f"{self._what}: this run has lost its lease ({self._object}), for it stood still, or could not reach the "
-                f"store, for longer than {self._lasts:g} s; another run may go on in its place. What it had done stays, "
+                f"{self._what}: this run has lost its lease ({self._object}), since it was paused, or could not reach the "
+                f"store, for longer than {self._lasts:g} s; another run may have taken over. What it had committed stays, "
                 "and nothing is lost: run it again"
             )
 
     def take(self) -> None:
-        """Take it where nobody has it, or who had it has not renewed it in time.
+        """Take the lease if it is free or expired, and start renewing it.
 
         Raises:
-            LeaseTakenError: somebody has it; says who.
+            LeaseTakenError: another run holds it; the message says which.
         """
+        # Counted from before the request: the store dates the renewal later, so this process never trusts it for too long.
         began = _seconds()
         try:
             self._tag = self._object.create(self._content())
@@ -83,29 +85,30 @@ class Lease:
         self._renewing.start()
 
     def release(self) -> None:
-        """Give it up, for the next to have it at once."""
+        """Stop renewing and free the lease, so that the next run can take it at once."""
         self._released.set()
         if self._renewing is not None:
             self._renewing.join()
         if self._lost.is_set():
             return
-        # Not deleted: between a look whether it is ours and the deletion it may become another's. A store that cannot be
-        # reached now says nothing about what was done; the lease ends by itself.
+        # Overwritten by compare-and-swap and not deleted: a deletion could hit the lease of a run that has just taken it.
+        # Failures are ignored: the run's work is done, and the lease expires anyway.
         with suppress(OSError):
             self._object.write_if_unchanged(json.dumps({"holder": None}).encode(), self._tag)
 
     def _take_over(self) -> None:
         held, tag, written = _read(self._object)
         if held.get("holder") == self._holder:
-            self._tag = tag  # it was created, and the answer was lost
+            self._tag = tag  # our create succeeded, but its answer was lost
             return
         if written is not None and held.get("holder") is not None:
             age = _age(self._folder, written)
+            # Another tag than that of the content means that it was renewed in between.
             if written.e_tag != tag or age <= held["lasts"] + _PRECISION_SECONDS:
                 raise LeaseTakenError(
                     f"{self._what} is already running on {self._folder} (on {held['host']}, process {held['process']}, "
-                    f"heard of {max(age, 0):.0f} s ago); wait for that run or stop it. A run that was killed loses its lease "
-                    f"{held['lasts']:g} s after it was last heard of"
+                    f"lease renewed {max(age, 0):.0f} s ago); wait for that run or stop it. The lease of a killed run expires "
+                    f"{held['lasts']:g} s after its last renewal"
                 )
         try:
             self._tag = self._written(tag)
@@ -115,6 +118,7 @@ class Lease:
             ) from None
 
     def _renew(self) -> None:
+        # Renew several times per lease, so that a lost request does not cost the lease.
         while not self._released.wait(self._lasts / 4):
             began = _seconds()
             try:
@@ -122,7 +126,7 @@ class Lease:
             except FileExistsError:
                 self._lost.set()
                 return
-            except Exception:  # the store cannot be reached: tried again until the lease is over
+            except Exception:  # the store cannot be reached: retry until the lease expires
                 if _seconds() > self._sure_until:
                     self._lost.set()
                     return
@@ -130,12 +134,12 @@ class Lease:
             self._sure_until = began + self._lasts
 
     def _written(self, tag: str) -> str:
-        """Write it as ours in the place of what has this tag; gives the new one."""
+        """Write the lease as ours if it still has this tag, and return its new tag."""
         try:
             content = self._content()
             return self._object.write_if_unchanged(content, tag) if tag else self._object.create(content)
         except FileExistsError:
-            # A write whose answer was lost has changed the tag: it is ours if it says so.
+            # An earlier write of ours whose answer was lost may have changed the tag: check whether the lease names us.
             held, there, _ = _read(self._object)
             if held.get("holder") != self._holder:
                 raise
@@ -148,7 +152,7 @@ class Lease:
                 "host": socket.gethostname(),
                 "process": os.getpid(),
                 "lasts": self._lasts,
-                # Else two renewals were one content, and to the store one tag.
+                # Makes each renewal's content unique. A store derives the tag from the content.
                 "renewal": uuid.uuid4().hex,
             }
         ).encode()
@@ -161,14 +165,14 @@ def leased(
     """Hold a folder's lease.
 
     Args:
-        folder: that only the holder may write to.
-        what: is done there, for people.
-        patience: how long to wait for another's to end.
-        lasts: how long it stays after it was last renewed; `LASTS` by default.
+        folder: the folder that only the holder may write to.
+        what: a name for the run, for error messages.
+        patience: how long to wait for another holder.
+        lasts: time from a renewal until the lease expires; `LASTS` by default.
 
     Raises:
-        LeaseTakenError: somebody else has it.
-        KeyfoldError: the store cannot be reached, or refuses.
+        LeaseTakenError: another run holds the lease.
+        KeyfoldError: the store cannot be reached, or refuses the write.
     """
     late = _seconds() + patience.total_seconds()
     while True:
@@ -181,13 +185,13 @@ def leased(
                 raise
             time.sleep(_LOOK_EVERY_SECONDS)
         except OSError as error:
-            # The first thing that a run writes: a store that is not there, or refuses this user, is noticed here.
+            # The lease is a run's first write, so a missing store or missing rights are found here.
             raise Unreachable(f"{folder} cannot be written: {error}. {folder.what_reaches_it}") from None
     _HELD.add(lease)
     try:
         yield lease
     except Exception:
-        # Whatever failed: without the lease, what this run had made may have been replaced under its hands.
+        # A lost lease is the better explanation of any failure: another run may have replaced this one's files.
         lease.check()
         raise
     finally:
@@ -196,23 +200,23 @@ def leased(
 
 
 def check_held() -> None:
-    """See that this process still holds every lease that it took; call it before each write that only a holder may make.
+    """Check that this process still holds all its leases. Call it before each write that only a holder may make.
 
-    Of every lease, whatever is written: who stood still for long enough to lose one has lost them all, or soon will.
+    All leases are checked, not only the one of the written folder: a pause that loses one loses all, or soon will.
 
     Raises:
-        LeaseLostError: one is lost.
+        LeaseLostError: a lease is lost.
     """
     for lease in tuple(_HELD):
         lease.check()
 
 
 def is_leased(folder: RemotePath) -> bool:
-    """Whether some run holds a folder's lease now."""
+    """Whether a run holds a folder's lease now."""
     held, _, written = _read(folder / _NAME)
     if written is None or held.get("holder") is None:
         return False
-    # To a second: a reader writes nothing, so it has this machine's clock alone.
+    # By this machine's clock: a reader may not write the object that would give the store's time.
     return time.time() - written.st_mtime_ns / 1e9 <= held["lasts"] + _PRECISION_SECONDS
 
 
@@ -225,7 +229,7 @@ def _read(lease: RemotePath) -> tuple[dict[str, Any], str, ObjectStat | None]:
 
 
 def _age(folder: RemotePath, written: ObjectStat) -> float:
-    """Seconds since something was written, by the store's clock."""
+    """Seconds since an object was written, by the store's clock."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     probe.write_bytes(b"")
     try:
@@ -235,5 +239,5 @@ def _age(folder: RemotePath, written: ObjectStat) -> float:
 
 
 def _seconds() -> float:
-    """A clock that never goes back, and goes on while the machine sleeps where it can."""
+    """Seconds of a monotonic clock that, where available, includes the time the machine was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

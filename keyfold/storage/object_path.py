@@ -1,11 +1,11 @@
-"""An object store's keys as paths.
+"""Paths of objects in S3-compatible stores.
 
-What differs from a file system, and is relied on:
+Keyfold relies on these differences from a file system:
 
-- an object is written whole or not at all, and stays; so there is nothing to sync, and no writing aside.
-- there are no folders: one "is there" while something lies below it. Making one does nothing. Hadoop writes empty objects
-  to stand for folders, by names that end in a slash; they are passed over, and count for nothing.
-- `create` writes only where nothing is yet, in one step of the store (a conditional write).
+- An object is written whole or not at all, and durably. So nothing is synced or written to a temporary name first.
+- There are no folders: a folder exists while an object is below it, and `mkdir` does nothing. Hadoop marks folders by empty
+  objects whose names end in a slash; they are ignored.
+- `create` succeeds only if the object does not exist (a conditional write of the store).
 """
 
 import io
@@ -35,23 +35,23 @@ _LONGEST = 300
 
 
 class ObjectPath(RemotePath):
-    """A place in a bucket."""
+    """A path in a bucket."""
 
     __slots__ = ()
 
     what_reaches_it: ClassVar[str] = (
-        "The AWS_... variables of the environment (AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) "
-        "must name a store that runs, and a user that may write there"
+        "The environment variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must name a "
+        "running store, and a user that may write there"
     )
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme not in SCHEMES or not bucket:
-            raise Misconfigured(f"{url} is no place in a bucket; write s3a://BUCKET/FOLDER")
+            raise Misconfigured(f"{url} is not a path in a bucket; write s3a://BUCKET/FOLDER")
         super().__init__(f"s3a://{bucket}", key)
         if ".." in self._key.parts:
-            raise Misconfigured(f"{url} goes up by ..; an object store has no folder above")
+            raise Misconfigured(f"{url} contains `..`, which an object store does not have; write the path without it")
 
     @property
     def bucket(self) -> str:
@@ -59,43 +59,43 @@ class ObjectPath(RemotePath):
 
     @property
     def url(self) -> str:
-        """Its URL as Delta's own library takes it."""
+        """The URL in the form that Delta's library takes."""
         return f"s3://{self.bucket}/{self.key}"
 
     def read_bytes(self) -> bytes:
-        with _told(self):
+        with _store_errors(self):
             return bytes(obstore.get(self._store, self.key).bytes())
 
     def read_with_tag(self) -> tuple[bytes, str]:
-        with _told(self):
+        with _store_errors(self):
             found = obstore.get(self._store, self.key)
             return bytes(found.bytes()), str(found.meta["e_tag"])
 
     def write_bytes(self, content: bytes) -> int:
-        with _told(self):
+        with _store_errors(self):
             obstore.put(self._store, self.key, content)
         return len(content)
 
     def write_from(self, file: IO[bytes]) -> None:
-        with _told(self):
+        with _store_errors(self):
             obstore.put(self._store, self.key, file)
 
     def create(self, content: bytes) -> str:
         try:
-            with _told(self):
+            with _store_errors(self):
                 return str(obstore.put(self._store, self.key, content, mode="create")["e_tag"])
         except obstore.exceptions.AlreadyExistsError:
             raise FileExistsError(str(self)) from None
 
     def write_if_unchanged(self, content: bytes, tag: str) -> str:
         try:
-            with _told(self):
+            with _store_errors(self):
                 return str(obstore.put(self._store, self.key, content, mode={"e_tag": tag})["e_tag"])
         except (obstore.exceptions.PreconditionError, FileNotFoundError):
             raise FileExistsError(str(self)) from None
 
     def exists(self) -> bool:
-        """Whether it is an object, or there is one below it."""
+        """Whether this is an object or a folder, that is a prefix with an object below it."""
         return self.is_file() or self.is_dir()
 
     def is_file(self) -> bool:
@@ -111,12 +111,12 @@ class ObjectPath(RemotePath):
         return next(self._objects(), None) is not None
 
     def stat(self) -> ObjectStat:
-        with _told(self):
+        with _store_errors(self):
             return _stat(obstore.head(self._store, self.key))
 
     def iterdir(self) -> Iterator[Self]:
-        """What lies directly below it: objects, and folders that have some."""
-        with _told(self):
+        """The objects and folders directly below."""
+        with _store_errors(self):
             listed = obstore.list_with_delimiter(self._store, prefix=f"{self.key}/" if self.key else None)
         for found in listed["objects"]:
             path = self._at(PurePosixPath(found["path"]))
@@ -132,28 +132,30 @@ class ObjectPath(RemotePath):
             yield self._at(PurePosixPath(found["path"])), _stat(found)
 
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: a folder is there once something is in it."""
+        """Do nothing: a folder exists once an object is in it."""
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         if not missing_ok:
             self.stat()
-        with _told(self):
+        with _store_errors(self):
             obstore.delete(self._store, self.key)
 
     def remove_tree(self) -> None:
         keys = [found["path"] for found in self._objects()]
-        with _told(self):
+        with _store_errors(self):
+            # A request deletes at most 1,000 objects.
             for at in range(0, len(keys), 1000):
                 obstore.delete(self._store, keys[at : at + 1000])
+            # The folder's own marker, if Hadoop has made one.
             if self.key:
                 obstore.delete(self._store, self.key)
 
     def copy_to(self, other: RemotePath) -> None:
-        with _told(self):
+        with _store_errors(self):
             obstore.copy(self._store, self.key, other.key)
 
     def move_tree_to(self, other: RemotePath, last: str, check: Check) -> None:
-        """File by file, by the store itself: who looks for the file called `last` finds either folder whole, or both."""
+        """Copy file by file within the store, then delete. The file named `last` is copied last and deleted first."""
         files = sorted((path for path, _ in self.below()), key=lambda path: path == self / last)
         for path in files:
             check()
@@ -163,16 +165,16 @@ class ObjectPath(RemotePath):
             path.unlink(missing_ok=True)
 
     def move_file_to(self, other: RemotePath) -> None:
-        """For a moment it is in both places."""
+        """Copy, then delete: for a moment the object is at both paths."""
         self.copy_to(other)
         self.unlink(missing_ok=True)
 
     def open_reader(self, read_ahead: int = READ_AHEAD) -> IO[bytes]:
-        with _told(self):
+        with _store_errors(self):
             return io.BufferedReader(_Reader(self), read_ahead)
 
     def _objects(self) -> Iterator[Mapping[str, Any]]:
-        with _told(self):
+        with _store_errors(self):
             for some in obstore.list(self._store, prefix=f"{self.key}/" if self.key else None):
                 for found in some:
                     if not _stands_for_folder(self._at(PurePosixPath(found["path"])), found):
@@ -184,34 +186,34 @@ class ObjectPath(RemotePath):
 
 
 class _Reader(RangeReader):
-    """An object."""
+    """Reads an object by ranges."""
 
     def __init__(self, path: ObjectPath) -> None:
         self._path = path
         super().__init__(path.stat().st_size)
 
     def _range(self, start: int, end: int) -> bytes:
-        with _told(self._path):
+        with _store_errors(self._path):
             return bytes(obstore.get_range(self._path._store, self._path.key, start=start, end=end))
 
 
 def _stands_for_folder(path: ObjectPath, found: Mapping[str, Any]) -> bool:
-    """Whether it is there under its name and a slash alone, which the listing does not show."""
+    """Whether a listed object is Hadoop's folder marker. The listing drops the slash at the end of its name."""
     return found["size"] == 0 and not path.is_file()
 
 
 @contextmanager
-def _told(path: ObjectPath) -> Iterator[None]:
-    """Let what the store says of its trouble out as what disks say: an OSError, in a line, without secrets."""
+def _store_errors(path: ObjectPath) -> Iterator[None]:
+    """Turn errors of the store's client into OSErrors with one line of text and no secrets."""
     try:
         yield
     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-        raise
+        raise  # failed conditions are not failures of the store: callers handle them
     except (obstore.exceptions.BaseError, OSError) as error:
         if "NoSuchBucket" in str(error):
             raise Misconfigured(
                 f"{path}: there is no bucket {path.bucket} in the object store that AWS_ENDPOINT_URL and AWS_REGION name; "
-                "make it, or name another"
+                "create it, or name another"
             ) from None
         if isinstance(error, FileNotFoundError):
             raise FileNotFoundError(f"{path} is not there") from None
@@ -221,11 +223,12 @@ def _told(path: ObjectPath) -> Iterator[None]:
 
 
 def _line(path: ObjectPath, error: Exception) -> str:
+    # One line, without the client's debug output.
     said = " ".join(str(error).split("\n\nDebug source:")[0].split())
     for name in _SECRETS:
         if secret := os.environ.get(name):
             said = said.replace(secret, "(hidden)")
-    return f"the object store did not do what was asked of it for {path}: {said[:_LONGEST]}"
+    return f"a request to the object store failed for {path}: {said[:_LONGEST]}"
 
 
 def _stat(found: Mapping[str, Any]) -> ObjectStat:
@@ -234,6 +237,6 @@ def _stat(found: Mapping[str, Any]) -> ObjectStat:
 
 @cache
 def _store(bucket: str, process: int, endpoint: str) -> S3Store:
-    """The bucket's store, by the settings of the environment; one a process, since connections do not survive a fork."""
+    """The client of a bucket, configured by the environment. One per process, since connections do not survive a fork."""
     allow_http = endpoint.startswith("http://")
     return S3Store(bucket, client_options={"allow_http": allow_http}, retry_config={"max_retries": 8})

@@ -1,4 +1,4 @@
-"""A place of a home's: a path of this machine's file systems, or one in a bucket of an object store."""
+"""`Place`: a path on a file system of this machine, or in a bucket of an object store."""
 
 import re
 from pathlib import Path, PurePath
@@ -9,15 +9,15 @@ from keyfold.storage.remote_path import RemotePath
 
 Place = Path | RemotePath
 
-# A Path folds the two slashes of a URL into one: gs:/bucket.
+# One slash, since Path turns gs://bucket into gs:/bucket.
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/")
 
 
 def to_place(text: str | Place) -> Place:
-    """The place that a text names: `s3a://bucket/folder` (or `s3://`), or else a path.
+    """Parse a path, or a URL `s3a://bucket/folder` (or `s3://`).
 
     Raises:
-        Misconfigured: it is a URL of another kind, names no bucket, or goes up by `..` in one.
+        Misconfigured: the URL has another scheme, has no bucket, or contains `..`.
 
     Example:
         >>> to_place("s3://lake/home")
@@ -36,7 +36,7 @@ def to_place(text: str | Place) -> Place:
 
 
 def path_below(place: Place, folder: Place) -> PurePath | None:
-    """The path of a place below a folder; None where it is elsewhere.
+    """The path of a place relative to a folder; None if it is not below it.
 
     Example:
         >>> path_below(to_place("s3a://lake/home/landing/rides"), to_place("s3a://lake/home"))

@@ -1,4 +1,4 @@
-"""Bytes of a store as Python's own files have them, each read of a range of its own."""
+"""A Python file object over an object in a store: each read fetches a range of bytes."""
 
 import io
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RangeReader(io.RawIOBase):
-    """A file of known size that is read by ranges."""
+    """A seekable, read-only file of known size. Subclasses fetch ranges."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -15,7 +15,7 @@ class RangeReader(io.RawIOBase):
 
     @abstractmethod
     def _range(self, start: int, end: int) -> bytes:
-        """The bytes from one place to before another: all of them, or the store's error."""
+        """Fetch the bytes from `start` up to, not including, `end`: all of them, or raise the store's error."""
 
     def readable(self) -> bool:
         return True

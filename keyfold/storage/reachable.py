@@ -1,4 +1,4 @@
-"""Whether a bucket's store can be reached, and keeps conditions: told at once, and not minutes into a run."""
+"""Check at the start of a run that a bucket's store can be reached, and that it supports conditional writes."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _BUSY = re.compile(r"SlowDown|ServiceUnavailable|TooManyRequests|\b(429|500|503)
 
 _ROLES = "169.254.169.254"
 
-# Each is a way to credentials that Delta's library, Polars and this code know.
+# Each variable is a way to give credentials that Delta's library, Polars and this code support.
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -38,14 +38,14 @@ _CREDENTIALS = (
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _BAD_CERTIFICATES = {
     "NotValidForName": "it is for another host name",
-    "UnknownIssuer": "nobody whom this machine trusts has signed it",
-    "BadSignature": "nobody whom this machine trusts has signed it",
+    "UnknownIssuer": "no authority that this machine trusts has signed it",
+    "BadSignature": "no authority that this machine trusts has signed it",
     "Expired": "it has expired",
     "NotValidYet": "it is not valid yet by this machine's clock",
 }
-"""What the client says of a certificate that it refuses, by how that begins."""
+"""Why the client refuses a certificate, by the beginning of its error's name."""
 
-# Not the number alone: a port or a key's name has it as well.
+# Not 401 or 403 alone: a port or an object's name may contain these digits.
 _REFUSALS = (
     "status code: 401",
     "status code: 403",
@@ -56,16 +56,16 @@ _REFUSALS = (
 
 
 def check_reachable(place: object, environment: Mapping[str, str] = os.environ) -> None:
-    """See that a place, where it is one of a bucket, can be looked at; of any other, nothing.
+    """Check that a place in a bucket can be listed. For other places, do nothing.
 
     Raises:
         NotAnsweringError: the store does not answer.
-        KeyfoldError: it does not know the bucket, or refuses; says what to set.
+        KeyfoldError: the bucket does not exist, or the store refuses access; the message says what to set.
     """
     found = to_place(place) if isinstance(place, str | RemotePath) else None
     if not isinstance(found, ObjectPath):
         return
-    # Once and not for long, since wrong settings are as wrong at the tenth try; but a store that is busy is asked again.
+    # One retry only, since retries do not help with wrong settings; more for a store that says it is busy.
     for retries in (1, _TRIES_OF_A_BUSY_STORE):
         try:
             listed = obstore.list(_store(found, environment, retries), prefix=f"{found.key}/" if found.key else None)
@@ -73,18 +73,18 @@ def check_reachable(place: object, environment: Mapping[str, str] = os.environ) 
         except (obstore.exceptions.BaseError, OSError) as error:
             if retries == 1 and _BUSY.search(str(error)):
                 continue
-            raise _told(found, error, environment) from None
+            raise _explained(found, error, environment) from None
         return
 
 
 def check_conditions(home: object) -> None:
-    """See that a bucket's store keeps the condition of a write: where it did not, two runs could hold one lease.
+    """Check that a bucket's store honours conditional writes. Without them, two runs could hold one lease.
 
     Raises:
-        KeyfoldError: it writes whether a condition holds or not, or cannot be written to.
+        KeyfoldError: the store ignores the condition, or cannot be written to.
     """
     place = to_place(home) if isinstance(home, str | RemotePath) else None
-    if not isinstance(place, ObjectPath) or str(place) in _KEPT:
+    if not isinstance(place, ObjectPath) or str(place) in _CHECKED:
         return
     probe = place / f".conditions-{uuid.uuid4().hex}"
     try:
@@ -98,33 +98,33 @@ def check_conditions(home: object) -> None:
             except FileExistsError:
                 continue
             raise Misconfigured(
-                f"the store of {place} takes writes whose condition does not hold (If-None-Match, If-Match), so that nothing "
-                "would keep two runs apart; use a store that keeps them: Amazon S3 does, and so do MinIO, Ceph and others in "
-                "newer versions"
+                f"the store of {place} takes writes whose condition does not hold (If-None-Match, If-Match), so two runs could "
+                "write at the same time; use a store with conditional writes: Amazon S3, or newer versions of MinIO, Ceph and "
+                "others"
             )
         try:
             probe.write_if_unchanged(b"three", tag)
         except FileExistsError:
-            # The answer to a first try was lost, and the second found what the first had written.
+            # Not a failure if the first try succeeded, its answer was lost, and the retry found what it had written.
             if probe.read_bytes() != b"three":
                 raise
     except OSError as error:
         raise Unreachable(f"{place} cannot be written: {error}") from None
     finally:
         probe.unlink(missing_ok=True)
-    _KEPT.add(str(place))
+    _CHECKED.add(str(place))
 
 
 def _created(probe: ObjectPath, content: bytes) -> str:
-    """Create an object by a name that nobody else has: one that is there already is of a try whose answer was lost."""
+    """Create an object with a unique name. If it exists, it is ours: the answer to the first try was lost."""
     try:
         return probe.create(content)
     except FileExistsError:
         return probe.read_with_tag()[1]
 
 
-_KEPT: set[str] = set()
-"""Places whose store was seen to keep conditions."""
+_CHECKED: set[str] = set()
+"""Places whose store was found to honour conditional writes."""
 
 
 def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S3Store:
@@ -136,24 +136,24 @@ def _store(place: ObjectPath, environment: Mapping[str, str], retries: int) -> S
     )
 
 
-def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> KeyfoldError:
+def _explained(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -> KeyfoldError:
     said = " ".join(str(error).split("\n\nDebug source:")[0].split())
     where = environment.get("AWS_ENDPOINT_URL") or f"Amazon S3 in {environment.get('AWS_REGION') or 'us-east-1'}"
     if "NoSuchBucket" in said:
-        return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; make it, or name another")
+        return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; create it, or name another")
     if "RequestTimeTooSkewed" in said:
         return KeyfoldError(
-            f"{place}: {where} refuses requests of this machine, whose clock differs too much from its own: set the clock (by "
+            f"{place}: {where} refuses requests, since this machine's clock differs too much from its own: set the clock (by "
             "NTP), and run this again"
         )
     if found := _CERTIFICATE.search(str(error)):
         why = next((text for sign, text in _BAD_CERTIFICATES.items() if found[1].startswith(sign)), found[1])
         return Misconfigured(
-            f"{place}: {where} shows a certificate that is not accepted: {why}; give AWS_ENDPOINT_URL the name that is in the "
-            "certificate, or name the file of an authority that is trusted in SSL_CERT_FILE"
+            f"{place}: {where} shows a certificate that is not accepted: {why}; use the certificate's host name in "
+            "AWS_ENDPOINT_URL, or give a file with a trusted authority in SSL_CERT_FILE"
         )
     is_refused = any(sign in said for sign in _REFUSALS)
-    # With no key set a machine's role is asked for, at this address; that one answers, and the store does not, is another matter.
+    # Without a key, the client asks for the machine's role at this address: its failure means missing credentials.
     if (is_refused or _ROLES in said) and not any(environment.get(name) for name in _CREDENTIALS):
         return KeyfoldError(
             f"{place}: no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role "
@@ -161,7 +161,7 @@ def _told(place: ObjectPath, error: Exception, environment: Mapping[str, str]) -
         )
     if is_refused:
         return KeyfoldError(
-            f"{place}: {where} refuses these credentials; they must allow to list, read, write and delete there"
+            f"{place}: {where} refuses these credentials; they must allow listing, reading, writing and deleting there"
         )
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
         if secret := environment.get(name):

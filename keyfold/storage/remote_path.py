@@ -1,10 +1,10 @@
-"""Places that no path of this machine leads to, as paths: as much of `pathlib.Path` as a home's files need, so that one code serves all.
+"""`RemotePath`: the part of `pathlib.Path` that Keyfold uses, for paths in a store. The same code serves disks and stores.
 
-What every kind keeps, and is relied on:
+Every implementation guarantees:
 
-- what is written is whole or not there, and stays.
-- `create` writes only where nothing is yet, in one step of the store.
-- `write_if_unchanged` writes only over what was read, in one step of the store.
+- Writes are atomic and durable.
+- `create` writes only if there is no object, in one step of the store.
+- `write_if_unchanged` writes only over the version that was read, in one step of the store.
 """
 
 import fnmatch
@@ -21,26 +21,26 @@ Check = Callable[[], None]
 
 
 class StoreError(OSError):
-    """The store has failed, is not reached, or refuses: no fault of the object's.
+    """The store has failed, cannot be reached, or refuses access. The object itself is not damaged.
 
     Attributes:
-        place: what `check_reachable` may look at, to say what is wrong with the settings.
+        place: the place for `check_reachable`, which may find what is wrong with the settings.
     """
 
     place: str = ""
 
 
 class NotAnsweringError(Unreachable):
-    """A store was asked, and gave no answer of its own: it may do so by the next time."""
+    """A store does not answer. It may do so later."""
 
 
 class ObjectStat(NamedTuple):
-    """What a listing tells of an object.
+    """An object's entry in a listing.
 
     Attributes:
-        st_size: bytes.
-        st_mtime_ns: when it was written, nanoseconds since 1970, by the store's clock.
-        e_tag: of its content; None where the store has none of it.
+        st_size: size in bytes.
+        st_mtime_ns: when it was written, in nanoseconds since 1970, by the store's clock.
+        e_tag: the tag of its content; None if the store has none.
     """
 
     st_size: int
@@ -49,12 +49,12 @@ class ObjectStat(NamedTuple):
 
 
 class RemotePath(ABC):
-    """A place in a store. Compares, hashes, sorts and pickles by its URL."""
+    """A path in a store. It is compared, hashed, sorted and pickled by its URL."""
 
     __slots__ = ("_key", "_root")
 
     what_reaches_it: ClassVar[str]
-    """What must be set and run for it to be reached, for people."""
+    """What must be set and running to reach it, for error messages."""
 
     _root: str
     _key: PurePosixPath
@@ -85,7 +85,7 @@ class RemotePath(ABC):
 
     @property
     def key(self) -> str:
-        """Its path below the bucket."""
+        """The path in the bucket."""
         return "" if self._key == PurePosixPath() else str(self._key)
 
     @property
@@ -124,7 +124,7 @@ class RemotePath(ABC):
         return self.shares_store_with(other) and self._key.is_relative_to(other._key)
 
     def shares_store_with(self, other: object) -> bool:
-        """Whether another place is in the same bucket."""
+        """Whether another path is in the same bucket."""
         return isinstance(other, RemotePath) and self._root == other._root
 
     def as_posix(self) -> str:
@@ -144,10 +144,10 @@ class RemotePath(ABC):
 
     @abstractmethod
     def read_bytes(self) -> bytes:
-        """The object's content.
+        """Read the object.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: there is no such object.
         """
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -155,34 +155,33 @@ class RemotePath(ABC):
 
     @abstractmethod
     def read_with_tag(self) -> tuple[bytes, str]:
-        """The object's content, and the tag that `write_if_unchanged` takes."""
+        """Read the object, and its tag for `write_if_unchanged`."""
 
     @abstractmethod
     def write_bytes(self, content: bytes) -> int:
-        """Write the object, whole, in the place of the one before it."""
+        """Write or replace the object."""
 
     @abstractmethod
     def write_from(self, file: IO[bytes]) -> None:
-        """Write the object with what a file holds from where it stands, in parts where it is large."""
+        """Write the object from a file, from its current position on; a large one in parts."""
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
         return self.write_bytes(text.encode(encoding))
 
     @abstractmethod
     def create(self, content: bytes) -> str:
-        """Write the object unless there is one; gives its tag.
+        """Write the object if it does not exist, and return its tag.
 
         Raises:
-            FileExistsError: there is one, perhaps somebody else's, perhaps this very one: of a write whose answer was
-                lost nobody knows.
+            FileExistsError: it exists. It may be of another process, or of an earlier try of this one whose answer was lost.
         """
 
     @abstractmethod
     def write_if_unchanged(self, content: bytes, tag: str) -> str:
-        """Write the object if it still is the one that has this tag; gives the new one.
+        """Write the object if it still has this tag, and return its new tag.
 
         Raises:
-            FileExistsError: somebody has written it since, or taken it away.
+            FileExistsError: it was written or deleted since.
         """
 
     @abstractmethod
@@ -199,34 +198,34 @@ class RemotePath(ABC):
 
     @abstractmethod
     def iterdir(self) -> Iterator[Self]:
-        """What lies directly below it."""
+        """The objects and folders directly below."""
 
     def glob(self, pattern: str) -> Iterator[Self]:
-        """What lies below it by a pattern of names, `*` within one name; folders too."""
+        """Objects and folders below that match a pattern. `*` matches within one name."""
         here, _, rest = pattern.partition("/")
         if not any(sign in here for sign in "*?["):
-            one = self / here
+            path = self / here
             if rest:
-                yield from one.glob(rest)
-            elif one.exists():
-                yield one
+                yield from path.glob(rest)
+            elif path.exists():
+                yield path
             return
-        for one in self.iterdir():
-            if fnmatch.fnmatchcase(one.name, here):
+        for path in self.iterdir():
+            if fnmatch.fnmatchcase(path.name, here):
                 if rest:
-                    yield from one.glob(rest)
+                    yield from path.glob(rest)
                 else:
-                    yield one
+                    yield path
 
     def rglob(self, pattern: str) -> Iterator[Self]:
-        """Files at any depth below it, by their name."""
+        """Objects at any depth below whose name matches a pattern."""
         for path, _ in self.below():
             if fnmatch.fnmatchcase(path.name, pattern):
                 yield path
 
     @abstractmethod
     def below(self) -> Iterator[tuple[Self, ObjectStat]]:
-        """Files at any depth below it, each with what the listing tells of it."""
+        """Objects at any depth below, each with its entry in the listing."""
 
     @abstractmethod
     def mkdir(self, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None: ...
@@ -236,31 +235,32 @@ class RemotePath(ABC):
 
     @abstractmethod
     def remove_tree(self) -> None:
-        """Remove it and all that lies below it."""
+        """Remove the path and everything below it."""
 
     @abstractmethod
     def copy_to(self, other: "RemotePath") -> None:
-        """Copy it within its store."""
+        """Copy the object within its store."""
 
     @abstractmethod
     def move_tree_to(self, other: "RemotePath", last: str, check: Check) -> None:
-        """Move a folder to a place where nothing is yet.
+        """Move a folder to a path that does not exist.
 
         Args:
-            other: where to, in the same store.
-            last: what comes last there and goes first here, where it takes more than one step.
+            other: the target, in the same store.
+            last: the name of the file that is copied last and deleted first, if the move takes several steps.
             check: called before each step.
         """
 
     @abstractmethod
     def move_file_to(self, other: "RemotePath") -> None:
-        """Move a file to a place where nothing is yet, in the same store."""
+        """Move a file to a path that does not exist, in the same store."""
 
     @abstractmethod
     def open_reader(self, read_ahead: int = READ_AHEAD) -> IO[bytes]:
-        """A seekable file that fetches what is read of it, so many bytes at least at a time."""
+        """Open a seekable file that fetches ranges as they are read, at least `read_ahead` bytes at a time."""
 
     def _at(self, key: PurePosixPath) -> Self:
+        # Without __init__, whose checks of the URL this path has passed already.
         made = object.__new__(type(self))
         made._root, made._key = self._root, key
         return made

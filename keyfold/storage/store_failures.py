@@ -1,6 +1,6 @@
-"""Whether an error is the object store's: it refuses, is busy or does not answer, and what it holds is as it was.
+"""Recognize failures of the object store (refused, busy, no answer) in errors of other libraries.
 
-Delta's library, Polars and Spark each wrap what the store said in errors of their own, which other code takes for damage.
+Delta's library, Polars and Spark wrap the store's errors in their own, which other code would take for damaged data.
 """
 
 import re
@@ -15,19 +15,19 @@ _OF_THE_STORE = re.compile(
 
 
 def failure_of_store(error: BaseException, place: object = "") -> StoreError | None:
-    """The store's failure that an error, or one that it came of, stands for; None where it is another one.
+    """The store's failure that caused an error; None if the error has another cause.
 
     Args:
-        error: of any library.
+        error: an error of any library.
         place: what was read or written.
     """
-    for one in _with_causes(error):
-        if isinstance(one, StoreError):
-            return one
-        if _OF_THE_STORE.search(str(one)):
+    for cause in _with_causes(error):
+        if isinstance(cause, StoreError):
+            return cause
+        if _OF_THE_STORE.search(str(cause)):
             failed = StoreError(
-                f"the object store did not do what was asked of it for {place}: {first_line(one)}; nothing that it holds is "
-                "known to be damaged: run this again once it answers"
+                f"a request to the object store failed for {place}: {first_line(cause)}; nothing in it is known to be "
+                "damaged: run this again once the store answers"
             )
             failed.place = str(place)
             return failed
@@ -35,9 +35,9 @@ def failure_of_store(error: BaseException, place: object = "") -> StoreError | N
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
-    """An error, and what it came of, newest first."""
+    """An error and its causes, newest first."""
     found: list[BaseException] = []
-    # Chains can be rings: an error that is raised again `from` one which was raised while it was handled.
+    # A chain can be a cycle: an error raised again `from` one that was raised while handling it.
     while error not in found:
         found.append(error)
         error = error.__cause__ or error.__context__ or error

@@ -199,12 +199,12 @@ KUBERNETES = {
     [
         ({"KEYFOLD_ENV": "moon"}, "environments there: local, ci, cluster"),
         ({"KEYFOLD_ENV": "cluster"}, "set KEYFOLD_SPARK_MASTER"),
-        ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is no Spark master"),
-        ({"KEYFOLD_SPARK_MASTER": "sc://one:15002"}, "Spark Connect cannot hold what Keyfold promises"),
+        ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
+        ({"KEYFOLD_SPARK_MASTER": "sc://one:15002"}, "Spark Connect is not supported"),
         ({"SPARK_REMOTE": "sc://one:15002"}, "unset SPARK_REMOTE"),
         (
             {"KEYFOLD_ENV": "cluster", "KEYFOLD_SPARK_MASTER": "spark://one:7077"},
-            "wants more settings .*spark.driver.host",
+            "needs more settings .*spark.driver.host",
         ),
         (KUBERNETES | {"KEYFOLD_HOME": "/data/home"}, "a volume that holds the lakehouse /data/home"),
         ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),

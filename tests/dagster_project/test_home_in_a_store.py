@@ -53,5 +53,5 @@ def test_a_store_that_is_busy_cut_off_or_slow_is_a_warning_and_no_more(bucket, f
 def test_a_bucket_that_is_not_there_is_told_in_place_of_the_definitions(bucket, monkeypatch):
     monkeypatch.setenv("KEYFOLD_HOME", "s3a://no-such-bucket/home")
     monkeypatch.delitem(sys.modules, "dagster_project.definitions", raising=False)
-    with pytest.raises(KeyfoldError, match="has no bucket no-such-bucket; make it, or name another"):
+    with pytest.raises(KeyfoldError, match="has no bucket no-such-bucket; create it, or name another"):
         runpy.run_module("dagster_project.definitions")

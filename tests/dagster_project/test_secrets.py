@@ -73,7 +73,7 @@ def test_a_secret_of_spark_reaches_it_and_is_in_no_page_no_record_and_no_error_o
     assert told["letters"] == len(secret), run.stderr
     assert not told["refused"]
     assert "spark.hadoop.fs.s3a.secret.key" in told["error"]
-    assert "(hidden) is wanted" in told["error"]
+    assert "(hidden) is requested" in told["error"]
     assert "shuffle_partitions" in told["shown"]
     records = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
     assert b"starting Spark anew: no warm Spark serves at" in records, "the records are where they are looked for"

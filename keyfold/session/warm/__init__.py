@@ -1,9 +1,8 @@
-"""A warm Spark: one Java process that stays, with its Spark context, for runs that come and go.
+"""A warm Spark: a long-running Java process with a Spark context, to which runs attach.
 
-A cold run spends most of its time on Java: starting it, loading Spark and Delta, compiling what is hot. A run that
-attaches finds all that done. It is a driver like any other (the same py4j, a gateway server and a session of its own),
-so that all of Keyfold works as it does cold; Spark Connect would run the sinks in a process on the other side.
+A cold run spends most of its time starting Java, loading Spark and Delta, and compiling hot code. A run that attaches skips
+all that. It is a normal driver (py4j, with its own gateway server and session), so all of Keyfold works as in a cold run.
 
-The server writes where it listens, and the secret to get in, to a file that its user alone can read; it listens on
-loopback. Workers of changed code are new ones: each attached run tells its workers the state of the code.
+The server listens on loopback, and writes its port and secret to a file that only its user can read. Spark starts new Python
+workers after code has changed, since each run passes a digest of its code to its workers.
 """

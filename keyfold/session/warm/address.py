@@ -1,6 +1,6 @@
-"""Where a warm Spark listens: a file that its user alone can read, beside a lock that it holds for as long as it lives.
+"""The address file of a warm Spark: its port and secret, readable only for its user.
 
-The lock says whether the process is there (`keyfold.locks`).
+The process holds a lock beside the file as long as it lives, so a free lock means that it has ended (`keyfold.locks`).
 """
 
 import json
@@ -22,11 +22,11 @@ _ANOTHER_HAS_IT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class WarmAddress:
-    """Where it listens on loopback.
+    """The address of a warm Spark on loopback.
 
     Attributes:
-        port: of its gateway.
-        secret: to get in.
+        port: port of its gateway.
+        secret: secret for the connection.
     """
 
     port: int
@@ -34,10 +34,10 @@ class WarmAddress:
 
 
 def read(address: Path) -> WarmAddress:
-    """What the address file says, of a warm Spark that lives.
+    """Read the address file of a running warm Spark.
 
     Raises:
-        KeyfoldError: there is no such file, it is not one that this user's warm Spark wrote, or that has ended.
+        KeyfoldError: the file is missing, this user's warm Spark did not write it, or that has ended.
     """
     try:
         text = _own_text(address)
@@ -51,16 +51,16 @@ def read(address: Path) -> WarmAddress:
 
 
 def write(address: Path, found: WarmAddress) -> None:
-    """Write the file, whole, with mode 0600: what is written aside first is its user's alone."""
+    """Write the address file atomically, with mode 0600."""
     write_whole(address, json.dumps({"port": found.port, "secret": found.secret}).encode())
 
 
 @contextmanager
 def held(address: Path) -> Iterator[None]:
-    """Hold the address for as long as the context lasts; at its ends no file of an earlier holder is there.
+    """Hold the lock of an address file. The file is removed at both ends of the context.
 
     Raises:
-        KeyfoldError: another process holds it, or nothing can be written there.
+        KeyfoldError: another process holds the lock, or the folder is not writable.
     """
     try:
         address.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def held(address: Path) -> Iterator[None]:
         try:
             take(descriptor, seconds=_ANOTHER_HAS_IT_SECONDS)
         except BlockingIOError:
-            raise Locked(f"{address} belongs to a warm Spark that runs already; stop it first") from None
+            raise Locked(f"{address} belongs to a warm Spark that is running; stop it first") from None
         _remove(address)
         try:
             yield
@@ -95,14 +95,15 @@ def _lock_file(address: Path) -> Path:
 
 
 def _own_text(address: Path) -> bytes:
-    """The content of a file that this user wrote for itself; whatever else stands there is not even waited for."""
+    """Read a private file of this user. A link, a pipe or a file of another user is refused without waiting."""
     descriptor = os.open(address, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
+        # Checked on the open file, which cannot be exchanged for another one any more.
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise KeyfoldError(f"{address} is no file")
+            raise KeyfoldError(f"{address} is not a regular file")
         if status.st_uid != os.geteuid():
-            raise KeyfoldError(f"{address} belongs to another user: whoever wrote it would get all that the run sends")
+            raise KeyfoldError(f"{address} belongs to another user, who could read all that the run sends")
         if status.st_mode & 0o077:
             raise KeyfoldError(f"{address} is open to other users (mode {stat.S_IMODE(status.st_mode):04o})")
         return os.read(descriptor, _MAX_BYTES)
@@ -119,4 +120,4 @@ def _parsed(address: Path, text: bytes) -> WarmAddress:
         port, secret = found.get("port"), found.get("secret")
         if type(port) is int and 0 < port < 2**16 and isinstance(secret, str) and secret.isalnum():
             return WarmAddress(port, secret)
-    raise KeyfoldError(f"{address} does not say where a warm Spark is")
+    raise KeyfoldError(f"{address} does not hold the address of a warm Spark")

@@ -1,4 +1,4 @@
-"""The run's side: attach to a warm Spark, let go of it."""
+"""Attach a run to a warm Spark, and detach it."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ from keyfold.session.start import check_same
 from keyfold.session.warm.address import WarmAddress, read
 
 HANDSHAKE_SECONDS = 3.0
-"""Within which it must take a connection and know the secret."""
+"""Seconds within which a warm Spark must accept the connection and the secret."""
 
 _ANSWER_SECONDS = 10.0
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
@@ -39,46 +39,46 @@ class Attached:
     _own: Any
 
     def detach(self) -> None:
-        """Stop this run's queries and let go; Spark itself stays."""
+        """Stop this run's queries and close its connections. Spark keeps running."""
         for query in self.session.streams.active:
             query.stop()
         _let_go(self._control, self._server, self._own)
 
 
 def attach(address: Path, settings: SparkSettings) -> Attached:
-    """A session on the warm Spark that serves at an address; in a process that has no session.
+    """Create a session on a running warm Spark.
 
     Raises:
-        KeyfoldError: the process has a session, none serves there, it does not answer in time, or it has other settings.
-            The process is as it was then, and may start Spark of its own.
+        KeyfoldError: this process has a session already, no warm Spark runs at the address, it does not answer in time, or
+            it has other settings. This process is unchanged then, and may start its own Spark.
     """
     if SparkContext._active_spark_context is not None:
         raise KeyfoldError(f"this process has a Spark session and cannot attach to the warm Spark of {address} too")
     found = read(address)
     _shake_hands(found, address)
     control, server = _connect(found), None
-    # The Java of an earlier session of this process's own, which waits for its next one.
+    # This process's own Java, kept from an earlier session for its next one.
     own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     try:
         java_conf = _running_conf(control, address)
         check_same({pair._1(): pair._2() for pair in java_conf.getAll()}, spark_conf(settings))
-        # A server of its own: in one shared by two runs, Java would call the later one back for both.
+        # Each run has its own server: with a shared one, Java would send all callbacks to the run that connected last.
         server = control.jvm.org.apache.spark.api.python.Py4JServer(java_conf)
         server.start()
         return Attached(_session(server, settings), control, server, own)
     except KeyfoldError:
         _let_go(control, server, own)
         raise
-    except Exception as error:  # whatever it is, the run can do without
+    except Exception as error:  # any failure: the run can start its own Spark
         _let_go(control, server, own)
-        told = next(iter(str(error).splitlines()), "")
+        text = next(iter(str(error).splitlines()), "")
         raise Unreachable(
-            f"the warm Spark of {address} does not answer as one: {type(error).__name__}: {told}"
+            f"the warm Spark of {address} does not answer as one: {type(error).__name__}: {text}"
         ) from error
 
 
 def _running_conf(control: Any, address: Path) -> Any:
-    # Not getOrCreate: where the context was stopped, that would start one there, with whatever settings.
+    # Not getOrCreate: if the context was stopped, that would start another with default settings.
     active = getattr(getattr(control.jvm.org.apache.spark, "SparkContext$"), "MODULE$").getActive()
     if active.isEmpty() or active.get().isStopped():
         raise Unreachable(f"the Spark at {address} has been stopped")
@@ -94,21 +94,21 @@ def _session(server: Any, settings: SparkSettings) -> SparkSession:
     conf = SparkConf(loadDefaults=False, _jvm=java).setMaster("warm").setAppName(settings.app_name)
     running = java.JavaSparkContext.fromSparkContext(java.org.apache.spark.SparkContext.getOrCreate())
     spark_context = SparkContext(gateway=gateway, jsc=running, conf=conf)
-    # Spark keeps Python workers by their environment: where code has changed since, it starts others.
+    # Spark reuses Python workers with the same environment. After a code change this value differs, and it starts new ones.
     spark_context.environment["KEYFOLD_CODE"] = code_state(code_folders())
-    # A session of its own: settings that a run sets must not be another run's.
+    # A new session: settings that one run sets must not affect another.
     return SparkSession(spark_context).newSession()
 
 
 def _let_go(control: Any, server: Any, own: Any) -> None:
-    """Leave this process as if it had never attached: with what is left behind, a Spark of its own would not start."""
+    """Undo `attach`. PySpark's leftovers would keep this process from starting its own Spark."""
     gateway: Any = SparkContext._gateway
     SparkContext._active_spark_context = None
     SparkContext._gateway, SparkContext._jvm = own, own and own.jvm
     SparkSession._instantiatedSession = None
     for name in _GATEWAY:
         os.environ.pop(name, None)
-    # Java's end first: while it holds its connections open, this side's cannot be closed.
+    # Java's side first: this side's connections cannot be closed while Java holds them open.
     if server is not None:
         with suppress(Py4JError):
             server.shutdown()
@@ -119,25 +119,27 @@ def _let_go(control: Any, server: Any, own: Any) -> None:
 
 
 def _shake_hands(found: WarmAddress, address: Path) -> None:
-    """See that what listens there is py4j with this secret, without py4j: that waits for an answer for ever."""
+    """Check that py4j with this secret listens at the port. Not through py4j, which would wait for ever for an answer."""
     try:
         answer = _greeted(found)
     except TimeoutError:
         raise Unreachable(f"the warm Spark of {address} does not answer within {HANDSHAKE_SECONDS:g} s") from None
     except OSError as error:
         raise Unreachable(f"the warm Spark of {address} does not answer: {error.strerror or error}") from None
+    # py4j's answer for success without a value.
     if answer != b"!yv\n":
-        raise KeyfoldError(f"what listens where {address} says is not the warm Spark that wrote it")
+        raise KeyfoldError(f"the process at the port in {address} is not the warm Spark that wrote it")
 
 
 def _greeted(found: WarmAddress) -> bytes:
-    """What it answers to the secret, up to the end of a line."""
+    """The first line of the answer to the secret."""
     late = time.monotonic() + HANDSHAKE_SECONDS
     answer = b""
     with socket.create_connection(("127.0.0.1", found.port), HANDSHAKE_SECONDS) as connection:
+        # py4j's command for authentication.
         connection.sendall(f"A\n{found.secret}\n".encode())
         while not answer.endswith(b"\n") and len(answer) < 100:
-            # One that sends a byte now and then does not get the whole time anew for each.
+            # The timeout is for the whole answer: a server that sends single bytes must not restart it.
             connection.settimeout(max(0.001, late - time.monotonic()))
             part = connection.recv(100)
             if not part:

@@ -1,4 +1,4 @@
-"""The side that stays: starts Spark, warms it up, and keeps it for runs to attach to."""
+"""Start a warm Spark, and keep it running for runs to attach to."""
 
 import threading
 from collections.abc import Callable
@@ -25,23 +25,24 @@ def serve(
     ready: Callable[[], None],
     stop: threading.Event,
 ) -> None:
-    """Start Spark, warm it up, say where it is in the file `address`, and keep it until told to stop.
+    """Start Spark, warm it up, write its address to a file, and keep it running until `stop` is set.
 
     Args:
-        settings: of the session; runs that want others start Spark of their own.
-        address: the file that `attach` reads; readable for its owner alone, removed at the end.
-        warm_up: has the session do what runs will do.
+        settings: settings of the session. Runs with other settings start their own Spark.
+        address: the file that `attach` reads; readable only for its owner, removed at the end.
+        warm_up: called with the session, to do what runs will do.
         ready: called when runs may attach.
-        stop: ends it.
+        stop: event that ends the warm Spark.
 
     Raises:
-        KeyfoldError: the master is a cluster's, another warm Spark serves there, the address cannot be written, or Java has ended by itself.
+        KeyfoldError: the master is a cluster, another warm Spark has this address, the file cannot be written, or Java has
+            ended.
     """
     if not settings.is_local:
-        # What attached runs ship would have to outlive them, for executors that come later; and nothing would be saved.
+        # Packages that a run ships would have to outlive it, for executors that start later, and no time would be saved.
         raise Misconfigured(
-            f"a warm Spark runs on one machine, and the master is {settings.master}: on a cluster each run has an "
-            "application of its own; unset KEYFOLD_SPARK_MASTER, or do without"
+            f"a warm Spark runs on one machine, but the master is {settings.master}: on a cluster each run has its own "
+            "application; unset KEYFOLD_SPARK_MASTER, or do not use a warm Spark"
         )
     with held(address):
         spark = build_session(settings)
@@ -54,10 +55,10 @@ def serve(
             while not stop.wait(_LOOK_SECONDS):
                 if gateway.proc.poll() is not None:
                     raise Unreachable(
-                        "the warm Spark's Java process has ended; runs start Spark of their own until it is back"
+                        "the warm Spark's Java process has ended; runs start their own Spark until it is back"
                     )
         finally:
-            # Before Spark goes: nobody is to attach to one that is going.
+            # Before Spark stops: no run may attach to a Spark that is stopping.
             address.unlink(missing_ok=True)
-            with suppress(Py4JError, OSError):  # where Java has ended, so has Spark
+            with suppress(Py4JError, OSError):  # if Java has ended, so has Spark
                 spark.stop()

@@ -98,7 +98,7 @@ def test_of_a_store_that_answers_again_is_told_what_it_had_said(errors, bucket, 
         faulty.choose = lambda request: None if "list-type" in request.path else Fault.DENIED
         with pytest.raises(typer.Exit), failures():
             place.read_bytes()
-    assert shown.getvalue().startswith(f"error: the object store did not do what was asked of it for {place}")
+    assert shown.getvalue().startswith(f"error: a request to the object store failed for {place}")
     assert len(shown.getvalue().splitlines()) == 1
 
 

@@ -151,7 +151,9 @@ def test_a_run_that_is_killed_at_any_point_is_made_good_once_its_lease_is_over(
         ended = forked(home=str(killed[-1][0].home), mode=mode, kill=f"{point}#1")
         assert ended["killed"], f"{point}: {ended}"
     # Its lease is known by who holds it, until it ends.
-    with pytest.raises(LeaseTakenError, match=rf"job totals is already running on .* process {ended['pid']}, heard of"):
+    with pytest.raises(
+        LeaseTakenError, match=rf"job totals is already running on .* process {ended['pid']}, lease renewed"
+    ):
         run_job(without_spark, killed[-1][0], totals())
     for lakehouse, point in killed:
         run_when_free(without_spark, lakehouse)

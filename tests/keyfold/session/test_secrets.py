@@ -72,8 +72,8 @@ def test_sessions_that_differ_in_a_secret_say_so_without_it():
     with pytest.raises(KeyfoldError) as raised:
         check_same({name: "planted-old"}, {name: "planted-new", "spark.driver.memory": "2g"})
     told = str(raised.value)
-    assert f'"{name}": "(hidden) runs, (hidden) is wanted"' in told
-    assert '"spark.driver.memory": "not set runs, 2g is wanted"' in told
+    assert f'"{name}": "(hidden) is running, (hidden) is requested"' in told
+    assert '"spark.driver.memory": "not set is running, 2g is requested"' in told
     assert "planted" not in told
 
 

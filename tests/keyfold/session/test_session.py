@@ -39,11 +39,11 @@ def test_a_misspelt_master_is_refused_with_the_forms_there_are(master):
     [
         ({"packages": ("org.postgresql:postgresql",)}, "give group:artifact:version"),
         ({"conf": {"driver.memory": "1g"}}, "begin with 'spark.'"),
-        ({"conf": {"spark.master": "yarn"}}, "has a field of its own: master"),
+        ({"conf": {"spark.master": "yarn"}}, "is set by its own field: master"),
         ({"conf": {"spark.sql.session.timeZone": "Asia/Tokyo"}}, "must stay 'UTC'"),
         ({"memory": "1g"}, "Extra inputs are not permitted"),
         ({"app_name": ""}, "at least 1 character"),
-        ({"ship": ("fleet-models",)}, "no name of a top-level package"),
+        ({"ship": ("fleet-models",)}, "not the name of a top-level package"),
     ],
 )
 def test_a_wrong_setting_is_refused_at_load(given, message):
@@ -67,7 +67,7 @@ def test_settings_come_from_the_environment():
 
 
 def test_a_wrong_value_in_the_environment_names_its_variable():
-    with pytest.raises(KeyfoldError, match="KEYFOLD_SPARK_MASTER: 'mesos' is no Spark master"):
+    with pytest.raises(KeyfoldError, match="KEYFOLD_SPARK_MASTER: 'mesos' is not a Spark master"):
         SparkSettings.from_environment({"KEYFOLD_SPARK_MASTER": "mesos"})
 
 
@@ -151,7 +151,7 @@ def test_a_session_starts_quietly_with_its_memory_keeps_handlers_and_refuses_oth
     assert told["handler kept"]
     assert told["megabytes"] == pytest.approx(600 * 1.048576, rel=0.2)
     assert (told["threads"], told["rows"], told["same"], told["again"]) == ("1", 5, True, 3)
-    assert '{"spark.master": "local[1] runs, local[2] is wanted"}' in told["other"]
+    assert '{"spark.master": "local[1] is running, local[2] is requested"}' in told["other"]
     assert "started with spark.driver.memory=600m and cannot change to 2g" in told["after stop"]
     assert errors == ""
 

@@ -139,7 +139,7 @@ def test_whatever_workers_import_of_others_has_its_version_compared():
             "node node-7 has no Python at /opt/py",
         ),
         ("x\nspark_jobs.errors.KeyfoldError: node seven has other versions\n\tat y", "^node seven has other versions$"),
-        ("Lost task (TID 0) (node-7 executor 1): something\n\tat java", "do not work: on node node-7: Lost task"),
+        ("Lost task (TID 0) (node-7 executor 1): something\n\tat java", "failed on node node-7: Lost task"),
     ],
 )
 def test_what_spark_says_of_a_worker_that_cannot_work_becomes_a_line_with_its_node(told, message):

@@ -40,16 +40,16 @@ def test_each_cluster_with_all_that_it_wants_passes(hadoop):
 @pytest.mark.parametrize(
     ("master", "conf", "message"),
     [
-        ("spark://one:7077", SECRET, "spark.driver.host, the address of this machine"),
+        ("spark://one:7077", SECRET, "spark.driver.host, this machine.s address for executors"),
         ("spark://127.0.0.1:7077,two:7077", SECRET, "spark.driver.host"),
-        ("spark://one:7077", HOST, "spark.authenticate.secret, which the master and all workers have too"),
+        ("spark://one:7077", HOST, "spark.authenticate.secret, the same as on the master and all workers"),
         (
             "spark://one:7077",
             HOST | SECRET | {"spark.submit.deployMode": "cluster"},
             "must be client: the driver is this process",
         ),
         ("yarn", HOST | STAGING, "the variable HADOOP_CONF_DIR"),
-        ("yarn", HOST | {"spark.yarn.stagingDir": "/user/keyfold"}, "spark.yarn.stagingDir, a whole URL"),
+        ("yarn", HOST | {"spark.yarn.stagingDir": "/user/keyfold"}, "spark.yarn.stagingDir, a full URL"),
         ("k8s://https://api:6443", HOST | VOLUME, "spark.kubernetes.container.image"),
         ("k8s://https://api:6443", HOST | IMAGE, "a volume for the lakehouse in executors"),
         (
@@ -60,7 +60,7 @@ def test_each_cluster_with_all_that_it_wants_passes(hadoop):
     ],
 )
 def test_what_a_cluster_lacks_is_named(master, conf, message):
-    with pytest.raises(KeyfoldError, match=f"(?s)Spark on .* wants more settings .*{message}"):
+    with pytest.raises(KeyfoldError, match=f"(?s)Spark on .* needs more settings .*{message}"):
         check_target(master, conf, HOME, {})
 
 
@@ -90,7 +90,7 @@ def test_whatever_asks_for_spark_connect_is_refused_with_the_reasons(conf, envir
 
 
 def test_a_connect_url_is_refused_as_a_master():
-    with pytest.raises(ValidationError, match="Spark Connect cannot hold what Keyfold promises"):
+    with pytest.raises(ValidationError, match="Spark Connect is not supported"):
         SparkSettings(master="sc://one:15002")
 
 

@@ -114,7 +114,7 @@ def test_a_run_with_other_settings_is_told_which(address, tmp_path):
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 1
     assert "spark.sql.shuffle.partitions" in errors
-    assert "7 is wanted" in errors
+    assert "7 is requested" in errors
 
 
 SERVE = textwrap.dedent("""
@@ -184,7 +184,7 @@ def test_a_warm_spark_that_hangs_or_dies_is_told_in_seconds_and_leaves_the_run_f
             second = subprocess.run(
                 [sys.executable, "-c", SERVE, str(address)], capture_output=True, text=True, check=False, timeout=60
             )
-            assert "belongs to a warm Spark that runs already" in second.stderr
+            assert "belongs to a warm Spark that is running" in second.stderr
 
             java = java_of(server)
             os.kill(java, signal.SIGSTOP)
@@ -215,7 +215,7 @@ def test_a_warm_spark_that_was_killed_leaves_an_address_that_nobody_falls_for(tm
 def test_on_a_cluster_there_is_no_warm_spark(tmp_path):
     settings = SparkSettings(master="spark://127.0.0.1:7077")
     with pytest.raises(
-        KeyfoldError, match=r"a warm Spark runs on one machine, and the master is spark://127\.0\.0\.1:7077"
+        KeyfoldError, match=r"a warm Spark runs on one machine, but the master is spark://127\.0\.0\.1:7077"
     ):
         serve(settings, tmp_path / "address", warm_up=print, ready=print, stop=threading.Event())
     assert not any(tmp_path.iterdir())

@@ -103,7 +103,7 @@ def test_an_address_that_is_empty_or_garbage_is_told(address, content):
     with held(address):
         address.touch(mode=0o600)
         address.write_bytes(content)
-        assert "does not say where a warm Spark is" in refusal(address)
+        assert "does not hold the address of a warm Spark" in refusal(address)
 
 
 def test_an_address_that_others_can_read_or_that_is_no_file_is_told(address):
@@ -116,10 +116,10 @@ def test_an_address_that_others_can_read_or_that_is_no_file_is_told(address):
         assert "cannot be read" in refusal(address)
         address.unlink()
         os.mkfifo(address, 0o600)
-        assert "is no file" in refusal(address), "and a pipe that nobody writes to is not waited for"
+        assert "is not a regular file" in refusal(address), "and a pipe that nobody writes to is not waited for"
         address.unlink()
         address.mkdir(0o700)
-        assert "is no file" in refusal(address)
+        assert "is not a regular file" in refusal(address)
         with pytest.raises(KeyfoldError, match="cannot be removed"), held(address.with_name("folder")):
             address.with_name("folder").mkdir()
         address.rmdir()
@@ -134,7 +134,7 @@ def test_an_address_of_another_user_is_told(address):
 
 
 def test_one_address_has_one_holder_and_one_that_looks_does_not_count(address):
-    with held(address), pytest.raises(KeyfoldError, match="belongs to a warm Spark that runs already"), held(address):
+    with held(address), pytest.raises(KeyfoldError, match="belongs to a warm Spark that is running"), held(address):
         pass
     with open(address.with_name(f".{address.name}.lock")) as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)

@@ -56,7 +56,7 @@ def test_who_comes_second_is_told_who_holds_it_and_has_it_when_the_first_is_over
     with exclusive(folder, "job rides"):
         assert is_held(folder)
         with pytest.raises(
-            LeaseTakenError, match=rf"job rides is already running on .*process {os.getpid()}, heard of"
+            LeaseTakenError, match=rf"job rides is already running on .*process {os.getpid()}, lease renewed"
         ):
             Lease(folder, "job rides", SHORT).take()
     assert not is_held(folder)
@@ -90,9 +90,7 @@ def test_of_many_that_want_it_at_once_one_has_it(folder):
 
 
 def test_a_killed_holder_loses_it_by_itself(folder, holder):
-    with pytest.raises(
-        LeaseTakenError, match=rf"process {holder.pid},.*loses its lease 1 s after it was last heard of"
-    ):
+    with pytest.raises(LeaseTakenError, match=rf"process {holder.pid},.*expires 1 s after its last renewal"):
         Lease(folder, "job rides", SHORT).take()
     holder.kill()
     with leased(folder, "job rides", patience=PATIENCE):

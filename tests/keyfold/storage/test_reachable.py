@@ -28,7 +28,7 @@ def test_a_bucket_that_answers_and_a_folder_of_a_disk_are_well(bucket, tmp_path)
 
 
 def test_a_bucket_that_is_not_there_is_named(bucket):
-    with pytest.raises(KeyfoldError, match=r"http://127.0.0.1:\d+ has no bucket no-such-bucket; make it"):
+    with pytest.raises(KeyfoldError, match=r"http://127.0.0.1:\d+ has no bucket no-such-bucket; create it"):
         check_reachable("s3a://no-such-bucket/home")
 
 
@@ -107,7 +107,7 @@ def test_a_store_whose_certificate_has_another_name_or_an_unknown_signer_is_refu
     for served, trusted, why in (
         (right, right, None),
         (wrong, wrong, "it is for another host name"),
-        (right, wrong, "nobody whom this machine trusts has signed it"),
+        (right, wrong, "no authority that this machine trusts has signed it"),
     ):
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted.authority))
         with store_with(served.broker) as address:
@@ -133,7 +133,7 @@ def test_a_store_that_writes_whatever_the_condition_is_refused(bucket, monkeypat
     monkeypatch.setattr(ObjectPath, "create", lambda self, content: str(self.write_bytes(content)))
     with pytest.raises(KeyfoldError, match="takes writes whose condition does not hold"):
         check_conditions(home)
-    assert str(home) not in reachable._KEPT
+    assert str(home) not in reachable._CHECKED
 
 
 def test_a_clock_that_differs_from_the_store_s_is_named(bucket, object_store: ObjectStore, monkeypatch):
