@@ -1,4 +1,4 @@
-"""The lakehouse: where everything lies, and how files, locks and Delta tables are written so that nothing is half done."""
+"""The lakehouse: the paths of all data, and atomic writes of files, locks and Delta tables."""
 
 from keyfold.lakehouse.files import read_json, write_json
 from keyfold.lakehouse.locks import exclusive

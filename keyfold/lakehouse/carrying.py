@@ -1,4 +1,4 @@
-"""Rows that a new table begins with: another table's files under a second name, none of them read or written again."""
+"""Copy all rows of a Delta table to a new one by linking its data files: no row is read or written."""
 
 import time
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from keyfold.storage.place import Place
 
 
 def carry_rows(source: Place, target: Place) -> int:
-    """Have an empty table begin with all rows of another one; gives their number.
+    """Add all rows of a table to an empty one, and return their number.
 
-    Both keep their own log: what happens to one table after that does not show in the other, and files live as long as
-    either names them.
+    Each table has its own log: later changes of one do not affect the other. A file stays on disk as long as either
+    table has a link to it.
 
     Args:
         source: an existing Delta table.
-        target: an empty one on the same disk, with the columns of the other and perhaps more.
+        target: an empty Delta table on the same disk, with at least the columns of the source.
 
     Raises:
-        KeyfoldError: the target lacks a column of the source, or has another type for it; nothing is done.
+        KeyfoldError: the target lacks a column of the source, or has another type for it; nothing was changed.
     """
     delta, into = DeltaTable(str(source)), DeltaTable(str(target))
     _check_fits(delta, into, source)
@@ -36,15 +36,16 @@ def carry_rows(source: Place, target: Place) -> int:
     now, actions, rows = time.time_ns() // 1_000_000, [], 0
     for at, quoted in enumerate(columns["path"]):
         path = unquote(quoted)
-        # A second name and, on a disk, no copy: deleted in one table, the file lives on in the other.
+        # A hard link on a disk, a copy in a bucket: a file that one table deletes stays in the other.
         second_name(source / path, target / path)
         spans = {end: _spans(columns, end, at) for end in ("min", "max")}
         count = int(columns["num_records"][at])
         statistics = statistics_of(count, spans["min"], spans["max"])
         actions.append(AddAction(path, columns["size_bytes"][at], {}, now, True, statistics))
         rows += count
+    # A set: files of one folder need a single sync.
     for folder in {(target / unquote(path)).parent for path in columns["path"]}:
-        # Before the commit that names the files: after a power cut it must find them.
+        # Sync before the commit: the files that it names must survive a power cut.
         sync_folder(folder)
     if actions:
         check_held()
@@ -57,15 +58,15 @@ def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
     there: Any = pa.schema(into.schema().to_arrow())
     for field in pa.schema(delta.schema().to_arrow()):  # type: ignore[arg-type]
         if field.name not in there.names or there.field(field.name).type != field.type:
-            here = there.field(field.name).type if field.name in there.names else "not there"
+            here = there.field(field.name).type if field.name in there.names else "missing"
             raise IncompatibleState(
-                f"rows of {source} cannot be taken over as they are: its column {field.name} is {field.type}, and is "
-                f"{here} in the new table; let the job read its events again, with --full-refresh"
+                f"the rows of {source} do not fit the new table: column {field.name} is {field.type}, and {here} in the new "
+                "table; let the job read its events again, with --full-refresh"
             )
 
 
 def _spans(columns: Mapping[str, Any], end: str, at: int) -> dict[str, str]:
-    """The least or the greatest of a file's times, by column, as ISO 8601 in UTC."""
+    """The minimum or maximum of each column of times of a file, as ISO 8601 in UTC."""
     return {
         name.removeprefix(f"{end}."): value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         for name in columns

@@ -1,7 +1,7 @@
-"""Checksums of files: 64 bits of xxHash, at some 7 GB/s. They tell damage; they are no defence against an attacker.
+"""Checksums of files: 64 bits of xxHash, at some 7 GB/s. They detect damage, not an attacker's changes.
 
-A data file's name ends in its checksum (`part-<uuid>_<checksum>.parquet`), so that every copy of it can be verified wherever
-it is, and whatever became of the records that named it.
+The name of a data file ends in its checksum (`part-<uuid>_<checksum>.parquet`), so that any copy of it can be verified
+without other records.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import IO
 import xxhash
 
 _CHUNK = 256 << 10
-"""Larger ones do not stay in the processor's cache between the read and the sum."""
+"""Bytes read at a time. Larger chunks leave the processor's cache before they are summed."""
 
 _IN_NAME = re.compile(r"_([0-9a-f]{16})\.(parquet|arrow)$")
 
 
 def checksum_of(file: IO[bytes]) -> str:
-    """The checksum of all that an open file holds, as sixteen hexadecimal digits; leaves the file at its end."""
+    """The checksum of an open file's content, as 16 hexadecimal digits. The file is at its end afterwards."""
     file.seek(0)
     checksum = xxhash.xxh3_64()
     while chunk := file.read(_CHUNK):
@@ -26,7 +26,7 @@ def checksum_of(file: IO[bytes]) -> str:
 
 
 def checksum_of_bytes(content: bytes) -> str:
-    """The checksum of some bytes, as `checksum_of` gives it.
+    """The checksum of bytes, in the form of `checksum_of`.
 
     Example:
         >>> checksum_of_bytes(b"keyfold")
@@ -36,12 +36,12 @@ def checksum_of_bytes(content: bytes) -> str:
 
 
 def name_with_checksum(path: PurePath, file: IO[bytes]) -> str:
-    """The name of a data file that ends in the checksum of what is open."""
+    """The file's name with the checksum of its content: `<stem>_<checksum><suffix>`."""
     return f"{path.stem}_{checksum_of(file)}{path.suffix}"
 
 
 def checksum_in_name(name: str) -> str | None:
-    """The checksum that a data file's name says; None of a name that says none.
+    """The checksum in a data file's name; None if it has none.
 
     Example:
         >>> checksum_in_name("part-0a1b_00c0ffee00c0ffee.parquet"), checksum_in_name("part-0a1b.parquet")

@@ -1,7 +1,8 @@
-"""Commits of files that somebody else wrote: each batch of an application reaches a table once, however often it is tried.
+"""Commit written data files to a Delta table: idempotent, each batch of an application is committed once.
 
-What names a batch is Delta's own transaction record, (application, number): a table that has taken a number, or a later
-one, takes it no more. A second one holds a digest of the batch's files, by which histories are told apart. The log entry is made durable before whoever committed goes on.
+A batch is identified by Delta's transaction record (application, number). A commit is skipped if the table has that number
+or a later one. A second record holds a digest of the batch's file names; it distinguishes the same batch number of two
+histories. The log entry is synced to disk before a commit returns.
 """
 
 import json
@@ -22,27 +23,27 @@ from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""For what is done beside runs: checkpoints of the log and its clean-up come with the tables' own commits."""
+"""For commits outside of runs: log checkpoints and log clean-up come with the commits of runs."""
 
 
 _TRIES = 100
-"""Commits of others that may come between the look at a table and the replacement of its files."""
+"""How often `replace_files` retries because another process has committed since it read the table."""
 
 
 def committed_batch(table: Place, application: str) -> int | None:
-    """The newest batch of an application that a table has taken, None before the first."""
+    """The number of an application's newest batch in a table; None before the first."""
     return DeltaTable(str(table)).transaction_version(application)
 
 
 def committed_digest(delta: DeltaTable, application: str) -> int | None:
-    """The `digest_of` the newest batch of an application that a table has taken; None where an older Keyfold committed it."""
+    """The `digest_of` an application's newest batch in a table; None if the commit has none."""
     return delta.transaction_version(_of_files(application))
 
 
 def digest_of(files: Sequence[WrittenFile]) -> int:
-    """What tells a batch's files from those of the same number in another history: their names are random."""
+    """A digest of a batch's file names. As names are random, the same batch of another history has another digest."""
     names = "\n".join(sorted(file.path for file in files))
-    # A transaction's number has 63 bits.
+    # Delta's transaction numbers have 63 bits.
     return int(checksum_of_bytes(names.encode()), 16) >> 1
 
 
@@ -51,13 +52,13 @@ def _of_files(application: str) -> str:
 
 
 def append_files(table: Place, files: Sequence[WrittenFile], application: str, batch: int) -> None:
-    """Append written files to a table, unless it has taken this batch before.
+    """Append written files to a table, unless it already has this batch.
 
     Args:
         table: an existing Delta table.
-        files: in its folder; none makes no commit.
-        application: names the sequence of batches in the table's log.
-        batch: grows from one commit to the next.
+        files: files in its folder; without any, nothing is committed.
+        application: the name of the sequence of batches in the table's log.
+        batch: the batch's number, which increases from commit to commit.
     """
     if not files:
         return
@@ -67,31 +68,33 @@ def append_files(table: Place, files: Sequence[WrittenFile], application: str, b
 
 
 def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[WrittenFile]) -> None:
-    """Put written files in the place of others that hold the same rows: who reads the table's additions sees nothing new.
+    """Replace files of a table by files with the same rows. Readers of the table's additions see nothing new.
 
     Args:
         table: an existing Delta table.
-        gone: files that it consists of; they stay on disk.
-        files: in its folder, with the rows of those.
+        gone: files that the table consists of; they stay on disk.
+        files: files in its folder with the same rows.
 
     Raises:
-        KeyfoldError: the files do not have as many rows, or another process has replaced some of those; nothing is done.
+        KeyfoldError: the numbers of rows differ, or another process has replaced some of the files; nothing was changed.
     """
     before, after = sum(file.rows for file in gone), sum(file.rows for file in files)
     if before != after:
-        raise Damaged(f"{table}: {before:,} rows became {after:,} as files were joined; they are left as they were")
+        raise Damaged(f"{table}: compaction made {after:,} rows of {before:,}; the table was not changed")
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [add_action(file, is_new=False) for file in files]
     actions += [RemoveAction(file.path, False, now, file.bytes, {}) for file in gone]
-    # Without tries of Delta's library, which does not look whether another commit has removed the same files: their rows
-    # would be there twice.
+    # No retries by Delta's library: it does not check whether another commit has removed the same files, and their rows
+    # would be in the table twice.
     properties = CommitProperties(custom_metadata={"keyfold": "files joined"}, max_commit_retries=0)
     for _ in range(_TRIES):
         delta = DeltaTable(str(table))
-        # Delta's log has paths as URLs: a blank in a partition or a name is %20 there.
+        # Paths in Delta's log are URLs: a blank is %20.
         there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
         if not there.issuperset(file.path for file in gone):
-            raise Locked(f"{table}: another process has replaced some of its files meanwhile; let one at a time do so")
+            raise Locked(
+                f"{table}: another process has replaced some of its files; let only one process compact a table"
+            )
         read = delta.version()
         check_held()
         try:
@@ -103,10 +106,10 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
                 post_commithook_properties=NO_HOOKS,
             )
         except CommitFailedError:
-            continue  # an append, it may be
+            continue  # perhaps an append, which does not conflict: read the table again
         _make_durable(delta, table, read)
         return
-    raise Locked(f"{table}: other processes commit to it all the time, so that its files were not joined")
+    raise Locked(f"{table}: not compacted, since other processes commit to it all the time; try again later")
 
 
 def commit_once(
@@ -119,21 +122,21 @@ def commit_once(
     *,
     nobody_else: bool = False,
 ) -> None:
-    """Commit a batch durably, which another run may do too, from the same commit record, where this one has lost its lease.
+    """Commit a batch durably. It succeeds too if another run, which took over the lease, has committed the same batch.
 
     Args:
         delta: the table as it was read.
         table: its folder.
-        actions: the batch's.
-        files: the batch's, by whose names this commit is told from that of another history.
-        application: names the sequence of batches in the table's log.
-        batch: whose commit it is.
-        nobody_else: refuse where anybody has committed since the table was read, even if it was only to append.
+        actions: the actions of the commit.
+        files: the batch's files, of which the commit stores a digest.
+        application: the name of the sequence of batches in the table's log.
+        batch: the batch's number.
+        nobody_else: fail on any commit since the table was read, also on an append.
 
     Raises:
-        KeyfoldError: another process has written to the table at the same time; it has not taken the batch.
+        KeyfoldError: another process wrote to the table at the same time, and the batch was not committed.
     """
-    # Without another try, Delta's library does not look whether what it finds would go together with this.
+    # With no retries, Delta's library refuses any concurrent commit, also one that would not conflict.
     properties = CommitProperties(
         app_transactions=[Transaction(application, batch), Transaction(_of_files(application), digest_of(files))],
         max_commit_retries=0 if nobody_else else None,
@@ -154,34 +157,34 @@ def commit_once(
 
 
 def has_taken(delta: DeltaTable, application: str, batch: int) -> bool:
-    """Whether a table, as it was read, has taken a batch of an application, or a later one."""
+    """Whether a table, as it was read, has an application's batch or a later one."""
     taken = delta.transaction_version(application)
     return taken is not None and taken >= batch
 
 
 def add_action(file: WrittenFile, *, is_new: bool = True) -> AddAction:
-    """What names a written file in a table's log.
+    """The action that adds a written file to a table's log.
 
     Args:
-        file: in the table's folder.
-        is_new: whether who reads the table's additions reads it.
+        file: a file in the table's folder.
+        is_new: whether its rows are new to readers of the table's additions.
     """
     now = time.time_ns() // 1_000_000
     return AddAction(file.path, file.bytes, {}, now, is_new, statistics_of(file.rows, file.first, file.last))
 
 
 def statistics_of(rows: int, first: Mapping[str, str], last: Mapping[str, str]) -> str:
-    """A data file's statistics as Delta's log has them."""
+    """A data file's statistics as JSON, in the form of Delta's log."""
     return json.dumps({"numRecords": rows, "minValues": first, "maxValues": last, "nullCount": {}})
 
 
 def _make_durable(delta: DeltaTable, table: Place, read: int) -> None:
-    """A log entry that a power cut takes away would be one that the journal counts on; others may have come after it.
+    """Sync the log entries of a commit, since the journal relies on them after a power cut.
 
     Args:
         delta: the table that was committed to.
         table: its folder.
-        read: its version before.
+        read: its version before. All later entries are synced, as others may have committed too.
     """
     delta.update_incremental()
     log = table / "_delta_log"

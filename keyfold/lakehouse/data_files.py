@@ -1,4 +1,4 @@
-"""Data files of Delta tables, written by whoever has the rows; invisible until a commit names them (`commits`)."""
+"""Write data files of Delta tables. Readers do not see a file until a commit names it (`commits`)."""
 
 import os
 import re
@@ -20,20 +20,20 @@ from keyfold.storage.place import Place
 from keyfold.times import ISO_FORMAT, to_iso
 
 ROWS_A_GROUP = 250_000
-"""Rows of a Parquet row group: what one reader decodes at a time."""
+"""Rows of a Parquet row group, which a reader decodes at once."""
 
 STAGED = "_staged"
-"""Folder below an upsert table's for rows that wait to be merged; Delta passes over names that begin with _."""
+"""The folder of an upsert table for rows to be merged. Delta ignores names that begin with _."""
 
 
 class WrittenFile(BaseModel):
-    """A data file that no commit need have named yet.
+    """A data file, committed or not.
 
     Attributes:
-        path: below its table's folder.
-        rows: how many it holds.
+        path: relative to its table's folder.
+        rows: number of rows.
         bytes: its size.
-        first, last: per column of times, the least and the greatest as ISO 8601 in UTC.
+        first, last: the minimum and the maximum of each column of times, as ISO 8601 in UTC.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,13 +48,13 @@ class WrittenFile(BaseModel):
 def write_data_file(
     frame: pl.DataFrame, table: Place, schema: pa.Schema, folder: str = "", leaf: str | None = None
 ) -> WrittenFile:
-    """Write rows as one Parquet file below a table's folder, durably.
+    """Write rows durably as one Parquet file below a table's folder.
 
     Args:
         frame: the rows, with the schema's columns.
         table: the table's folder.
-        schema: the table's columns; those that are times are counted in `first` and `last`.
-        folder: below the table's, `STAGED` for rows of an upsert.
+        schema: the table's columns; `first` and `last` have those that are times.
+        folder: a folder below the table's: `STAGED` for rows of an upsert.
         leaf: see `leaf_of`.
 
     Raises:
@@ -62,6 +62,7 @@ def write_data_file(
     """
     frame = frame.select(schema.names)
     name = _Name(folder, leaf)
+    # Snappy is the compression that Spark writes by default.
     with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
@@ -81,7 +82,7 @@ def write_data_file(
 
 
 def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFile:
-    """Write what a query gives as one Parquet file, as `write_data_file` does, without all of it in memory at once.
+    """Write the result of a query as `write_data_file` does, without holding all of it in memory.
 
     Args:
         rows: the query.
@@ -95,7 +96,7 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
     with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
-        # From the file's end: the rows themselves have gone by.
+        # Row count and statistics come from the footer, since the streamed rows are no longer in memory.
         footer = pq.read_metadata(file)
     spans = _spans(footer, [field.name for field in schema if pa.types.is_timestamp(field.type)])
     return WrittenFile(
@@ -109,7 +110,7 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
 
 @contextmanager
 def _faults_of_the_disk(path: Place) -> Iterator[None]:
-    """Polars tells of a full disk as of a file that is none; let it be told as what it is."""
+    """Raise OSError for a full or failing disk, which Polars reports as an invalid file."""
     try:
         yield
     except pl.exceptions.PolarsError as error:
@@ -119,12 +120,12 @@ def _faults_of_the_disk(path: Place) -> Iterator[None]:
 
 
 def is_own_file(path: str) -> bool:
-    """Whether this module wrote a data file, by its name: its statistics then have times in full, in microseconds."""
+    """Whether this module wrote a data file, by its name. Its statistics then have exact times, in microseconds."""
     return _OWN_NAME.fullmatch(PurePosixPath(path).name) is not None
 
 
 def leaf_of(path: str) -> str | None:
-    """With which bits the hashes of all keys begin whose rows a data file holds (`leaves`); None of a file of any keys.
+    """The bits with which the hashes of all keys in a data file begin (`leaves`); None if it may hold any key.
 
     Example:
         >>> leaf_of("part-h0110-" + 32 * "a" + "_00c0ffee00c0ffee.parquet")
@@ -138,11 +139,11 @@ _OWN_NAME = re.compile(r"part-(h(?P<leaf>[01]*)-)?[0-9a-f]{32}(_[0-9a-f]{16})?\.
 
 
 class _Name:
-    """The name of a data file: a new one until it is written, then with the checksum of what it holds."""
+    """The name of a data file: random while it is written, then with the checksum of its content."""
 
     def __init__(self, folder: str = "", leaf: str | None = None) -> None:
         kind = "" if leaf is None else f"h{leaf}-"
-        # A new name each time: a second attempt must not write over a file that a commit record names.
+        # A new name each time: a second attempt must not overwrite a file that a commit record names.
         self.path = PurePosixPath(folder) / f"part-{kind}{uuid.uuid4().hex}.parquet"
 
     def __call__(self, file: IO[bytes]) -> str:
@@ -151,7 +152,7 @@ class _Name:
 
 
 def _spans(footer: pq.FileMetaData, times: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The least and the greatest of a file's columns of times, as ISO 8601 in UTC; a column of none is left out."""
+    """The minimum and maximum of each column of times, as ISO 8601 in UTC; columns without values are left out."""
     found: dict[str, list[datetime]] = {}
     for group in range(footer.num_row_groups):
         for column in map(footer.row_group(group).column, range(footer.num_columns)):

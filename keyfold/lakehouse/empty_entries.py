@@ -1,7 +1,7 @@
-"""Entries of a Delta log that are empty: whoever reads the table takes one for a commit that did nothing, and misses rows.
+"""Detect empty entries in a Delta log, which a reader takes for a commit without changes, so that rows are missing.
 
-A disk that lost power amid a commit may leave its entry so, as the last; any other was put there by somebody, or by a
-file system that has failed.
+A power cut during a commit may leave its entry empty, as the last one. Any other empty entry comes from a person or a
+failed file system.
 """
 
 import json
@@ -13,9 +13,9 @@ from keyfold.storage.place import Place
 
 
 def empty_entries(table: Place, version: int) -> list[int]:
-    """Versions of a Delta table, up to one, whose log entries are empty, in order.
+    """Versions of a Delta table, up to `version`, whose log entries are empty, in order.
 
-    Those that the newest checkpoint holds do not count, nor are they looked at: a log may have many thousand.
+    Only entries after the newest log checkpoint are checked, since a log may have many thousand.
     """
     log = table / "_delta_log"
     later = range(_checkpoint(log) + 1, version + 1)
@@ -23,25 +23,25 @@ def empty_entries(table: Place, version: int) -> list[int]:
 
 
 def check_no_entry_is_empty(table: Place, version: int) -> None:
-    """See that a table's log tells all that it should, up to a version.
+    """Check that no log entry of a table, up to a version, is empty.
 
     Raises:
         KeyfoldError: an entry is empty.
     """
     for entry in empty_entries(table, version):
-        raise told_of(table, entry)
+        raise empty_entry_error(table, entry)
 
 
-def told_of(table: Place, version: int) -> KeyfoldError:
-    """What to say of an empty entry to who reads the table."""
+def empty_entry_error(table: Place, version: int) -> KeyfoldError:
+    """The error for a reader of a table that has an empty log entry."""
     return KeyfoldError(
-        f"the log of {table} is damaged: entry {version} is empty, so that what it said is missing from the table; restore "
-        "it. Of a table of Keyfold, its next ingest or run says what else can be done"
+        f"the log of {table} is damaged: entry {version} is empty, so that rows may be missing from the table; restore it "
+        "from a backup. If it is a table of Keyfold, its next ingest or run says what else can be done"
     )
 
 
 def take_back(table: Place, version: int) -> None:
-    """Remove the last entry, which is empty: a commit that a loss of power broke off."""
+    """Remove the last log entry, which is empty because a power cut interrupted its commit."""
     check_held()
     log = table / "_delta_log"
     (log / f"{version:020d}.json").unlink()

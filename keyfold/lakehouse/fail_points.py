@@ -1,7 +1,7 @@
-"""Named moments at which a test kills a run or makes it fail: each lies between two writes that must agree.
+"""Fail points: named places between two writes that must agree, at which tests kill a run or make it fail.
 
-KEYFOLD_FAIL_AT=<point>[#n] kills the process (SIGKILL) when it reaches the point for the n-th time; nothing else looks
-at it. Tests in one process put a function of their own in place of `act`.
+KEYFOLD_FAIL_AT=<point>[#n] kills the process (SIGKILL) when it reaches the point for the n-th time. Tests that run in one
+process replace `act` instead.
 """
 
 import os
@@ -44,7 +44,7 @@ POINTS = (
     "sink: sent",
     "sink: committed",
 )
-"""Every point, in the order of a batch, then of a generation, then of what is done beside."""
+"""All fail points: first those of a batch, then of a generation, then of other commands."""
 
 _reached: Counter[str] = Counter()
 
@@ -55,7 +55,7 @@ def _kill(point: str) -> None:
     if point == wanted:
         _reached[point] += 1
         if _reached[point] == int(count):
-            # Not an exception: as with a power cut, nothing may tidy up.
+            # A signal and not an exception: as in a power cut, no clean-up code may run.
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -63,5 +63,5 @@ act: Callable[[str], None] = _kill
 
 
 def reached(point: str) -> None:
-    """Say that a point was reached; does nothing unless a test asks for it."""
+    """Mark a fail point. Does nothing unless a test asks for it."""
     act(point)

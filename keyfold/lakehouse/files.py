@@ -1,9 +1,8 @@
-"""Files that are whole or not there, on a disk and in a store: the one place that knows the difference.
+"""Write files atomically, on a disk or in an object store.
 
-On a disk a file is written aside, made durable, and put in place in one step, under its folder's lock. What is in a bucket is
-written whole by what knows the store (`RemotePath`); what there is to see to is that no run writes that has lost its lease,
-and, since such a run may stop for long right before a write, that what counts is written once, or in the place of what was
-read.
+On a disk, a file is written under a temporary name, synced and renamed, under its folder's lock. An object store writes
+objects whole (`RemotePath`), but a lease can expire while a run is paused. So each write checks the lease first, and files
+that must not be overwritten by a paused run are written conditionally: only if new, or unchanged since they were read.
 """
 
 import json
@@ -27,11 +26,11 @@ class FoundFile(NamedTuple):
     """A file below a folder.
 
     Attributes:
-        path: where it is.
+        path: its path.
         bytes: its size.
-        changed_at: nanoseconds since 1970.
-        is_shared: whether it has a second name; in a store none has.
-        tag: of its content, where a store has one.
+        changed_at: time of its last change, in nanoseconds since 1970.
+        is_shared: whether it has more than one hard link; always False in a store.
+        tag: the store's tag (ETag) of its content; empty on a disk.
     """
 
     path: Place
@@ -42,10 +41,10 @@ class FoundFile(NamedTuple):
 
 
 class DamagedError(Damaged):
-    """What was to be a small JSON object is none; the disk has failed, or somebody has edited it.
+    """A file is not the JSON object that it should be: the disk has failed, or somebody has edited it.
 
     Attributes:
-        tag: that `replace_json` takes to write one in its place.
+        tag: the file's tag, with which `replace_json` can overwrite it.
     """
 
     tag: str = ""
@@ -56,16 +55,16 @@ def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
 
     Args:
         path: the file.
-        remedy: what else to do than to restore it, where it is damaged.
+        remedy: what can be done other than restoring it, for the error message.
 
     Raises:
-        DamagedError: it is none.
+        DamagedError: the file is not a JSON object.
     """
     return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy)
 
 
 def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
-    """A small JSON object, None where there is none; and the tag of it that `replace_json` takes.
+    """Read a small JSON object, None if the file is missing, and its tag for `replace_json`.
 
     Raises:
         DamagedError: as `read_json`.
@@ -82,10 +81,10 @@ def read_json_with_tag(path: Place) -> tuple[dict[str, Any] | None, str]:
 
 
 def read_with_tag(path: Place) -> tuple[bytes, str]:
-    """The content of a file, and the tag that `replace` takes; on a disk it is empty.
+    """Read a file's content and its tag for `replace`; on a disk the tag is empty.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: the file is missing.
     """
     return path.read_with_tag() if isinstance(path, RemotePath) else (path.read_bytes(), "")
 
@@ -96,24 +95,24 @@ def write_json(path: Place, content: dict[str, Any]) -> None:
 
 
 def write_json_once(path: Place, content: dict[str, Any]) -> None:
-    """Write a small JSON object that is to stay as it is; see `write_once`."""
+    """Write a small JSON object that never changes; see `write_once`."""
     write_once(path, _of_object(content))
 
 
 def replace_json(path: Place, content: dict[str, Any], tag: str) -> None:
-    """Write a small JSON object in the place of the one that has a tag, or of none.
+    """Replace the JSON object that has a tag; without a tag, create it.
 
     Raises:
-        KeyfoldError: in a store, another run has written it since; it is left as it is.
+        KeyfoldError: in a store, another run has written the file since; it was not changed.
     """
     replace(path, _of_object(content), tag)
 
 
 def write_durably(path: Place, content: bytes) -> None:
-    """Write a file in one atomic step that survives a power cut: a reader sees the old one or the new one, whole.
+    """Write a file atomically and durably: readers see the old content or the new, also after a power cut.
 
     Raises:
-        OSError: the disk is full or fails; the old file is as it was, and nothing is left beside it.
+        OSError: the disk is full or fails; the old file was not changed, and no temporary file is left.
         KeyfoldError: this run has lost its lease.
     """
     if isinstance(path, RemotePath):
@@ -125,11 +124,11 @@ def write_durably(path: Place, content: bytes) -> None:
 
 
 def write_once(path: Place, content: bytes) -> None:
-    """Write a file that is to stay as it is, durably.
+    """Write a file that never changes, durably.
 
     Raises:
         OSError: as `write_durably`.
-        KeyfoldError: in a store, another run has written it otherwise; it is left as it is.
+        KeyfoldError: in a store, another run has written it with other content; it was not changed.
     """
     if isinstance(path, RemotePath):
         _write_conditionally(path, content, path.create)
@@ -138,16 +137,16 @@ def write_once(path: Place, content: bytes) -> None:
 
 
 def replace(path: Place, content: bytes, tag: str) -> None:
-    """Write a file in the place of what has a tag, or, without one, of nothing, durably.
+    """Replace the file that has a tag, durably; without a tag, create it.
 
     Args:
-        path: where.
-        content: of the file; where it is there already, all is well: of a write whose answer was lost nobody knows.
-        tag: as read; on a disk, where the lock of a run lasts as long as it lives, nothing asks for it.
+        path: the file.
+        content: its new content. Finding this content is a success too: the answer to an earlier write may have been lost.
+        tag: the tag as read. Not used on a disk, where a run holds its lock as long as it lives.
 
     Raises:
         OSError: as `write_durably`.
-        KeyfoldError: in a store, another run has written it since; it is left as it is.
+        KeyfoldError: in a store, another run has written it since; it was not changed.
     """
     if not isinstance(path, RemotePath):
         write_durably(path, content)
@@ -158,7 +157,7 @@ def replace(path: Place, content: bytes, tag: str) -> None:
 
 
 def tag_of(path: Place) -> str:
-    """The tag of a file as it is now, by which `replace` takes its place; none of one that is not there."""
+    """A file's current tag, for `replace`; empty if it is missing."""
     if not isinstance(path, RemotePath):
         return ""
     try:
@@ -168,7 +167,7 @@ def tag_of(path: Place) -> str:
 
 
 def write_whole(path: Place, content: bytes) -> None:
-    """Write a file in one atomic step, for what may be lost with the machine's power and made again.
+    """Write a file atomically but not durably: for content that can be made again after a power cut.
 
     Raises:
         OSError: as `write_durably`.
@@ -181,17 +180,19 @@ def write_whole(path: Place, content: bytes) -> None:
 
 @contextmanager
 def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> Iterator[IO[bytes]]:
-    """Open a new file of a name that nobody looks for yet, to write and read; it is durable at the end, or gone without it.
+    """Open a new file for writing and reading. It is durable when the context ends, and removed on an error.
+
+    The file is visible while it is written, so its name must be one that no reader looks for.
 
     Args:
-        path: where.
-        named: gives the name, in the same folder, that the file has at the end, from what was written.
+        path: the new file.
+        named: returns its final name, in the same folder, from the written content.
 
     Raises:
         OSError: the disk is full or fails.
     """
     if isinstance(path, RemotePath):
-        # On this machine's disk first: a worker holds its rows in memory as it is.
+        # On the local disk first: a worker already holds its rows in memory.
         with tempfile.TemporaryFile() as file:
             yield file
             to = path.with_name(named(file)) if named else path
@@ -203,7 +204,7 @@ def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> It
         with open(path, "x+b") as file:
             yield file
             if named:
-                # Before it is synced: with the file its new name is made durable too.
+                # Rename before the sync, which makes the new name durable too.
                 path = path.rename(path.with_name(named(file)))
             _sync(file)
     except BaseException:
@@ -212,16 +213,16 @@ def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> It
 
 
 def open_for_reading(path: Place) -> IO[bytes]:
-    """Open a file, of which is fetched what is read."""
+    """Open a file for reading. From a store, only the ranges that are read are fetched."""
     return path.open_reader() if isinstance(path, RemotePath) else open(path, "rb")
 
 
 def second_name(path: Place, other: Place) -> None:
-    """Have a file under a second name too, which lives on when the first is removed; in a store it is a copy.
+    """Hard-link a file, or copy it within a store. Removing one does not remove the other.
 
     Raises:
-        OSError: it cannot be made; the two are on different disks.
-        KeyfoldError: one is in a store and the other is not, or in another one.
+        OSError: the link cannot be made, for example because the two are on different disks.
+        KeyfoldError: the two are not on a disk, or not in the same store.
     """
     if isinstance(path, RemotePath) and isinstance(other, RemotePath) and path.shares_store_with(other):
         path.copy_to(other)
@@ -229,14 +230,14 @@ def second_name(path: Place, other: Place) -> None:
         other.parent.mkdir(parents=True, exist_ok=True)
         os.link(path, other)
     else:
-        raise KeyfoldError(f"{path} and {other} do not lie in one place, and files are not shared from one to another")
+        raise KeyfoldError(f"{path} cannot be linked to {other}: both must be on this disk or in the same store")
 
 
 def move_tree(folder: Place, to: Place, last: str) -> None:
-    """Move a folder to a place where nothing is yet.
+    """Move a folder to a path that does not exist.
 
-    On a disk in one step; in a bucket file by file, by the store itself: the one called `last` comes last there, and goes
-    first here, so that who looks for it finds either folder whole, or both.
+    Atomic on a disk. In a bucket, the store copies file by file: the file named `last` is copied last and removed first, so
+    a folder that has it is complete.
 
     Raises:
         OSError: the disk fails.
@@ -250,7 +251,7 @@ def move_tree(folder: Place, to: Place, last: str) -> None:
 
 
 def move_file(path: Place, to: Place) -> None:
-    """Move a file to a place where nothing is yet; in a bucket it is for a moment in both.
+    """Move a file to a path that does not exist. In a bucket it is in both for a moment.
 
     Raises:
         OSError: the disk fails.
@@ -265,14 +266,14 @@ def move_file(path: Place, to: Place) -> None:
 
 
 def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
-    """Remove a folder and all that is in it.
+    """Remove a folder and everything in it.
 
     Args:
-        folder: which.
-        missing_ok: whether it may be gone already, or what is in it may go meanwhile.
+        folder: the folder.
+        missing_ok: whether the folder, or files in it, may be missing already.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: the folder cannot be removed.
         KeyfoldError: this run has lost its lease.
     """
     if isinstance(folder, RemotePath):
@@ -283,7 +284,7 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
 
 
 def files_below(folder: Place) -> Iterator[FoundFile]:
-    """Every file at any depth below a folder; what goes while it is listed may be left out. Links are not followed."""
+    """All files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
     if isinstance(folder, RemotePath):
         for path, found in folder.below():
             yield FoundFile(path, found.st_size, found.st_mtime_ns, tag=found.e_tag or "")
@@ -299,16 +300,16 @@ def files_below(folder: Place) -> Iterator[FoundFile]:
 
 
 def sync_file(path: Place) -> None:
-    """Make durable what another program has written."""
+    """Sync a file that another program has written."""
     if isinstance(path, RemotePath):
         return
-    # For writing: of a file that is open for reading alone, some systems sync nothing.
+    # Opened for writing: some systems do not sync a file that is open only for reading.
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Place) -> None:
-    """Make a rename or a new name in a folder durable."""
+    """Sync a folder, so that new and renamed files in it are durable."""
     if isinstance(folder, RemotePath):
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -319,9 +320,9 @@ def sync_folder(folder: Place) -> None:
 
 
 def sweep(folder: Place) -> None:
-    """Remove what a killed process had written aside; call it only under the lock of whoever writes there."""
+    """Remove temporary files of killed processes. Call it only under the folder's lock."""
     if isinstance(folder, RemotePath):
-        return  # what was not written whole is not there
+        return  # a store has no partly written objects
     for aside in folder.glob(f"{_ASIDE}*"):
         aside.unlink(missing_ok=True)
 
@@ -333,7 +334,7 @@ def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
     except ValueError as error:
         raise DamagedError(f"{path} is damaged ({error}); {what_to_do}") from error
     if not isinstance(found, dict):
-        raise DamagedError(f"{path} is damaged (it holds no object); {what_to_do}")
+        raise DamagedError(f"{path} is damaged (it is not a JSON object); {what_to_do}")
     return found
 
 
@@ -362,14 +363,14 @@ def _content(path: RemotePath) -> bytes | None:
 
 def _write(path: Path, content: bytes, *, durably: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, since a rename is atomic within one file system alone; with a dot, so that no reader sees it.
-    # Made with mode 0600, which the file keeps: some of what is written so is a secret.
+    # In the same folder, since a rename is atomic only within a file system. The dot hides it from readers.
+    # `mkstemp` gives it mode 0600, which the file keeps: some of these files are secrets.
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             if durably:
-                # Before the rename: else a power cut may leave the new name with nothing in it.
+                # Sync before the rename: otherwise a power cut may leave an empty file under the final name.
                 _sync(file)
         os.replace(aside, path)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Delta tables and folders that somebody else wrote: which files they name is not trusted, and no file outside is read."""
+"""Check that Delta tables and folders of others name no file outside their own folder."""
 
 import re
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def check_files_are_inside(table: Place) -> DeltaTable:
-    """Open a Delta table, all of whose data files are below its folder.
+    """Open a Delta table after checking that all its data files are below its folder.
 
     Raises:
-        KeyfoldError: its log names a file elsewhere: by an absolute path, as a shallow clone does, by `..`, or by a link.
+        KeyfoldError: its log names a file elsewhere: by an absolute path (as a shallow clone does), by `..`, or by a link.
     """
     delta = DeltaTable(str(table))
     names = delta.get_add_actions()["path"].to_pylist()
-    # Paths in a log are URLs: %2e%2e is .. too.
+    # Paths in a log are URLs: %2e%2e means .. too.
     leads_out = next((name for name in names if _leads_out(unquote(name))), None)
     if leads_out is not None:
         raise _refusal(table, leads_out)
@@ -30,10 +30,10 @@ def check_files_are_inside(table: Place) -> DeltaTable:
 
 
 def check_no_link_leads_out(folder: Place, files: Iterable[Place]) -> None:
-    """See that files of a folder are in it, wherever links lead.
+    """Check that files of a folder are inside it after links are resolved.
 
     Raises:
-        KeyfoldError: one is not.
+        KeyfoldError: a file is outside.
     """
     # Buckets have no links that leave a folder.
     if not isinstance(folder, Path):
@@ -51,6 +51,6 @@ def _leads_out(name: str) -> bool:
 
 def _refusal(folder: Place, name: str) -> KeyfoldError:
     return KeyfoldError(
-        f"{folder} names the file {name}, which is outside its folder, and Keyfold reads none there; copy the rows into a table "
-        "of their own first (of a shallow clone, make a deep one)"
+        f"{folder} names the file {name}, which is outside its folder and is not read; copy the rows into a table of their own "
+        "first (instead of a shallow clone, make a deep one)"
     )

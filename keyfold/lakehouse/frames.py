@@ -1,4 +1,4 @@
-"""Delta tables as Spark frames, planned from the log without Spark: Spark takes seconds of Java's time to read a log."""
+"""Read Delta tables as Spark DataFrames from file lists that Python reads: Spark takes seconds to read a Delta log."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _MOST_FILES = 1_000
 
 
 def table_frame(spark: SparkSession, path: Place, version: int | None = None) -> DataFrame:
-    """The rows that a Delta table has now, or had at a version, as a frame; later commits do not change it."""
+    """The rows of a Delta table, now or at a version. Later commits do not change the DataFrame."""
     table = DeltaTable(str(path), version=version)
     if not _is_plain(table, path):
         return spark.read.format("delta").option("versionAsOf", table.version()).load(str(path))
@@ -24,13 +24,13 @@ def table_frame(spark: SparkSession, path: Place, version: int | None = None) ->
 
 
 def _is_plain(table: DeltaTable, path: Place) -> bool:
-    """Whether a table's rows are those of its files, as they stand, and few enough files to name each."""
+    """Whether reading the table's files as plain Parquet gives its rows, and the files are few enough to list."""
     return (
-        # From version 2 on columns may have other names in the files, and rows may be deleted that still stand there.
+        # From version 2 on, columns may have other names in the files, and files may hold deleted rows.
         table.protocol().min_reader_version == 1
-        # Values of these stand in the log alone.
+        # Only the log has the values of partition columns.
         and not table.metadata().partition_columns
         and table.get_add_actions().num_rows <= _MOST_FILES
-        # Spark takes a file's path for a pattern.
+        # Spark reads these characters in a path as a pattern.
         and not re.search(r"[*?{}\[\]\\]", str(path))
     )

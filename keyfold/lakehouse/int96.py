@@ -1,6 +1,7 @@
-"""Times of 96 bits in Parquet, as Spark, Hive and Impala write them: nanoseconds, over more years than 64 bits have.
+"""Find INT96 times in Parquet files (Spark, Hive, Impala) that microseconds cannot represent.
 
-Readers of Parquet cut them to microseconds, or bound or wrap those outside the years 1678 to 2261; all of it in silence.
+INT96 has nanoseconds over more years than 64 bits can. Parquet readers silently truncate them to microseconds, or clamp or
+wrap times outside the years 1678 to 2261.
 """
 
 from collections.abc import Iterator
@@ -17,21 +18,21 @@ _ROWS = 100_000
 
 
 def int96_columns(metadata: pq.FileMetaData) -> list[str]:
-    """The columns that hold such times, at whatever depth."""
+    """The top-level columns that hold INT96 times, at any depth."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     return list(dict.fromkeys(one.path.split(".")[0] for one in columns if one.physical_type == "INT96"))
 
 
 def finer_time(source: Any, metadata: pq.FileMetaData) -> str | None:
-    """Where in a file, open for reading, a time of 96 bits is finer than a microsecond: for people; None where none is."""
+    """Where an open file has an INT96 time finer than a microsecond, as text for a message; None if nowhere."""
     if not (names := int96_columns(metadata)):
         return None
     done = 0
     in_micros, in_nanos = (_batches(source, metadata, unit, names) for unit in ("us", "ns"))
     for micros, nanos in zip(in_micros, in_nanos, strict=True):
         for name in names:
-            for one, other in zip(_times(micros[name]), _times(nanos[name]), strict=True):
-                if nanoseconds_beyond(one, other).any():
+            for in_us, in_ns in zip(_times(micros[name]), _times(nanos[name]), strict=True):
+                if nanoseconds_beyond(in_us, in_ns).any():
                     return f"column {name}, among rows {done + 1:,} to {done + micros.num_rows:,}"
         done += micros.num_rows
     return None
@@ -43,7 +44,7 @@ def _batches(source: Any, metadata: pq.FileMetaData, unit: str, names: list[str]
 
 
 def _times(column: pa.Array) -> Iterator[np.ndarray]:
-    """The times in a column, at any depth, as numbers; 0 where there is none."""
+    """The times in a column, at any depth, as integers; 0 for NULL."""
     if types.is_timestamp(column.type):
         yield column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     elif types.is_struct(column.type):

@@ -1,8 +1,8 @@
-"""Leaves: files of an upsert table that each hold the keys of one range of hashes, so that few changed keys meet few files.
+"""Leaves: data files of an upsert table that each hold one range of key hashes, so that few changed keys touch few files.
 
-A leaf is named by the bits with which all its keys' hashes begin, and no two leaves of a table overlap. Rows leave a leaf as
-they change, and wait with the new ones in recent files, of any keys. When these have grown, all become leaves anew, of
-about one size: so ranges are divided as a table grows, and joined where it has shrunk.
+A leaf is named by the leading bits that its keys' hashes share. Leaves of a table do not overlap. A changed row moves from
+its leaf to a recent file, which holds any keys. When recent files have grown, the whole table is rewritten as leaves of
+about equal size: ranges are split as the table grows, and merged as it shrinks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ import numpy.typing as npt
 import polars as pl
 
 HashOf = Callable[[tuple[str, ...]], pl.Expr]
-"""Gives the hash, 64 bits, of a key's columns; the same for ever, since names of files depend on it."""
+"""Returns the 64-bit hash of key columns. It must never change, since file names depend on it."""
 
 HASH = "keyfold key hash"
-"""The column of a key's hash, beside a table's own; no table has it."""
+"""The column of key hashes in frames. It is not a column of any table."""
 
 _BITS = 64
 _LARGEST = 512 << 10
 _MOST = 4096
-"""A leaf has so many bytes at most, unless the table would have more than so many leaves: a log names each of them. Smaller
-leaves would have fewer bytes written, and cost more: to write a file takes as long as half a megabyte of a large one."""
+"""Maximum bytes of a leaf, unless the table would need more than `_MOST` leaves, each of which its log names. Smaller leaves
+would write fewer bytes but cost more: creating a file takes as long as writing half a megabyte."""
 
 
 def span_of(leaf: str) -> tuple[int, int]:
-    """The first and the last hash of a leaf.
+    """The first and the last hash of a leaf's range.
 
     Example:
         >>> [hex(end) for end in span_of("0110")]
@@ -36,38 +36,38 @@ def span_of(leaf: str) -> tuple[int, int]:
 
 
 def depth_of(total: int, largest: int) -> int:
-    """How often the bytes of a table must be halved until no part is larger."""
+    """How many times `total` bytes must be halved until no part exceeds `largest`."""
     return ((max(total, 1) - 1) // largest).bit_length()
 
 
 def leaf_bytes(total: int) -> int:
-    """The size of the leaves of a table of so many bytes, at most."""
+    """Maximum bytes of a leaf in a table of `total` bytes."""
     return max(_LARGEST, -(-total // _MOST))
 
 
 def leaves_of(total: int) -> int:
-    """How many leaves a table of so many bytes has."""
+    """The number of leaves of a table of `total` bytes."""
     return 1 << depth_of(total, leaf_bytes(total))
 
 
 def ranges_of(depth: int) -> list[str]:
-    """All leaves of a depth, in order of their hashes."""
+    """All leaves with `depth` bits, in the order of their hashes."""
     return [format(at, f"0{depth}b") if depth else "" for at in range(1 << depth)]
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Whether two leaves have hashes in common: one of them is part of the other."""
+    """Whether two leaves have hashes in common: one contains the other."""
     return one.startswith(other) or other.startswith(one)
 
 
 def is_within(leaf: str) -> pl.Expr:
-    """Which rows of a frame with `HASH` belong to a leaf."""
+    """The condition for rows of a frame with `HASH` that belong to a leaf."""
     first, last = span_of(leaf)
     return pl.col(HASH).is_between(pl.lit(first, pl.UInt64), pl.lit(last, pl.UInt64))
 
 
 def met_by(leaves: Sequence[str], hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[str, slice]]:
-    """The leaves in which keys would lie, each with where its keys are among the hashes, which are in order."""
+    """The leaves that hold some of the sorted hashes, each with the slice of its hashes."""
     spans = np.array([span_of(leaf) for leaf in leaves], np.uint64).reshape(-1, 2)
     begins = np.searchsorted(hashes, spans[:, 0], "left")
     ends = np.searchsorted(hashes, spans[:, 1], "right")
@@ -77,7 +77,7 @@ def met_by(leaves: Sequence[str], hashes: npt.NDArray[np.uint64]) -> Iterator[tu
 
 
 def divided(rows: pl.DataFrame, leaf: str, deeper: int) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows of a leaf, which have `HASH`, as those of the leaves so many bits deeper; those without rows are left out."""
+    """Split the rows of a leaf, which have `HASH`, into leaves with `deeper` more bits; empty ones are left out."""
     ordered = rows.sort(HASH)
     parts = [leaf + bits for bits in ranges_of(deeper)]
     for part, where in met_by(parts, ordered[HASH].to_numpy()):

@@ -1,6 +1,6 @@
-"""One run at a time: the lock of a folder that runs write to, which a killed process gives up with its life.
+"""Lock a folder, so that only one run writes to it at a time.
 
-On a disk it is the kernel's, in a store a lease (`objects.lease`).
+On a disk it is a kernel lock, released when its process ends. In a store it is a lease (`keyfold.storage.lease`).
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -
     """Hold a folder's lock, so that two runs never share a journal.
 
     Args:
-        folder: that is written to.
-        what: is done there, for people.
+        folder: the folder that the run writes to.
+        what: a name for the run, for the error message.
         patience: how long to wait for another run to end.
 
     Raises:
-        KeyfoldError: another run holds it, or nothing can be written there.
+        KeyfoldError: another run holds the lock, or the folder is not writable.
     """
     if isinstance(folder, RemotePath):
         return leased(folder, what, patience=patience)
@@ -33,7 +33,7 @@ def exclusive(folder: Place, what: str, *, patience: timedelta = timedelta(0)) -
 
 
 def is_held(folder: Place) -> bool:
-    """Whether some run holds a folder's lock now."""
+    """Whether a run holds a folder's lock now."""
     return is_leased(folder) if isinstance(folder, RemotePath) else is_locked(folder / ".lock")
 
 
@@ -52,8 +52,8 @@ def _opened(folder: Path) -> TextIO:
         folder.mkdir(parents=True, exist_ok=True)
         return open(folder / ".lock", "w", encoding="utf-8")
     except OSError as error:
-        # The first thing that a run writes: a home that is read-only, or another user's, is noticed here.
+        # The lock is a run's first write, so a lakehouse directory without write access is found here.
         raise Misconfigured(
-            f"{error.filename or folder} cannot be written: {error.strerror}; the home (--home, KEYFOLD_HOME) must be a folder "
-            "that this user may write to"
+            f"{error.filename or folder} cannot be written: {error.strerror}; the lakehouse directory (--home, KEYFOLD_HOME) "
+            "must be a folder that this user may write to"
         ) from None

@@ -1,7 +1,7 @@
-"""What a Delta table holds and what has come to it, file by file, from its log: no data is read.
+"""List the data files of a Delta table, all or those added since a position, from its log. No data is read.
 
-A commit that changes no data (OPTIMIZE joins files so) adds nothing that is new. One that takes rows away or changes
-them is told to whoever reads a table by what is added to it: what those rows had led to cannot be taken back.
+A commit that changes no data, such as compaction by OPTIMIZE, adds no files here. A commit that deletes or changes rows is an
+error for readers of additions, since results from those rows cannot be taken back.
 """
 
 import json
@@ -22,15 +22,15 @@ from keyfold.storage.place import Place
 from keyfold.times import from_iso, from_micros, micros
 
 ERASED = "keyfold.erased"
-"""Of a commit that erased rows for good (`erasing`), where its log entry says which file stands for which: as JSON."""
+"""The commit property of an erasure (`row_erasure`): JSON that maps each replaced file to its new one, or to null."""
 
 
 _CUT_OFF = 999
-"""Microseconds that the log of another writer may leave out."""
+"""Microseconds by which another writer's log may be below the newest time: some truncate it to milliseconds."""
 
 
 class RowsChangedError(Damaged):
-    """Rows of a table that is read by its additions were changed or deleted."""
+    """A table that is read by its additions has changed or deleted rows."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class DataFile:
     """A data file of a table.
 
     Attributes:
-        path: below the table's folder.
-        rows: how many it holds.
+        path: relative to the table's folder.
+        rows: number of rows.
         bytes: its size.
-        first, last: the span of its times, in microseconds since 1970, which may end less than a millisecond after its
-            newest event where another program wrote it (`newest_time`); None of no rows.
-        input: of a job that reads several tables, as which of its inputs the file is read.
+        first, last: the oldest and the newest time, in microseconds since 1970; None without rows. In a file that another
+            program wrote, `last` may be up to a millisecond after the newest time (`newest_time`).
+        input: the input of the job that reads the file, if the job has several.
     """
 
     path: str
@@ -56,11 +56,11 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Changes:
-    """A table's files, all or those since a position.
+    """A table's files, all or those added since a position.
 
     Attributes:
-        position: in the table, up to which this is.
-        files: data files, in the order in which they were added.
+        position: the table's position when it was read.
+        files: data files in the order of their commits.
     """
 
     position: Position
@@ -68,15 +68,15 @@ class Changes:
 
 
 def snapshot(table: Place, time: str) -> Changes:
-    """Every file that a table consists of now.
+    """All files of a table's current version.
 
     Args:
         table: an existing Delta table.
-        time: its column of times, by which files say their span.
+        time: the column of times for `DataFile.first` and `last`.
 
     Raises:
-        KeyfoldError: the table is partitioned or has deletion vectors, which Keyfold's own never are; or an entry of its log
-            is empty or missing.
+        KeyfoldError: the table is partitioned or has deletion vectors (Keyfold writes neither); or a log entry is empty or
+            missing.
     """
     delta = DeltaTable(str(table))
     check_plain(delta, table)
@@ -85,7 +85,7 @@ def snapshot(table: Place, time: str) -> Changes:
     columns = {name: actions[name].to_pylist() for name in actions.schema.names}
     count = len(columns["path"])
     firsts, lasts = (columns.get(f"{end}.{time}", [None] * count) for end in ("min", "max"))
-    # The log gives them in no order; the path decides where several came with one commit.
+    # The log has no order; the path breaks ties within a commit.
     order = sorted(range(count), key=lambda at: (columns["modification_time"][at], columns["path"][at]))
     files = [
         _data_file(
@@ -103,10 +103,10 @@ def snapshot(table: Place, time: str) -> Changes:
 
 
 def changes_since(table: Place, position: Position, time: str) -> Changes:
-    """The files that came to a table after a position; see `snapshot`.
+    """The files added to a table after a position; see `snapshot`.
 
     Raises:
-        RowsChangedError: a later commit changed or deleted rows.
+        RowsChangedError: a later commit has changed or deleted rows.
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
     files: list[DataFile] = []
@@ -114,8 +114,8 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
     for reached, actions in entries_since(table, position):
         erased = _erased(actions)
         if erased is not None:
-            # What is erased is gone from files that are yet to be read, and no news where they have been read.
-            sizes = {unquote(one["add"]["path"]): one["add"]["size"] for one in actions if "add" in one}
+            # Unread files are replaced by those without the erased rows; files that were read before need no change.
+            sizes = {unquote(action["add"]["path"]): action["add"]["size"] for action in actions if "add" in action}
             files = [kept for file in files if (kept := _without_erased(table, time, file, erased, sizes)) is not None]
             continue
         for action in actions:
@@ -123,6 +123,7 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
                 raise RowsChangedError(f"version {reached.version} of {table} changed or deleted rows")
             added = action.get("add")
             if added and added.get("dataChange", True):
+                # An `add` with a deletion vector replaces a file whose rows were read, without some of them.
                 if added.get("deletionVector"):
                     raise RowsChangedError(f"version {reached.version} of {table} deleted rows (by a deletion vector)")
                 stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
@@ -134,9 +135,9 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
 
 
 def _erased(actions: list[dict[str, Any]]) -> dict[str, str | None] | None:
-    """Of an erasure, which file stands for which now (none, where nothing was left); None of any other commit."""
-    told = next((one["commitInfo"].get(ERASED) for one in actions if "commitInfo" in one), None)
-    return None if told is None else json.loads(told)
+    """The mapping from replaced files to their new files (None: no rows left) of an erasure; None for other commits."""
+    mapping = next((action["commitInfo"].get(ERASED) for action in actions if "commitInfo" in action), None)
+    return None if mapping is None else json.loads(mapping)
 
 
 def _without_erased(
@@ -149,25 +150,25 @@ def _without_erased(
 
 
 def next_change(table: Place, position: Position) -> int:
-    """The first version after a position that came with rows or took some away; the one to come where none did.
+    """The first version after a position that added or removed rows; if there is none, the number of the next version.
 
     Raises:
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
     newest = position.version
-    for one, actions in entries_since(table, position):
+    for reached, actions in entries_since(table, position):
         files = (action.get("add") or action.get("remove") for action in actions)
         if any(file.get("dataChange", True) for file in files if file):
-            return one.version
-        newest = one.version
+            return reached.version
+        newest = reached.version
     return newest + 1
 
 
 def check_plain(delta: DeltaTable, table: Place) -> None:
-    """See that a table's files hold just its rows.
+    """Check that a table's rows are exactly those of its files.
 
     Raises:
-        KeyfoldError: it is partitioned or has deletion vectors, which Keyfold's own never are.
+        KeyfoldError: the table is partitioned or has deletion vectors (Keyfold writes neither).
     """
     if delta.metadata().partition_columns:
         raise IncompatibleState(
@@ -175,16 +176,18 @@ def check_plain(delta: DeltaTable, table: Place) -> None:
         )
     features = delta.protocol().reader_features or []
     if "deletionVectors" in features and delta.metadata().configuration.get("delta.enableDeletionVectors") == "true":
-        raise IncompatibleState(f"{table} has deletion vectors, which Keyfold does not read; PURGE and switch them off")
+        raise IncompatibleState(
+            f"{table} has deletion vectors, which Keyfold does not read; PURGE the table and switch them off"
+        )
 
 
 def _data_file(
     table: Place, time: str, path: str, size: int, rows: int | None, first: datetime | None, last: datetime | None
 ) -> DataFile:
-    # Writers need not put statistics into the log; Delta's own stop behind the 32nd column.
+    # Statistics are optional in Delta's log; by default writers collect them for the first 32 columns only.
     if rows is None or (rows and (first is None or last is None)):
         rows, first, last = _from_footer(table / path, time)
-    # Other writers may cut off what is below a millisecond, of the last time too.
+    # Other writers may truncate times to milliseconds, the maximum too.
     end = 0 if is_own_file(path) else _CUT_OFF
     return DataFile(
         path, rows, size, None if first is None else micros(first), None if last is None else micros(last) + end
@@ -192,14 +195,14 @@ def _data_file(
 
 
 def newest_time(table: Place, file: DataFile, time: str) -> datetime | None:
-    """The newest time of a file's rows; None of no rows. A file that another program wrote is looked into."""
+    """The newest time in a file; None without rows. A file that another program wrote is opened for it."""
     if is_own_file(file.path) or file.last is None:
         return None if file.last is None else from_micros(file.last)
     return _from_footer(table / file.path, time)[2]
 
 
 def _from_footer(path: Place, time: str) -> tuple[int, datetime | None, datetime | None]:
-    """What the log does not say stands in the file itself."""
+    """The number of rows and the oldest and newest time, from the file itself."""
     with parquet_file(path) as file:
         rows = file.metadata.num_rows
         times = pl.Series(pl.from_arrow(file.read([time], use_threads=False).column(0)))

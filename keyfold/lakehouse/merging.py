@@ -1,10 +1,10 @@
-"""Rows in the place of those of the same key: a merge by copy on write, as one commit from files that somebody else wrote.
+"""Merge staged rows into an upsert table by key: copy on write, in one commit.
 
-Each file of the table that holds such a row is written anew without it, small ones together and with the new rows; what
-holds none stays as it is. A table that has grown is divided into `leaves`, small files that each hold a range of hashes, so
-that few changed keys have few bytes written anew. Reading and writing is done by Spark's workers where there is much to do.
-The commit is refused where anybody has committed since the table was read: what rows that one brought or took, nobody has
-looked at. In an object store that is a condition of the write itself, like all of Delta's commits here.
+Each file that holds a row with one of the new keys is rewritten without that row; small files are rewritten as one, together
+with the new rows. Other files do not change. A large table is divided into `leaves`, small files that each hold a range of
+key hashes, so that few changed keys rewrite few bytes. Spark's workers do large merges, this process does small ones.
+
+The commit fails if any process has committed since the table was read, since the rows of that commit were not merged.
 """
 
 import time
@@ -37,24 +37,25 @@ from keyfold.lakehouse.rewriting import Divided, File, Outcome, Rewriting, Short
 from keyfold.storage.place import Place
 
 _TOGETHER = 64 << 20
-"""Files of fewer bytes in all are written anew as one: else each batch would leave a small file, and the next read them all."""
+"""Small files are rewritten as one up to this many bytes. Otherwise each batch would add a small file that all later batches
+have to read."""
 
 _HERE = 128 << 20
-"""Bytes that this process reads by itself, as fast as the workers of one machine do; those of a cluster are more."""
+"""Merges up to this many bytes run in this process, which is as fast as the workers of one machine."""
 
 _RECENT = 16 << 20
 _SHARE = 32
-"""Bytes of files of any keys, and their share of the leaves' bytes, beyond which they become leaves: until then each batch
-may write them anew."""
+"""Recent files become leaves beyond this many bytes, and beyond this share of the leaves' bytes. Until then each batch may
+rewrite them."""
 
 _MANY = 64
-"""A batch with so many keys for each leaf ends them; half a key for each is few enough to begin them."""
+"""A batch with more keys per leaf than this rewrites all leaves as large files. Leaves begin with half a key per leaf."""
 
 _READ_AS_THEY_STAND = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Features of a table for readers that change nothing in what its files' rows are."""
+"""Reader features of a table that do not change the meaning of its files' rows."""
 
 _PRECISION = timedelta(milliseconds=1)
-"""Of the times that a log tells."""
+"""Precision of times in a log's statistics."""
 
 
 def merge_files(
@@ -66,21 +67,21 @@ def merge_files(
     batch: int,
     hash_of: HashOf | None = None,
 ) -> None:
-    """Put the rows of staged files in the place of those of the same key, unless the table has taken this batch before.
+    """Upsert the rows of staged files by key, unless the table already has this batch.
 
     Args:
-        spark: its workers read and write what is too much for this process.
+        spark: its workers do what is too much for this process.
         table: an existing Delta table.
-        files: staged in its folder; none makes no commit.
-        key: columns of which the table has one row each; never NULL, and no two rows of the files agree in them.
-        application: names the sequence of batches in the table's log.
-        batch: grows from one commit to the next.
-        hash_of: by which the table is divided into leaves, always the same; None where it is not to be.
+        files: files staged in its folder; without any, nothing is committed.
+        key: the columns of the key: never NULL, one row per key in the table and in the staged files.
+        application: the name of the sequence of batches in the table's log.
+        batch: the batch's number, which increases from commit to commit.
+        hash_of: the hash for dividing the table into leaves, always the same one; None for no leaves.
 
     Raises:
-        OSError: a disk is full or fails; the table is as it was.
-        KeyfoldError: another process has written to the table meanwhile, or it is one that cannot be merged into so;
-            it is as it was.
+        OSError: a disk is full or fails; the table was not changed.
+        KeyfoldError: another process has written to the table meanwhile, or the table has features that cannot be merged
+            into; it was not changed.
     """
     delta = DeltaTable(str(table))
     if not any(file.rows for file in files) or has_taken(delta, application, batch):
@@ -91,16 +92,17 @@ def merge_files(
     keys = rewriting.keys()
     if keys.n_unique(rewriting.key) < keys.height:
         raise InvalidData(
-            f"{table}: batch {batch} has several rows of one key ({', '.join(key)}), of which the table has one row each; "
-            "mend the job, and start anew with --full-refresh"
+            f"{table}: batch {batch} has several rows of one key ({', '.join(key)}), but the table has one row per key; "
+            "correct the job, and run it with --full-refresh"
         )
     there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
     outcomes = _rewrite(spark, rewriting, _tasks(rewriting, files, there, keys), keys)
     reached("merge: rows written")
     actions: list[AddAction | RemoveAction] = [add_action(one) for outcome in outcomes for one in outcome.written]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
-    # Once each: a file's rows may have gone to several tasks.
+    # Each path once: several tasks may have rewritten rows of one file.
     replaced = dict.fromkeys(path for outcome in outcomes for path in outcome.replaced)
+    # Unlike compaction, a merge changes data: readers of the table's additions must notice the removal.
     actions += [RemoveAction(path, True, now, sizes[path], {}) for path in replaced]
     commit_once(delta, table, actions, files, application, batch, nobody_else=True)
 
@@ -108,16 +110,17 @@ def merge_files(
 def rows_before(
     table: Place, files: Sequence[WrittenFile], key: Sequence[str], hash_of: HashOf | None = None
 ) -> pl.LazyFrame:
-    """The rows of a table that a merge of staged files will put others in the place of.
+    """The rows of a table that a merge of staged files will replace.
 
     Args:
-        table, files, key, hash_of: as of `merge_files`.
+        table, files, key, hash_of: as for `merge_files`.
     """
     delta = DeltaTable(str(table))
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     rewriting = Rewriting(table, schema, tuple(key), tuple(file.path for file in files), hash_of)
     keys = rewriting.keys()
     there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
+    # Only files that may hold the keys are read: recent ones by their statistics, leaves by their ranges of hashes.
     leaves = {file.leaf: file.path for file in there if file.leaf is not None}
     near = [file.path for file in there if file.leaf is None and file.is_in_reach]
     near += [leaves[leaf] for leaf, _ in met_by(list(leaves), keys[HASH].to_numpy())] if leaves else []
@@ -125,23 +128,23 @@ def rows_before(
 
 
 def _tasks(rewriting: Rewriting, files: Sequence[WrittenFile], there: Sequence[File], keys: pl.DataFrame) -> list[Task]:
-    """What is to be done to a table's files."""
+    """The tasks of a merge: which files to rewrite, and how."""
     staged = [File(file.path, file.bytes, is_staged=True) for file in files if file.rows]
     total = sum(file.bytes for file in (*staged, *there))
     if rewriting.hash_of is None or keys.height > _MANY * leaves_of(total):
-        # They would meet all leaves: fewer and larger files are cheaper then.
+        # So many keys touch all leaves: fewer and larger files are cheaper.
         return [Together(group) for group in _groups([*staged, *(file for file in there if file.is_in_reach)])]
     leaves = {file.leaf: file for file in there if file.leaf is not None}
     others = [file for file in there if file.leaf is None]
     recent, grown = [file for file in others if file.is_in_reach], sum(file.bytes for file in (*staged, *others))
-    # Only few keys leave most leaves as they are.
+    # Leaves pay only if most of them stay unchanged, that is for few keys.
     elsewhere, is_few = keys, 2 * keys.height <= leaves_of(total)
     if recent and (leaves or (is_few and grown > _RECENT)):
         near = rewriting.rows([file.path for file in recent]).select(rewriting.key)
-        # A key has one row: of what is found here no leaf is looked at.
-        found = near.join(keys.lazy(), on=rewriting.key, how="semi").collect(engine="streaming")
-        elsewhere = keys.join(found, on=rewriting.key, how="anti", maintain_order="left")
-    # And rows that are never changed need none.
+        # A key has one row: leaves need not be searched for keys that recent files hold.
+        in_recent = near.join(keys.lazy(), on=rewriting.key, how="semi").collect(engine="streaming")
+        elsewhere = keys.join(in_recent, on=rewriting.key, how="anti", maintain_order="left")
+    # A table whose rows never change needs no leaves.
     if (leaves or elsewhere.height < keys.height) and grown > max(_RECENT, (total - grown) // _SHARE):
         return _divisions(there, total)
     together = [Together(group) for group in _groups([*staged, *recent])]
@@ -150,7 +153,8 @@ def _tasks(rewriting: Rewriting, files: Sequence[WrittenFile], there: Sequence[F
 
 
 def _divisions(there: Sequence[File], total: int) -> list[Task]:
-    """All of a table becomes leaves anew, a range of hashes at a time, to bound memory."""
+    """Rewrite the whole table as leaves, one range of hashes per task to bound memory."""
+    # A task per `at_once` leading bits, each of which makes leaves with `deeper` more bits.
     at_once = depth_of(total, _TOGETHER)
     deeper = max(0, depth_of(total, leaf_bytes(total)) - at_once)
     return [
@@ -168,7 +172,7 @@ def _rewrite(spark: SparkSession, rewriting: Rewriting, tasks: Sequence[Task], k
     if sum(task.size for task in tasks) <= _HERE:
         outcomes = list(rewriting.write_anew(tasks, keys))
     else:
-        # As a plain collection: what comes back are names and counts. Leaves are small, and each of Spark's tasks takes many.
+        # Only names and counts are collected. As leaves are small, each Spark task takes many.
         context = spark.sparkContext
         large = sum(task.size >= _TOGETHER // 4 for task in tasks)
         slices = min(len(tasks), max(large, 4 * context.defaultParallelism))
@@ -179,7 +183,7 @@ def _rewrite(spark: SparkSession, rewriting: Rewriting, tasks: Sequence[Task], k
 
 
 def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:
-    """Files that become one: small ones together, those with new rows first."""
+    """Group small files to be rewritten as one, staged files first."""
     groups: list[tuple[File, ...]] = []
     size = 0
     for file in files:
@@ -194,28 +198,28 @@ def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:
 
 def _files_of(delta: DeltaTable, keys: pl.DataFrame, *, is_divided: bool) -> list[File]:
     """The files of a table, the smallest first."""
-    found = delta.get_add_actions(flatten=True)
-    columns = {name: found[name].to_pylist() for name in found.schema.names}
-    untold = [None] * len(columns["path"])
-    told = [
-        ((new.min(), new.max()), columns.get(f"min.{new.name}", untold), columns.get(f"max.{new.name}", untold))
+    actions = delta.get_add_actions(flatten=True)
+    columns = {name: actions[name].to_pylist() for name in actions.schema.names}
+    unknown = [None] * len(columns["path"])
+    spans = [
+        ((new.min(), new.max()), columns.get(f"min.{new.name}", unknown), columns.get(f"max.{new.name}", unknown))
         for new in keys
     ]
     files: list[File] = []
     for at, (quoted, size) in enumerate(zip(columns["path"], columns["size_bytes"], strict=True)):
         path = unquote(quoted)
-        is_in_reach = all(_meet(span, least[at], greatest[at]) for span, least, greatest in told)
+        is_in_reach = all(_meet(span, least[at], greatest[at]) for span, least, greatest in spans)
         files.append(File(path, size, leaf=leaf_of(path) if is_divided else None, is_in_reach=is_in_reach))
     return sorted(files, key=lambda file: (file.bytes, file.path))
 
 
 def _meet(span: tuple[Any, Any], least: Any, greatest: Any) -> bool:
-    """Whether a span of keys meets that of a file, which need not be told."""
+    """Whether a span of keys overlaps a file's span; True if the file's is not known."""
     first, last = span
-    # Of numbers with fractions and of decimals writers do not agree on how they are told.
+    # Writers do not agree on how statistics represent floating-point and decimal numbers.
     if least is None or greatest is None or type(first) is not type(least) or not isinstance(least, int | str | date):
         return True
-    # Some writers cut off what is below a millisecond, of the greatest too.
+    # Some writers truncate times to milliseconds, the maximum too.
     is_near = isinstance(least, datetime) and first > greatest and first - greatest < _PRECISION
     return (first <= greatest or is_near) and least <= last
 
@@ -231,6 +235,6 @@ def _check_plain(delta: DeltaTable, table: Place) -> None:
         features.add("partitions")
     if features:
         raise IncompatibleState(
-            f"{table} has {', '.join(sorted(features))}, which Keyfold does not merge rows into: its own tables never have. "
-            "Switch it off (of Delta's features, ALTER TABLE ... DROP FEATURE), or write the table again with --full-refresh"
+            f"{table} has {', '.join(sorted(features))}; Keyfold cannot merge rows into such a table. Remove it (for a Delta "
+            "feature: ALTER TABLE ... DROP FEATURE), or write the table again with --full-refresh"
         )

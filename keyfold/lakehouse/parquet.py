@@ -1,4 +1,4 @@
-"""Parquet files wherever they lie: by Polars, and by pyarrow where row groups are looked at one by one."""
+"""Read Parquet files from a disk or a bucket: with Polars, or with pyarrow for single row groups."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,25 +15,25 @@ from keyfold.storage.remote_path import RemotePath
 
 
 def scan_parquet(files: Place | Sequence[Place], **options: Any) -> pl.LazyFrame:
-    """The rows of files, of which a query reads what it needs; options are those of `polars.scan_parquet`."""
-    # No pattern: a folder's name may have characters that would be taken for one. And no credentials of Polars' own
-    # finding: like all else here it goes by the environment.
+    """Scan files lazily; options are those of `polars.scan_parquet`."""
+    # No glob: folder names may contain its special characters. No credential provider of Polars: credentials come from the
+    # environment, as everywhere in Keyfold.
     return pl.scan_parquet(_source(files), **{"glob": False, "credential_provider": None, **options})
 
 
 def scan_rows(file: Place, offset: int, rows: int) -> pl.LazyFrame:
-    """Some of the rows of a file, from one on; of the others as little is read as can be."""
+    """`rows` rows of a file from `offset` on. Few of the other rows are read."""
     return scan_parquet(file).slice(offset, rows)
 
 
 def read_parquet(file: Place, **options: Any) -> pl.DataFrame:
-    """The rows of a file; options are those of `polars.read_parquet`."""
+    """Read all rows of a file; options are those of `polars.read_parquet`."""
     return pl.read_parquet(_source(file), **{"glob": False, "credential_provider": None, **options})
 
 
 @contextmanager
 def parquet_file(path: Place) -> Iterator[pq.ParquetFile]:
-    """A file, to look at its footer and at single row groups."""
+    """Open a file for reading its footer and single row groups."""
     with open_for_reading(path) as opened, pq.ParquetFile(opened) as file:
         yield file
 

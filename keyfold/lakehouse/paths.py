@@ -1,18 +1,18 @@
-"""Where everything of the lakehouse lies: one folder that holds landing files, Delta tables, journals and state.
+"""Paths of the lakehouse directory, which holds landing files, Delta tables, journals and state.
 
-HOME is a folder of a file system, or of an object store: s3a://BUCKET/FOLDER.
+HOME is a folder on a disk, or in an object store: s3a://BUCKET/FOLDER.
 
 HOME/landing/<stream>/                       files to ingest
 HOME/events/<stream>/                        Delta, append
 HOME/quarantine/<stream>/                    Delta, append
 HOME/monitoring/<table>/                     Delta: what runs did
-HOME/open/<job>/                             Delta: the keys that are open, as of when it was written
-HOME/ingest/<stream>/                        ingest.json, journal/, files/ (those that were read), ids/ (those that were seen)
-HOME/aside/<stream>-<time>/                  what a rebuild of a stream's tables has put aside: delete it yourself
-HOME/jobs/<job>/current.json                 which generation is live (`pointers`)
-HOME/jobs/<job>/together-<id>.json           while generations of several jobs go live together: that they do
+HOME/open/<job>/                             Delta: a job's open keys when the table was last written
+HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
+HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
+HOME/jobs/<job>/current.json                 the live generation (`pointers`)
+HOME/jobs/<job>/together-<id>.json           the decision that generations of several jobs go live together (`pointers`)
 HOME/jobs/<job>/generation-0001/             generation.json, journal/, checkpoint/, tables/<table>/
-HOME/jobs/<job>/branches/<branch>/           the same, of a replay beside the live one
+HOME/jobs/<job>/branches/<branch>/           the same for a branch, such as a replay
 """
 
 import re
@@ -29,16 +29,16 @@ from keyfold.lakehouse.tables import is_table
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place, to_place
 
-_TAKEN_FOR_A_URL = "since Delta's own library takes that for a part of a URL and looks for another; name it otherwise"
+_TAKEN_FOR_A_URL = "since Delta's library decodes it as part of a URL and opens another folder; choose another name"
 
 
 @dataclass(frozen=True, init=False)
 class Lakehouse:
-    """Paths of everything below one home folder; creates nothing by itself.
+    """Paths of everything below a lakehouse directory. Creates nothing.
 
     Attributes:
-        home: the folder.
-        ahead: jobs, each with the generation that is taken for its live one (`seeing`).
+        home: the lakehouse directory.
+        ahead: generations of jobs to use instead of the live ones (`seeing`).
 
     Example:
         >>> Lakehouse("s3a://lake/home").events("rides")
@@ -49,37 +49,40 @@ class Lakehouse:
     ahead: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __init__(self, home: Place | str) -> None:
-        """Whose home is a folder: a path, or the text `s3a://BUCKET/FOLDER`.
+        """Check the lakehouse directory.
+
+        Args:
+            home: a path, or the text `s3a://BUCKET/FOLDER`.
 
         Raises:
-            Misconfigured: it is a URL of something else, or of a folder that Delta's library does not find.
+            Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.
         """
         place = to_place(home)
-        # Delta's library takes some characters for parts of a URL, Spark's reader of state others for what they are escaped to.
+        # Delta's library decodes some characters as parts of a URL, and Spark's state reader escapes others.
         if isinstance(place, ObjectPath) and quote(place.key, safe="/+=") != place.key:
             raise Misconfigured(
-                f"the lakehouse home {home}: in a bucket its path must be of letters, digits and . _ - ~ + = alone, since Delta's "
-                "own library and Spark look for others under other names; name it otherwise"
+                f"the lakehouse directory {home}: in a bucket its path must be of letters, digits and . _ - ~ + = only, since "
+                "Delta's library and Spark misread other characters; choose another name"
             )
         if isinstance(place, Path):
             if re.search(r"%[0-9A-Fa-f]{2}|\\", str(place)):
                 raise Misconfigured(
-                    f"the lakehouse home {home} must be without \\ and without % before two digits, {_TAKEN_FOR_A_URL}"
+                    f"the lakehouse directory {home} must not contain \\ or % before two hexadecimal digits, {_TAKEN_FOR_A_URL}"
                 )
-            # Whole paths: Spark's workers and Dagster's processes need not stand in the folder that a relative one
-            # begins at.
+            # Absolute, since Spark's workers and Dagster's processes may run in other working directories.
             place = place.expanduser().resolve()
+        # The dataclass is frozen, so its own __init__ must bypass the check.
         object.__setattr__(self, "home", place)
         object.__setattr__(self, "ahead", {})
 
     def seeing(self, generations: Mapping[str, str]) -> "Lakehouse":
-        """The same, where these generations of jobs are taken for the live ones: for what is built on them before they are."""
+        """A copy that uses these generations of jobs as the live ones, to build on generations that are not live yet."""
         found = Lakehouse(self.home)
         object.__setattr__(found, "ahead", dict(generations))
         return found
 
     def landing(self, stream: str) -> Place:
-        """The folder where files of a stream land by default."""
+        """The default landing folder of a stream's files."""
         return self.home / "landing" / stream
 
     def events(self, stream: str) -> Place:
@@ -91,15 +94,15 @@ class Lakehouse:
         return self.home / "quarantine" / stream
 
     def monitoring(self, table: str) -> Place:
-        """A Delta table of what runs did."""
+        """A Delta table about runs."""
         return self.home / "monitoring" / table
 
     def open_state(self, job: str) -> Place:
-        """The Delta table of a job's open keys, as they were when it was last written."""
+        """The Delta table of a job's open keys when the table was last written."""
         return self.home / "open" / job
 
     def ingest(self, stream: str) -> Place:
-        """The folder of a stream's ingest journal and of the ids that it has seen."""
+        """The folder of a stream's ingest journal and of the event ids seen."""
         return self.home / "ingest" / stream
 
     def job(self, job: str) -> Place:
@@ -107,7 +110,7 @@ class Lakehouse:
         return self.home / "jobs" / job
 
     def command(self, *words: str) -> str:
-        """A command for this lakehouse as a person types it, whatever environment and folder he is in.
+        """A `keyfold` command for this lakehouse that works in any shell and working directory.
 
         Example:
             >>> Lakehouse(Path("/data/my house")).command("run", "rides", "--full-refresh")
@@ -116,7 +119,7 @@ class Lakehouse:
         return shlex.join(["keyfold", *words, "--home", str(self.home)])
 
     def tables(self) -> dict[str, Place]:
-        """Every Delta table that exists, by the name `keyfold show` takes; a branch's are `<table>@<branch>`."""
+        """All existing Delta tables by the name that `keyfold show` takes. Those of a branch are `<table>@<branch>`."""
         found = {
             f"{kind}.{path.name}": path
             for kind in ("events", "quarantine", "monitoring", "open")
@@ -134,7 +137,7 @@ class Lakehouse:
         """The path of an existing table.
 
         Raises:
-            NotFound: there is no such table; the message lists those there are.
+            NotFound: there is no such table; the message lists the tables.
         """
         tables = self.tables()
         if name not in tables:

@@ -1,7 +1,7 @@
-"""Pointers to jobs' live generations: one is replaced in one step, and those of several jobs count as one.
+"""Pointers to the live generations of jobs. One is replaced atomically, and several can be switched atomically together.
 
-Each of several first gets what comes next beside what is live, and the name of a decision. The decision is one small file: once
-it is there, what comes next is live for all of them; who dies before that leaves all as they were.
+To switch several, each pointer first gets the next generation beside the live one, and the path of a decision file. Creating
+that one file makes the next generation live for all of them. After a crash before that, nothing has changed.
 """
 
 from typing import Any
@@ -11,21 +11,24 @@ from keyfold.storage.place import Place
 NEXT = "next"
 
 
-def announced(told: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
-    """A pointer that names another generation as soon as a decision is made."""
-    return {**(told or {}), NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"}}
+def announced(content: dict[str, Any] | None, generation: str, decision: Place) -> dict[str, Any]:
+    """A pointer's content, with a generation that becomes live when the decision file exists."""
+    return {
+        **(content or {}),
+        NEXT: {"generation": generation, "decided_by": f"{decision.parent.name}/{decision.name}"},
+    }
 
 
-def decision_of(pointer: Place, told: dict[str, Any]) -> Place | None:
-    """The file of the decision that a pointer waits for; None of one that waits for none."""
-    return pointer.parent.parent / told[NEXT]["decided_by"] if NEXT in told else None
+def decision_of(pointer: Place, content: dict[str, Any]) -> Place | None:
+    """The decision file that a pointer depends on; None if it depends on none."""
+    return pointer.parent.parent / content[NEXT]["decided_by"] if NEXT in content else None
 
 
-def as_decided(pointer: Place, told: dict[str, Any]) -> dict[str, Any] | None:
-    """What a pointer says now: what comes next where that is decided; None where nothing was live before."""
-    decision = decision_of(pointer, told)
+def as_decided(pointer: Place, content: dict[str, Any]) -> dict[str, Any] | None:
+    """A pointer's effective content: the next generation if it is decided, else the live one; None if none is live."""
+    decision = decision_of(pointer, content)
     if decision is None:
-        return told
+        return content
     if decision.exists():
-        return {"generation": told[NEXT]["generation"]}
-    return {name: value for name, value in told.items() if name != NEXT} or None
+        return {"generation": content[NEXT]["generation"]}
+    return {name: value for name, value in content.items() if name != NEXT} or None

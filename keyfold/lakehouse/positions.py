@@ -1,7 +1,8 @@
-"""Positions in a table: a version, and a digest of its log entry, which tells it from the same version of another history.
+"""Positions in a Delta table: a version and a digest of its log entry.
 
-A table that was restored from a backup and written again has the versions that it had before, with other rows. A log
-entry names its files, which have random names: two histories have no entry in common but those from before they part.
+The digest distinguishes a version from the same version of another history: a table that was restored from a backup and
+written again has the same version numbers with other rows. Log entries hold random file names, so entries of two histories
+differ after the restore.
 """
 
 import json
@@ -13,25 +14,25 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Damaged
-from keyfold.lakehouse.empty_entries import told_of
+from keyfold.lakehouse.empty_entries import empty_entry_error
 from keyfold.storage.place import Place
 
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint\.)")
 
 
 class LogGoneError(Damaged):
-    """A table's log no longer says what came to it since a version."""
+    """A table's log lacks entries after a version."""
 
 
 class OtherHistoryError(Damaged):
-    """A table has the version that was read, with another content."""
+    """A version of a table is not the one that was read: the table has another history."""
 
 
 class Position(BaseModel):
-    """Up to where a table was read.
+    """How far a table has been read.
 
     Attributes:
-        version: of the table.
+        version: version of the table.
         digest: SHA-256 of that version's log entry, as hexadecimal text.
     """
 
@@ -45,7 +46,7 @@ def position_at(table: Place, version: int) -> Position:
     """The position of a version.
 
     Raises:
-        LogGoneError: the log no longer has its entry.
+        LogGoneError: its log entry is missing.
         KeyfoldError: its entry is empty.
     """
     return Position(version=version, digest=_digest(_content(table, version)))
@@ -55,8 +56,8 @@ def check_position(table: Place, position: Position) -> None:
     """Check that a table is the one that was read up to a position.
 
     Raises:
-        OtherHistoryError: it is another one at that version.
-        LogGoneError: the log no longer has the position's entry, or the table is older than it.
+        OtherHistoryError: the version's log entry is another one.
+        LogGoneError: the version's log entry is missing, or the table has not reached that version.
     """
     try:
         found = position_at(table, position.version)
@@ -73,12 +74,12 @@ def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, 
     """The log entries after a position, each with its own position and its actions.
 
     Raises:
-        OtherHistoryError, LogGoneError: as `check_position`; or an entry is missing that others come after.
+        OtherHistoryError, LogGoneError: as `check_position`, or an entry between others is missing.
         KeyfoldError: an entry is empty.
     """
     check_position(table, position)
     for version in range(position.version + 1, newest_version(table) + 1):
-        # An entry that is missing is damage: an entry, or a checkpoint, of a later version is there.
+        # Versions are gapless up to the newest: a missing entry is damage and raises.
         content = _content(table, version)
         yield (
             Position(version=version, digest=_digest(content)),
@@ -87,7 +88,7 @@ def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, 
 
 
 def newest_version(table: Place) -> int:
-    """The newest version that a table's log names, by an entry or a checkpoint; -1 of an empty log."""
+    """The newest version for which a table's log has an entry or a checkpoint; -1 for an empty log."""
     found = (_NAMED.match(path.name) for path in (table / "_delta_log").iterdir())
     return max((int(name[1]) for name in found if name), default=-1)
 
@@ -107,7 +108,7 @@ def _content(table: Place, version: int) -> bytes:
     except FileNotFoundError:
         raise LogGoneError(f"the log of {table} has no entry of version {version}") from None
     if not content:
-        raise told_of(table, version)
+        raise empty_entry_error(table, version)
     return content
 
 

@@ -1,4 +1,4 @@
-"""Whether the data files that a Delta table's log names are there with their sizes: a listing, no file is opened."""
+"""Check that the data files of a Delta table exist with the sizes in its log. Files are listed, not opened."""
 
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,9 +13,9 @@ _SHOWN = 3
 
 
 def named_files(delta: DeltaTable) -> dict[str, int]:
-    """The size in bytes of each data file that a table consists of, by its path below the table's folder."""
+    """The size in bytes of each data file of a table, by its path relative to the table's folder."""
     actions = delta.get_add_actions()
-    # Delta's log has paths as URLs.
+    # Paths in Delta's log are URLs.
     return {
         unquote(path): size
         for path, size in zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
@@ -23,27 +23,27 @@ def named_files(delta: DeltaTable) -> dict[str, int]:
 
 
 def absent_files(table: Place, delta: DeltaTable) -> dict[str, str]:
-    """What is wrong with data files that a table consists of, by their path: they are gone, or have another size."""
+    """The data files of a table that are missing or have another size, each with the fault as text."""
     named = named_files(delta)
     there = _sizes(table, named)
     return {
-        path: "is gone" if there.get(path) is None else f"has {there[path]:,} bytes, and its log says {size:,}"
+        path: "is gone" if there.get(path) is None else f"has {there[path]:,} bytes, but {size:,} in the table's log"
         for path, size in named.items()
         if there.get(path) != size
     }
 
 
 def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: str) -> None:
-    """See that a table's data files are there with their sizes.
+    """Check that a table's data files exist with the sizes in its log.
 
     Args:
-        table: its folder.
+        table: the table's folder.
         delta: the table as it was read.
-        whose: what to call the table in the error.
-        remedy: what else to do than to restore the files.
+        whose: a name for the table, for the error message.
+        remedy: what can be done other than restoring the files, for the error message.
 
     Raises:
-        KeyfoldError: some are not.
+        KeyfoldError: a file is missing or has another size.
     """
     if absent := absent_files(table, delta):
         faults = [f"{path} {what}" for path, what in list(absent.items())[:_SHOWN]]
@@ -55,7 +55,7 @@ def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: s
 
 def _sizes(table: Place, named: dict[str, int]) -> dict[str, int]:
     if not isinstance(table, Path):
-        # A request lists a thousand.
+        # In a store one request lists a thousand files; `stat` would be a request for each.
         found = ((path_below(file.path, table), file.bytes) for file in files_below(table))
         return {path.as_posix(): size for path, size in found if path is not None}
     sizes: dict[str, int] = {}

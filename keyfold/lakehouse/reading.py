@@ -1,4 +1,4 @@
-"""Reads of Delta tables without a JVM: counts and previews."""
+"""Read Delta tables without a JVM: counts, scans and previews."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
@@ -13,32 +13,31 @@ from keyfold.times import ISO_FORMAT
 
 
 def count_rows(path: Place, version: int | None = None) -> int:
-    """The number of rows that a Delta table has now, or had at a version, from its log alone."""
+    """The number of rows of a Delta table, now or at a version, from its log alone."""
     return DeltaTable(str(path), version=version).count()
 
 
 def data_file_paths(path: Place, version: int | None = None) -> list[Place]:
-    """The data files that a Delta table consists of now, or did at a version."""
-    # Not `file_uris`: paths in the log are URLs, and that one leaves a blank in the table's own path as %20.
+    """The data files of a Delta table, now or at a version."""
+    # Not `file_uris`: it leaves a blank in the table's own path as %20.
     return [
         path / unquote(name) for name in DeltaTable(str(path), version=version).get_add_actions()["path"].to_pylist()
     ]
 
 
 def scan_table(path: Place) -> pl.LazyFrame:
-    """The rows of a Delta table, of which a query reads what it needs."""
+    """Scan a Delta table lazily."""
     return scan_files(path, data_file_paths(path))
 
 
 def scan_files(path: Place, files: Sequence[Place]) -> pl.LazyFrame:
-    """The rows of some of a Delta table's files, in the table's columns."""
+    """Scan some files of a Delta table lazily, with the table's columns."""
     return scan_in_columns(files, DeltaTable(str(path)).to_pyarrow_dataset().schema)
 
 
 def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
-    """The rows of a Delta table's data files, in the columns that the table has now."""
-    # Not Polars' own `scan_delta`: it does not find the files of a table whose path has a blank, or any other character
-    # that a URL escapes.
+    """Scan data files lazily with the given columns; a column that a file lacks is NULL."""
+    # Not Polars' `scan_delta`: it does not find the files if the table's path has a character that URLs escape.
     empty = pl.from_arrow(schema.empty_table())
     assert isinstance(empty, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
     if not files:
@@ -46,16 +45,16 @@ def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
     return scan_parquet(
         files,
         schema=empty.schema,
-        # A file that is older than a column lacks it.
+        # Files that are older than a column lack it.
         missing_columns="insert",
         extra_columns="ignore",
-        # Spark writes times in nanoseconds by default; a table's are microseconds in UTC.
+        # Spark writes nanoseconds by default; Delta tables have microseconds in UTC.
         cast_options=pl.ScanCastOptions(datetime_cast=["nanosecond-downcast", "convert-timezone"]),
     )
 
 
 def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame]:
-    """The rows of a Delta table in frames of bounded size, at most `limit` rows in all."""
+    """Read a Delta table in frames of bounded size, at most `limit` rows in all."""
     left = limit
     for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_batches():
         frame = pl.from_arrow(batch)
@@ -70,6 +69,6 @@ def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame
 
 
 def readable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Times as ISO 8601 text in UTC with microseconds."""
+    """Convert columns of times to ISO 8601 text in UTC with microseconds."""
     times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC").dt.strftime(ISO_FORMAT) for name in times)

@@ -1,6 +1,6 @@
-"""The work of a merge: files of an upsert table written anew, in this process or in Spark's workers.
+"""Rewrite the files of an upsert table for a merge, in this process or in Spark's workers.
 
-Nothing that is written here counts before the merge's commit names it.
+Readers do not see the written files until the merge's commit names them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,11 +26,11 @@ _WRITERS = 8
 
 @dataclass(frozen=True)
 class File:
-    """A data file of a table, or one that is staged.
+    """A data file of a table, or a staged one.
 
     Attributes:
-        leaf: see `leaf_of`; None of a file of any keys.
-        is_in_reach: whether it may hold rows of the new keys, as far as the log tells.
+        leaf: see `leaf_of`; None if the file may hold any key.
+        is_in_reach: whether it may hold rows of the new keys, by the statistics of the log.
     """
 
     path: str
@@ -42,7 +42,7 @@ class File:
 
 @dataclass(frozen=True)
 class Together:
-    """Files that become one, without rows of the new keys; those that hold none stay."""
+    """A task: rewrite files as one, without rows of the new keys. Files without such rows stay."""
 
     files: tuple[File, ...]
 
@@ -53,7 +53,7 @@ class Together:
 
 @dataclass(frozen=True)
 class Shortened:
-    """A leaf that stays one, without rows of the new keys."""
+    """A task: rewrite a leaf without rows of the new keys."""
 
     leaf: str
     file: File
@@ -65,13 +65,13 @@ class Shortened:
 
 @dataclass(frozen=True)
 class Divided:
-    """A range of hashes that becomes leaves anew.
+    """A task: rewrite a range of hashes as new leaves.
 
     Attributes:
-        leaf: the range, as the leaf that it would be.
-        deeper: how many more bits its leaves have.
-        files: those that may hold its rows.
-        size: bytes of its rows, about.
+        leaf: the range, as the name of one leaf.
+        deeper: number of additional bits of the new leaves.
+        files: the files that may hold its rows.
+        size: estimated bytes of its rows.
     """
 
     leaf: str
@@ -82,12 +82,13 @@ class Divided:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task.
+    """The result of a task.
 
     Attributes:
-        replaced: files of the table that stay no more.
-        written: in their place and that of staged ones.
-        fault: number, words and file of a disk's, which is told and not raised in a worker: Spark would try again, and hide it in a stack.
+        replaced: files to remove from the table.
+        written: files that replace those and the staged ones.
+        fault: error number, text and file of a failed disk. A worker returns it, since Spark would retry an exception and
+            bury it in a stack trace.
     """
 
     replaced: tuple[str, ...] = ()
@@ -97,14 +98,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """How files are written anew; goes to workers as it is.
+    """Rewrites files of a table. Is pickled and sent to workers.
 
     Attributes:
-        table: whose files.
+        table: the table's folder.
         schema: the table's columns.
-        key: those that say which row is which.
+        key: the columns of the key.
         staged: files with the new rows.
-        hash_of: as of `merge_files`.
+        hash_of: as for `merge_files`.
     """
 
     table: Place
@@ -114,7 +115,7 @@ class Rewriting:
     hash_of: HashOf | None
 
     def keys(self) -> pl.DataFrame:
-        """The new keys, in order of their hashes: as much of a batch's rows as is held in memory."""
+        """The new keys, sorted by hash. Of a batch's rows, only these are held in memory."""
         keys = self.rows(self.staged).select(self.key)
         return (keys if self.hash_of is None else self._hashed(keys).sort(HASH)).collect()
 
@@ -123,14 +124,14 @@ class Rewriting:
         return scan_in_columns([self.table / path for path in paths], self.schema)
 
     def __call__(self, tasks: Iterable["Task"]) -> list[Outcome]:
-        """Do tasks in one of Spark's."""
+        """Run merge tasks in a Spark task."""
         return self.write_anew(list(tasks), self.keys())
 
     def write_anew(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
-        """Do tasks."""
+        """Run merge tasks."""
         apart = [task for task in tasks if isinstance(task, Shortened)]
         outcomes = [self._outcome(task, keys) for task in tasks if not isinstance(task, Shortened)]
-        # Small files: they wait for the disk, or the network, and not for the processor.
+        # Small files wait for the disk or the network, not for the processor: write them in parallel.
         return outcomes + _side_by_side(lambda task: self._outcome(task, keys), apart)
 
     def _outcome(self, task: "Task", keys: pl.DataFrame) -> Outcome:
@@ -139,13 +140,14 @@ class Rewriting:
                 return self._divided(task, keys)
             return self._shortened(task, keys) if isinstance(task, Shortened) else self._together(task.files, keys)
         except OSError as error:
-            # What Polars raises has no number.
+            # Errors that Polars raises have no number.
             number = error.errno or (ENOENT if isinstance(error, FileNotFoundError) else EIO)
             return Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
 
     def _together(self, group: Sequence[File], keys: pl.DataFrame) -> Outcome:
         frames, replaced, left = [], [], 0
         for file in group:
+            # Leaves are small and read at once. Other files may be large: count first, and stream the rows later.
             if file.leaf is not None:
                 before = self._read(file.path)
                 after = self._without(before, keys)
@@ -181,7 +183,7 @@ class Rewriting:
     def _read(self, path: str) -> pl.DataFrame:
         """All rows of a leaf."""
         rows = read_parquet(self.table / path)
-        # A tenth of what a query costs, and of a small file that is nearly all there is to do.
+        # Reading directly costs a tenth of a query, which would be most of the time for a small file.
         wanted = self.rows([]).collect_schema()
         return rows if rows.schema == wanted else self.rows([path]).collect()
 
@@ -189,24 +191,24 @@ class Rewriting:
         return rows.join(keys, on=self.key, how="anti", maintain_order="left")
 
     def _divided(self, task: Divided, keys: pl.DataFrame) -> Outcome:
-        kept = [file.path for file in task.files if not file.is_staged]
+        old_files = [file.path for file in task.files if not file.is_staged]
         inside = is_within(task.leaf)
         frames = [self._hashed(self.rows(self.staged)).filter(inside)]
-        if kept:
+        if old_files:
             mine = keys.lazy().filter(inside)
-            frames.append(self._hashed(self.rows(kept)).filter(inside).join(mine, on=self.key, how="anti"))
+            frames.append(self._hashed(self.rows(old_files)).filter(inside).join(mine, on=self.key, how="anti"))
         rows = pl.concat([frame.collect(engine="streaming") for frame in frames])
         parts = list(divided(rows, task.leaf, task.deeper))
         written = _side_by_side(lambda part: write_data_file(part[1], self.table, self.schema, leaf=part[0]), parts)
-        return Outcome(tuple(kept), tuple(written))
+        return Outcome(tuple(old_files), tuple(written))
 
     def _hashed(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         assert self.hash_of is not None  # noqa: S101 - narrows: leaves are asked for with it alone
         return rows.with_columns(self.hash_of(self.key).alias(HASH))
 
     def _found(self, rows: pl.LazyFrame, keys: pl.DataFrame) -> int:
-        """How many of a file's rows are of the new keys."""
-        # Row groups that cannot hold any are passed over, by what the file's end says of them.
+        """The number of a file's rows that have one of the new keys."""
+        # The range filter lets the reader skip row groups by their statistics.
         is_near = [
             pl.col(name).is_between(
                 pl.lit(keys[name].min(), keys.schema[name]), pl.lit(keys[name].max(), keys.schema[name])

@@ -1,7 +1,7 @@
-"""Rows taken out of a table for good: out of its files, out of its history, and off the disk.
+"""Erase rows from a table: from its current files, its history and the disk.
 
-Each file that holds such rows is written anew without them, one for one, and the commit says which stands for which: so
-whoever reads the table's additions goes on as if those rows had never come.
+Each file that holds such rows is rewritten without them, one for one, and the commit maps old files to new ones. So readers of
+the table's additions continue as if the rows had never been added.
 """
 
 import json
@@ -29,11 +29,11 @@ _COUNTED = "keyfold.erased_rows"
 
 @dataclass(frozen=True)
 class ErasedRows:
-    """What was taken out of a table.
+    """What was erased from a table.
 
     Attributes:
-        rows: how many.
-        events: that they stood for, by the expression that was given.
+        rows: number of rows.
+        events: number of events that the rows stood for, by the given expression.
     """
 
     rows: int
@@ -41,39 +41,40 @@ class ErasedRows:
 
 
 def count_rows_of(table: Place, which: pl.Expr, events: pl.Expr | None = None) -> ErasedRows:
-    """How many rows of a table a condition holds for, without touching them."""
+    """Count the rows that `erase_rows` would erase."""
     delta = DeltaTable(str(table))
-    found = [_counted(_rows(delta, table, path), which, events) for path in _files(delta)]
-    return ErasedRows(sum(one.rows for one in found), sum(one.events for one in found))
+    counts = [_counted(_rows(delta, table, path), which, events) for path in _files(delta)]
+    return ErasedRows(sum(count.rows for count in counts), sum(count.events for count in counts))
 
 
 def erase_rows(
     table: Place, which: pl.Expr, events: pl.Expr | None = None, masked: Mapping[str, pl.Expr] | None = None
 ) -> ErasedRows:
-    """Take the rows that a condition holds for out of a table; its older versions can be read no more after `forget`.
+    """Delete the rows that match a condition. After `forget`, older versions of the table cannot be read either.
 
-    Call it where nobody else writes to the table.
+    Call it only while no other process writes to the table.
 
     Args:
         table: an existing Delta table.
-        which: the rows.
-        events: how many events rows stand for.
-        masked: by column, what it is to be in the rows that stay.
+        which: the condition.
+        events: the number of events that a row stands for.
+        masked: new values of columns, by name, for the rows that stay.
 
     Raises:
-        OSError: the disk is full or fails; the table is as it was.
+        OSError: the disk is full or fails; the table was not changed.
     """
     delta = DeltaTable(str(table))
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     masks = masked or {}
     is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
     counted = {path: _counted(_rows(delta, table, path), which, events, is_masked) for path in _files(delta)}
+    # Only files with rows to erase or values to mask are rewritten.
     held = [path for path, one in counted.items() if one.rows or one.is_masked]
     if not held:
         return ErasedRows(0, 0)
     now, actions, mapping = time.time_ns() // 1_000_000, [], {}
     for path in held:
-        # A condition of NULL holds for no row: what cannot be told to be wanted out stays.
+        # A row for which the condition is NULL stays.
         left = _rows(delta, table, path).filter(~which.fill_null(False)).with_columns(**masks).collect()
         new = write_data_file(left, table, schema) if left.height else None
         mapping[path] = new.path if new else None
@@ -83,9 +84,9 @@ def erase_rows(
             actions.append(AddAction(new.path, new.bytes, {}, now, True, statistics))
     reached("erasure: files written")
     gone = sum(counted[path].rows for path in held)
-    # As a transaction's number: it is of one commit with the rows that go, and outlives the log entry.
-    told = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
-    properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[told])
+    # The total is kept as a transaction number: it is committed with the erasure, and outlives the log entry.
+    total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
+    properties = CommitProperties(custom_metadata={ERASED: json.dumps(mapping)}, app_transactions=[total])
     check_held()
     delta.create_write_transaction(
         actions, mode="append", schema=delta.schema(), commit_properties=properties, post_commithook_properties=NO_HOOKS
@@ -96,32 +97,32 @@ def erase_rows(
 
 
 def erased_rows(table: Place) -> int:
-    """How many rows were ever erased from a table."""
+    """The number of rows that were ever erased from a table."""
     return DeltaTable(str(table)).transaction_version(_COUNTED) or 0
 
 
 def forget(table: Place) -> int:
-    """Delete every data file that a table's newest version does not consist of; gives how many were deleted.
+    """Delete all data files that are not part of a table's newest version, and return their number.
 
-    Call it where nobody reads or writes the table: files that wait for their commit go too.
+    Call it only while no process reads or writes the table: files that are not committed yet are deleted too.
     """
     delta = DeltaTable(str(table))
     check_held()
-    # Below Delta's least retention on purpose: what was erased must be off the disk now.
+    # No retention period on purpose: erased rows must leave the disk now.
     return len(delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False))
 
 
 def forget_log(table: Place) -> None:
-    """Delete the entries of a table's log before its newest version, whose statistics may hold least and greatest values.
+    """Delete a table's log entries before its newest version, since their statistics may hold erased values.
 
-    Call it where nobody reads the table by what came since a version, as jobs read event tables.
+    Not for tables that are read by version, as jobs read event tables.
     """
     delta = DeltaTable(str(table))
     check_held()
     delta.create_checkpoint()
     log, newest = table / "_delta_log", f"{delta.version():020d}"
     for path in sorted(log.iterdir()):
-        # The newest entry stays: a table whose log has a checkpoint alone looks cut short to some readers.
+        # The newest entry stays: some readers report a log that has only a checkpoint as truncated.
         if path.name[:20].isdigit() and path.name[:20] < newest:
             path.unlink(missing_ok=True)
     sync_folder(log)
@@ -132,7 +133,7 @@ def _files(delta: DeltaTable) -> list[str]:
 
 
 def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
-    """The rows of a file, with the columns that came to the table after it was written, empty."""
+    """The rows of a file; columns that were added to the table later are NULL."""
     return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
 
 

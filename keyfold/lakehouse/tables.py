@@ -1,4 +1,4 @@
-"""Delta tables as such: whether one is there, and how one is made."""
+"""Create Delta tables, and check whether a folder holds one."""
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -8,22 +8,22 @@ from keyfold.storage.place import Place
 
 
 def is_table(path: Place) -> bool:
-    """Whether a Delta table is there; a folder that a killed run left before its table was whole is none."""
+    """Whether a folder holds a Delta table. A folder whose table was not yet committed when a run was killed does not."""
     return DeltaTable.is_deltatable(str(path))
 
 
 def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> None:
-    """Make an empty Delta table, unless there is one; every column may be NULL, as in what Spark appends.
+    """Create an empty Delta table, if there is none. All columns are nullable, as Spark appends them so.
 
-    What the schema's columns mean (`keyfold.columns`) becomes their comments.
+    The descriptions of the schema's columns (`keyfold.columns`) become column comments.
 
     Args:
-        path: its folder.
+        path: the table's folder.
         schema: its columns.
-        is_read_by_version: whether jobs read what came to it since a version. Delta then deletes no log entries by their
-            age; maintenance does, by what jobs have yet to read.
+        is_read_by_version: whether jobs read the table's changes by version. Delta then does not delete log entries by age;
+            maintenance deletes those that no job still has to read.
     """
-    # As often as Spark writes one by default; deltalake would take ten times as many commits.
+    # Spark's default number of commits between log checkpoints; that of deltalake is ten times as large.
     properties = {"delta.checkpointInterval": "10"}
     if is_read_by_version:
         properties["delta.enableExpiredLogCleanup"] = "false"
@@ -31,16 +31,16 @@ def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = F
 
 
 def table_schema(schema: pa.Schema) -> Schema:
-    """The columns as a Delta table has them: all may be NULL, each with its comment."""
+    """The Delta schema of Arrow columns: all nullable, with their comments."""
     return Schema.from_arrow(pa.schema([_as_in_delta(field) for field in schema]))
 
 
 def table_id(path: Place) -> str:
-    """What Delta knows a table by; one that is deleted and made again has another."""
+    """The id that Delta gave a table when it was created."""
     return str(DeltaTable(str(path)).metadata().id)
 
 
 def _as_in_delta(field: pa.Field) -> pa.Field:
     comment = describe(field)
-    # The comment alone: units and origins are for programs, which read them from the declaration.
+    # Only the comment: programs read units and origins from the declaration.
     return field.with_nullable(True).with_metadata({COMMENT: comment.encode()} if comment else {})

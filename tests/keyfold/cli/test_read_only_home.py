@@ -35,7 +35,7 @@ def test_ingest_says_in_one_line_that_the_home_cannot_be_written_to(home, tmp_pa
     assert run.returncode == 1
     assert len(run.stderr.splitlines()) == 1, run.stderr
     assert (
-        "Read-only file system; the home (--home, KEYFOLD_HOME) must be a folder that this user may write to"
+        "Read-only file system; the lakehouse directory (--home, KEYFOLD_HOME) must be a folder that this user may write to"
         in run.stderr
     )
 

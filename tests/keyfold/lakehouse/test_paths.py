@@ -32,5 +32,5 @@ def test_on_a_disk_nearly_any_name_will_do(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a%20b", "%2F/home", "50%aF", "back\\slash"])
 def test_but_those_that_read_like_a_part_of_a_url(tmp_path, name):
-    with pytest.raises(KeyfoldError, match="and without % before two digits"):
+    with pytest.raises(KeyfoldError, match="or % before two hexadecimal digits"):
         Lakehouse(tmp_path / name)
