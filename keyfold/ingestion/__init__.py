@@ -1,7 +1,7 @@
-"""Landing files and topics to event tables: incremental, exactly once, and every row accounted for.
+"""Ingest landing files and Kafka topics into event tables: incremental, exactly once, with every row accounted for.
 
-A run plans what it reads, workers write validated, de-duplicated rows as data files, a commit record names them, and the
-tables take them by it: see `keyfold.journal`.
+A run writes a plan of its inputs. Workers write validated, de-duplicated rows as data files. A commit record names these
+files, and the commits to the tables follow from it (`keyfold.journal`).
 """
 
 from keyfold.ingestion.admission import is_known

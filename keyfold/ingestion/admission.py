@@ -1,7 +1,7 @@
-"""Admission: which landing files are new and whole, and which have changed since they were read.
+"""Select the landing files that are new and complete, and report those that have changed since they were read.
 
-A file is known by its path below its landing folder, and is read once. One that has changed since is never passed over in
-silence: its rows may be in no table, or twice.
+A file is identified by its path relative to the landing folder, and is read once. A later change is always reported, since
+the changed rows may be missing from the tables, or be in them twice.
 """
 
 import time
@@ -22,13 +22,13 @@ _READERS = 8
 
 @dataclass(frozen=True)
 class Admission:
-    """What a look at a landing folder gave.
+    """The files of a landing folder, sorted by what is to be done with them.
 
     Attributes:
-        files: to be read, in order of their paths.
-        waiting: how many are not whole yet; a folder that cannot be read counts as one.
-        changed: by path, how files differ from what was read of them.
-        touched: by path, files of which no more than the times differ.
+        files: files to read, in the order of their paths.
+        waiting: number of files that are not complete yet; a folder that cannot be read counts as one.
+        changed: files that changed after they were read, by path, each with how they changed.
+        touched: files of which only the times changed, by path.
     """
 
     files: tuple[AdmittedFile, ...] = ()
@@ -45,22 +45,22 @@ def select_files(
     done_marker: bool,
     reread_changed: bool,
 ) -> list[Admission]:
-    """List a landing folder once, and part its files for each of those who read it.
+    """List a landing folder once, and select its files for each stream that reads it.
 
-    Files that were changed just now are given the settling time, once, so that a run that a person starts right after
-    copying finds them; those that stay as they are for so long are whole, whatever the file server's clock says.
+    Files that changed just now get the settling time once, so that a run started right after copying finds them. A file that
+    does not change during that time is complete, whatever the file server's clock says.
 
     Args:
         landing: the landing folder.
-        knowns: by reader, the files that were read, by their paths.
-        settle: how long a file must have stayed as it is; with 0 every file counts as whole.
-        done_marker: whether a file counts as whole by its marker instead.
-        reread_changed: whether files that have changed are read again.
+        knowns: for each stream, the files that it has read, by path.
+        settle: time since the last change after which a file is complete; 0: every file is.
+        done_marker: whether a file is complete once its marker file exists, instead.
+        reread_changed: whether changed files are read again.
 
     Raises:
         KeyfoldError: the landing folder cannot be read.
     """
-    # The time first: a file that lands while the folder is listed then counts as younger than it.
+    # Take the time before listing, so that a file that lands meanwhile counts as young.
     now, listing = time.time_ns(), _list(landing, done_marker)
     seen: set[LandedFile] = set()
     young = [file for file in listing.files if not file.is_whole(now, settle) and not _all_know(file, knowns)]
@@ -71,7 +71,7 @@ def select_files(
         now, listing = time.time_ns(), _list(landing, done_marker)
     others = [file for file in listing.files if not _all_know(file, knowns)]
     whole = [file for file in others if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
-    # Side by side: the digests of many small files wait for the disk, or the network, and not for the processor.
+    # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
         admitted = dict(zip(whole, readers.map(lambda file: _admitted(landing, file), whole), strict=True))
     return [_parted(known, others, admitted, len(listing.unreadable), reread_changed) for known in knowns]
@@ -84,7 +84,7 @@ def _parted(
     unreadable: int,
     reread_changed: bool,
 ) -> Admission:
-    """The files that one reader does not know as they are."""
+    """Select the files for one stream."""
     files: list[AdmittedFile] = []
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
@@ -100,7 +100,7 @@ def _parted(
             continue
         if before is None or not before.was_read:
             files.append(found)
-        # Copied or touched: other times, the same content. It is noted, so that it is not read for this each run.
+        # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
         elif found.fingerprint == before.fingerprint:
             touched[file.path] = found
         else:
@@ -115,7 +115,7 @@ def _all_know(file: LandedFile, knowns: Sequence[Mapping[str, KnownFile]]) -> bo
 
 
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
-    """Whether a file was read, or told of, as it is now."""
+    """Whether this version of a file was read, or refused and reported, before."""
     before = known.get(file.path)
     if before is None or before.was_read == (file.refused is not None):
         return False
@@ -131,7 +131,7 @@ def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
             digest = fingerprint(landing / file.path)
         except FileNotFoundError:
             return None
-        except OSError:  # whoever reads it will say what is wrong
+        except OSError:  # the reader will report the error
             digest = ""
     return AdmittedFile(
         path=file.path,

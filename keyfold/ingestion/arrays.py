@@ -1,7 +1,7 @@
-"""Files of numbers that are written once and looked at in places; those of a store are kept on this machine's disk too.
+"""Files of numbers that are written once and memory-mapped for reading. Objects of a store are cached on the local disk.
 
-What is looked at is mapped into memory, which takes a file. A copy goes by the object's own name, which is never used
-twice, so that it is never old. The oldest copies go when all together take more than KEYFOLD_CACHE_BYTES, 4 GiB by default.
+Memory-mapping needs a local file. Names of objects are never reused, so a cached copy is never out of date. The oldest copies
+are deleted when all together exceed KEYFOLD_CACHE_BYTES, 4 GiB by default.
 """
 
 import io
@@ -25,13 +25,13 @@ _BYTES = 4 << 30
 _TRIES = 3
 
 _VERIFIED: dict[str, tuple[int, int, int]] = {}
-"""Size, time of change and inode of the files whose checksums this process has verified."""
+"""Files whose checksums this process has verified, each with its size, modification time and inode then."""
 
 Array = npt.NDArray[np.generic]
 
 
 def write_array(path: Place, numbers: Array) -> str:
-    """Write numbers as a file of a new name, durably; gives its checksum.
+    """Write numbers durably to a new file, and return its checksum.
 
     Raises:
         OSError: the disk is full or fails.
@@ -42,18 +42,19 @@ def write_array(path: Place, numbers: Array) -> str:
 
 
 def write_pieces(path: Place, shape: tuple[int, int], pieces: Iterable[Array]) -> str:
-    """Write columns of whole numbers (`uint64`) that come one piece after the other, as `write_array` writes them at once.
+    """Write a `uint64` array piece by piece, in the format of `write_array`, and return the file's checksum.
 
     Args:
-        path: a new name.
-        shape: rows and columns of all pieces together.
-        pieces: some columns each, with all rows.
+        path: the new file.
+        shape: number of rows and columns of the whole array.
+        pieces: consecutive blocks of columns, each with all rows.
 
     Raises:
         OSError: the disk is full or fails.
     """
     rows, columns = shape
     with new_file(path) as file:
+        # The header of an .npy file, then each piece's part of each row at its place: numpy.save would need all in memory.
         header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.uint64)), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         begin, done = file.tell(), 0
@@ -66,24 +67,24 @@ def write_pieces(path: Place, shape: tuple[int, int], pieces: Iterable[Array]) -
 
 
 class DamagedArrayError(Damaged):
-    """A file of numbers does not hold what was written."""
+    """The checksum of a file of numbers is wrong."""
 
 
 def open_array(path: Place, checksum: str = "") -> Array:
-    """The numbers of a file; they stay on disk until they are looked at.
+    """Memory-map a file of numbers.
 
     Args:
         path: the file.
-        checksum: that it must have; each process looks at a file once. Empty of a file whose checksum nobody knows.
+        checksum: its checksum, verified once per process; empty if it is not known.
 
     Raises:
-        OSError: it cannot be read.
-        DamagedArrayError: it has another checksum.
+        OSError: the file cannot be read.
+        DamagedArrayError: the file has another checksum.
     """
     if not isinstance(path, RemotePath):
         return _opened(path, path, checksum)
     for _ in range(_TRIES):
-        # Another process may remove the copy before it is opened; from then on it stays while it is used.
+        # Another process may delete the copy before it is opened; once open, it stays readable.
         with suppress(FileNotFoundError):
             return _opened(_copy_of(path), path, checksum)
     content = path.read_bytes()
@@ -95,24 +96,25 @@ def open_array(path: Place, checksum: str = "") -> Array:
 def _opened(file: Path, path: Place, checksum: str) -> Array:
     if checksum:
         found = file.stat()
-        as_it_is = (found.st_size, found.st_mtime_ns, found.st_ino)
-        if _VERIFIED.get(str(file)) != as_it_is:
+        version = (found.st_size, found.st_mtime_ns, found.st_ino)
+        if _VERIFIED.get(str(file)) != version:
             with file.open("rb") as opened:
                 if checksum_of(opened) != checksum:
                     if file != path:
                         file.unlink(missing_ok=True)
                     raise _damaged(path)
-            _VERIFIED[str(file)] = as_it_is
+            _VERIFIED[str(file)] = version
     return np.load(file, mmap_mode="r")
 
 
 def _damaged(path: Place) -> DamagedArrayError:
-    return DamagedArrayError(f"{path} does not hold what was written to it (its checksum is another one)")
+    return DamagedArrayError(f"{path} is damaged: its checksum is wrong")
 
 
 def _copy_of(path: RemotePath) -> Path:
     copy = _folder() / f"{sha256(str(path.parent).encode()).hexdigest()[:16]}-{path.name}"
     try:
+        # Marks the copy as recently used, since the oldest ones are deleted first.
         os.utime(copy)
     except FileNotFoundError:
         content = path.read_bytes()
@@ -147,7 +149,7 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"keyfold-cache-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
-    # Below /tmp anybody may make a folder of any name, and what is in it is believed.
+    # Any user may create a folder below /tmp, and its files would be trusted.
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
-        raise Misconfigured(f"{folder} is not this user's alone: remove it, or give another TMPDIR")
+        raise Misconfigured(f"{folder} is not private to this user: remove it, or set another TMPDIR")
     return folder

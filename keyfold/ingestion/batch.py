@@ -1,7 +1,7 @@
-"""A batch of ingest: its inputs go to splits, what splits could not know of each other is put right, and it is written down.
+"""Work on a batch of ingest: read its inputs in splits, remove copies between splits, and make its commit record.
 
-Splits are consecutive files, so that an earlier split's rows are the earlier ones, and a data file spans little time where
-files come in order of time.
+A split is a run of consecutive files, so earlier splits have the earlier rows, and a data file spans little time if files
+arrive in order of time.
 """
 
 import time
@@ -34,25 +34,25 @@ from keyfold.stream import Stream
 from keyfold.times import micros
 
 _SPLIT_BYTES = 8 << 20
-"""A split of less is not worth a data file of its own."""
+"""Minimum bytes of a split: less is not worth a data file."""
 
 _HERE_BYTES = _SPLIT_BYTES
-"""Files of less in all, which would be one split, are read by this process: a Spark job takes a tenth of a second at least,
-in which half of them are read (1,000 rows: 0.08 s here, 0.16 s there; 33,000 rows, 8 MB: 0.20 s and 0.27 s)."""
+"""Batches up to this size, which would be one split, are read in this process, since a Spark job takes at least 0.1 s
+(1,000 rows: 0.08 s here, 0.16 s in a job; 33,000 rows, 8 MB: 0.20 s and 0.27 s)."""
 
 _ROWS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a batch is to one stream.
+    """One stream's share of a batch.
 
     Attributes:
-        stream: which.
-        birth: its ingest.
+        stream: the stream.
+        birth: the settings of its ingest.
         plan: its plan of the batch.
-        before: the commit record of its batch before.
-        segments: its index of ids that is live.
+        before: the commit record of its previous batch.
+        segments: the live segments of its index of event ids.
     """
 
     stream: Stream
@@ -63,7 +63,7 @@ class Share:
 
     @property
     def output(self) -> Output:
-        """Where its rows go."""
+        """Where the stream's rows are written."""
         tables = self.birth.tables
         return Output(
             self.stream,
@@ -83,19 +83,19 @@ def work(
     shares: Sequence[Share],
     access: TopicAccess | None = None,
 ) -> list[IngestDone]:
-    """Do what plans of the same inputs say, and give back their commit records, which are not written yet.
+    """Read the inputs of a batch, write its data files, and return the commit records, which are not written yet.
 
     Args:
-        spark: spreads the work.
-        lakehouse: where the source is, if below its home.
-        streams: all that share the source, its own first.
-        shares: those of them that read it now.
-        access: how the plan's topic is reached, if it reads one.
+        spark: distributes the work.
+        lakehouse: the lakehouse that the plan's source may be relative to.
+        streams: all streams that share the source, its own first.
+        shares: the shares of the streams that read it now. Their plans have the same inputs.
+        access: how to reach the topic, if the plan reads one.
 
     Raises:
-        OSError: a disk is full or fails, or Kafka does not answer; the batch can be done again.
-        DamagedArrayError: part of an index of ids is damaged; the batch can be done again once that is made anew.
-        KeyfoldError: messages of a topic are gone.
+        OSError: a disk is full or fails, or Kafka does not answer; the batch can be repeated.
+        DamagedArrayError: part of an index of event ids is damaged; the batch can be repeated once the index is rebuilt.
+        KeyfoldError: messages of a topic have expired.
     """
     began = time.monotonic()
     reached("work: before")
@@ -113,6 +113,7 @@ def work(
         for inputs in _splits(plan, spark.sparkContext.defaultParallelism)
     ]
     for share in shares:
+        # Created here, once, and not by each of the workers that write to it.
         if share.stream.event_id:
             share.birth.segments.mkdir(exist_ok=True)
     results = _read(spark, lakehouse, splits)
@@ -135,6 +136,7 @@ def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], b
     if stream.event_id:
         written, copies = _without_copies(stream, birth, written)
         counts += IngestCounts(accepted=-copies, duplicates=copies)
+    # Merging before the commit record is safe: merged segments have new names, and old ones stay until it is written.
     new = [one.segment for one in written if one.segment is not None]
     since = ids_since(stream, plan.oldest)
     live = merge_segments(birth.segments, [*drop_before(birth.segments, share.segments, since), *new])
@@ -148,6 +150,7 @@ def _done(share: Share, results: Sequence[Written], deferred: tuple[str, ...], b
         finished_at=datetime.now(UTC),
         seconds=time.monotonic() - began,
         tables=tables,
+        # The last batch of each table, for the check that journal and tables agree: a batch without rows makes no commit.
         last_written=(before.last_written if before else {})
         | {name: plan.batch for name, files in tables.items() if files},
         last_files=(before.last_files if before else {})
@@ -171,14 +174,14 @@ def _topics_after(before: IngestDone | None, plan: IngestPlan) -> dict[str, Read
 
 
 def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, AdmittedFile | OffsetRange], ...]]:
-    """Consecutive inputs, in about as many equal parts as are read at a time."""
+    """Cut the inputs into consecutive splits of about equal size, at most one per parallel task."""
     total = plan.size
     inputs = plan.inputs(max(1, min(parallelism, -(-total // _SPLIT_BYTES))))
     count = max(1, min(parallelism, len(inputs), -(-total // _SPLIT_BYTES)))
     splits: list[list[tuple[int, AdmittedFile | OffsetRange]]] = [[] for _ in range(count)]
     done = 0
     for place, one in enumerate(inputs):
-        # By its middle, so that an input goes where most of it belongs.
+        # The middle of an input decides, so that it goes to the split that has most of it.
         middle = done + one.size / 2
         splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, one))
         done += one.size
@@ -189,13 +192,13 @@ def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) ->
     if sum(one.size for split in splits for _, one in (*split.files, *split.ranges)) <= _HERE_BYTES:
         results = [read_split(split) for split in splits]
     else:
-        # Else a landing file that only this machine has would seem to have gone while it was read.
+        # Without this check, landing files that only this machine has would be deferred as removed.
         check_shared(spark, lakehouse.home)
         if splits[0].topic is None:
             check_shared(spark, splits[0].landing, writable=False)
-        # As a plain collection: what comes back are names and counts, and planning a query would cost a tenth of a second.
+        # An RDD: only names and counts are collected, and planning a query would take 0.1 s.
         results = spark.sparkContext.parallelize(splits, len(splits)).map(read_split).collect()
-    # A full disk is told and not raised in the worker: Spark would try again, and hide the reason in a stack.
+    # Workers return faults instead of raising them, since Spark would retry and bury the reason in a stack trace.
     if refused := [result.refused for result in results if result.refused]:
         raise KeyfoldError(refused[0])
     if damaged := [result.damaged for result in results if result.damaged]:
@@ -207,7 +210,7 @@ def _read(spark: SparkSession, lakehouse: Lakehouse, splits: Sequence[Split]) ->
 
 
 def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvents]) -> tuple[list[WrittenEvents], int]:
-    """Leave out the rows that are copies of others in the batch; files that have any are written again."""
+    """Remove rows that are copies of others in the batch, by rewriting the files that have any."""
     found = _copies_between(birth, written, micros(stream.duplicate_window))
     kept: list[WrittenEvents] = []
     for one, copies in zip(written, found, strict=True):
@@ -216,19 +219,19 @@ def _without_copies(stream: Stream, birth: Birth, written: Sequence[WrittenEvent
         elif not copies.all():
             kept.append(_rewritten(stream, birth, one, copies))
         if copies.any():
-            # No commit has named it yet, and none will.
+            # No commit names this file.
             (birth.tables["events"] / one.file.path).unlink(missing_ok=True)
-        # Places are of one batch: the index of ids needs them no more.
+        # Row positions are needed only within the batch, not in the index of event ids.
         (birth.segments / one.places).unlink(missing_ok=True)
     return kept, sum(int(copies.sum()) for copies in found)
 
 
 def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> list[Mask]:
-    """Which rows of each file, in their segment's order, are copies; a range of hashes at a time, to bound memory."""
+    """The copies among the rows of each file, in the order of its segment. One range of hashes at a time bounds memory."""
     opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
     places = [open_array(birth.segments / one.places)[0] for one in written]
     found = [np.zeros(len(ids), np.bool_) for ids in opened]
-    # Copies have the same hash, so each range of hashes can be compared for itself.
+    # Copies have the same hash, so ranges of hashes can be compared independently.
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
@@ -238,6 +241,7 @@ def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int)
         together = Ids(*(np.concatenate([getattr(ids, name) for ids in some]) for name in ("first", "second", "time")))
         order = np.concatenate([place[part] for place, part in zip(places, parts, strict=True)])
         copies = copies_within(together, order, window)
+        # Cut the mask of the concatenated rows back into one mask per file.
         for mask, part, own in zip(
             found, parts, np.split(copies, np.cumsum([len(ids) for ids in some])[:-1]), strict=True
         ):

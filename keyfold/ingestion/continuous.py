@@ -1,4 +1,4 @@
-"""Ingest that goes on: runs, one after the other, whenever a cheap look at the landing folder or topic shows that one is worth it."""
+"""Continuous ingest: start a run whenever a cheap check of the landing folder or topic shows changes."""
 
 import os
 import threading
@@ -28,10 +28,10 @@ from keyfold.storage.remote_path import RemotePath
 from keyfold.stream import Stream
 
 _FULL_LOOK = 10.0
-"""Seconds after which a run looks at every file: one that was written over leaves its folder as it was."""
+"""Seconds after which a run checks every file, since overwriting a file does not change its folder."""
 
 _TICK = 50_000_000
-"""Nanoseconds: a folder's time of change is no finer than the kernel's tick, and two changes may have the same."""
+"""Nanoseconds. Modification times are only as fine as the kernel's tick, so two changes may have the same time."""
 
 
 def ingest_continuously(
@@ -47,16 +47,17 @@ def ingest_continuously(
     on_batch: Callable[[Progress], None] | None = None,
     on_outage: Callable[[str], None] | None = None,
 ) -> IngestSummary:
-    """Ingest files as they land, or messages as they come, until told to stop; a run that is under way is finished.
+    """Ingest files and messages as they arrive, until `stop` is set. A run in progress is finished first.
 
-    Where Kafka is away after the first run, it is waited for: what was planned is read when it is back.
+    If Kafka becomes unreachable after the first run, wait for it and then read what was planned.
 
     Args:
-        spark, lakehouse, stream, landing, sharing, on_batch: as of `ingest`.
-        settle: how long a file must have stayed as it is; 0 for producers that rename what is whole into the folder.
-        every: from one look at the folder, or topic, to the next.
-        stop: set to end it.
-        on_outage: told once of each time that Kafka is away, and of its return.
+        spark, lakehouse, stream, landing, sharing, on_batch: as for `ingest`.
+        settle: time since the last change after which a file is complete; 0 if producers rename complete files into the
+            folder.
+        every: interval between checks of the folder or topic.
+        stop: event that ends the ingest.
+        on_outage: called once when Kafka becomes unreachable, and once when it is back.
 
     Raises:
         KeyfoldError: as `ingest`.
@@ -67,13 +68,13 @@ def ingest_continuously(
         look, away = _look_at(source), Outages(on_outage)
         look.remember()
         summed: list[IngestSummary] = []
-        # The first run is due whatever there is to see: one that broke off may have left something.
+        # The first run is always due: an interrupted run may have left work.
         is_due = True
         while True:
             try:
                 if is_due or look.shows_news():
                     is_due = True
-                    # Before the run: what lands while it lists the folder is seen by the next look.
+                    # Before the run, so that the next check sees files that land while the run lists the folder.
                     look.remember()
                     run = ingest_under_lock(
                         spark,
@@ -90,18 +91,19 @@ def ingest_continuously(
                     summed = [_added(*pair) for pair in zip(summed, run, strict=True)] if summed else run
                 away.end()
             except KeyfoldError as error:
-                # Before the first run somebody is there to see what is wrong.
+                # A failure of the first run is raised: somebody has just started it and can correct it.
                 if not summed or not isinstance(source, KafkaTopic) or not is_unreachable(source, error):
                     raise
                 away.begin(error)
             if stop.wait(PAUSE if away.goes_on else every.total_seconds()):
                 break
+            # While waiting, nothing calls Java, so that its end would go unnoticed.
             check_java()
     return together(summed, stream)
 
 
 class _Look(Protocol):
-    """Whether anything has come since it was last taken for seen."""
+    """Detects changes of a source since the last `remember`."""
 
     def remember(self) -> None: ...
 
@@ -117,7 +119,7 @@ def _look_at(source: Landing) -> _Look:
 
 
 class _FolderLook:
-    """Whether anything in a landing folder has come, by the times of change of its folders alone."""
+    """Detects changes of a landing folder by the modification times of its folders alone."""
 
     def __init__(self, landing: Path) -> None:
         self._landing = landing
@@ -126,22 +128,22 @@ class _FolderLook:
         self._until = 0.0
 
     def remember(self) -> None:
-        """Take the folder as it is for seen, for a while."""
+        """Remember the current state. After `_FULL_LOOK` seconds, changes are assumed."""
         self._looked_at, self._until = time.time_ns(), time.monotonic() + _FULL_LOOK
         self._folders = {path: _changed_at(path) for path, _, _ in os.walk(self._landing)}
 
     def remember_until(self, settle: timedelta) -> None:
-        """What is not whole yet may be after the settling time, though its folder stays as it is."""
-        # A second at least: a folder that cannot be read counts as what is not whole, for as long as it is there.
+        """Assume changes after the settling time: waiting files become complete without a change of their folder."""
+        # At least a second: an unreadable folder counts as waiting for as long as it exists.
         self._until = min(self._until, time.monotonic() + max(settle.total_seconds(), 1.0))
 
     def shows_news(self) -> bool:
-        """Whether a run may find something."""
+        """Whether a run may find new files."""
         if time.monotonic() >= self._until:
             return True
         now = time.time_ns()
         for folder, changed_at in self._folders.items():
-            # A change within the tick in which the folder was looked at shows in no time of change: once more, then.
+            # A change within the same tick as the last check does not show in the modification time: assume one.
             hides = changed_at is not None and self._looked_at - changed_at < _TICK <= now - self._looked_at
             if hides or _changed_at(folder) != changed_at:
                 return True
@@ -149,7 +151,7 @@ class _FolderLook:
 
 
 class _ListingLook:
-    """Whether anything in a store's folder has come, by what it lists: a file that is written over has another tag, or time."""
+    """Detects changes of a store's folder by listing it: an overwritten file has another tag or time."""
 
     def __init__(self, landing: RemotePath) -> None:
         self._landing = landing
@@ -157,20 +159,20 @@ class _ListingLook:
         self._found: Listing | None = None
 
     def remember(self) -> None:
-        """Take the folder as it was at the last look for seen."""
+        """Remember the state of the last check."""
         self._seen = self._found
 
     def remember_until(self, settle: timedelta) -> None:
-        """Nothing: what waits in a bucket waits for its marker, which is listed as well."""
+        """Do nothing: in a bucket, files wait only for their markers, which the listing shows."""
 
     def shows_news(self) -> bool:
-        """Whether a run may find something."""
+        """Whether a run may find new files."""
         self._found = list_files(self._landing)
         return self._found != self._seen
 
 
 class _TopicLook:
-    """Whether anything in a topic has come, by the ends of its partitions."""
+    """Detects new messages of a topic by the end offsets of its partitions."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         self._topic = topic
@@ -178,14 +180,14 @@ class _TopicLook:
         self._found: TopicState | None = None
 
     def remember(self) -> None:
-        """Take the topic as it was at the last look for seen."""
+        """Remember the state of the last check."""
         self._seen = self._found
 
     def remember_until(self, settle: timedelta) -> None:
-        """What is in a topic is whole."""
+        """Do nothing: messages are always complete."""
 
     def shows_news(self) -> bool:
-        """Whether a run may find something."""
+        """Whether a run may find new messages."""
         self._found = topic_state(self._topic)
         return self._found != self._seen
 
@@ -194,7 +196,7 @@ def _changed_at(folder: str) -> int | None:
     try:
         return os.stat(folder).st_mtime_ns
     except OSError:
-        return None  # gone, or not to be read: a run tells
+        return None  # removed or unreadable: the next run reports it
 
 
 def _added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:

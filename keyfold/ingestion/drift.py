@@ -1,4 +1,4 @@
-"""Schema drift: raw columns of landing files that their stream does not know, and columns that it needs and they lack."""
+"""Detect schema drift: columns of landing files that the stream does not know, and required columns that they lack."""
 
 import csv
 import json
@@ -21,13 +21,13 @@ _ELEMENTS = 10
 
 @dataclass(frozen=True)
 class Drift:
-    """How a file's columns and its stream's differ.
+    """The differences between the columns of a file and of its stream.
 
     Attributes:
-        file: which.
-        unknown: raw columns that no column of the stream is made of, and fields, as paths, of objects that the stream reads in
-            part; they are left out without harm.
-        lacking: columns that an event must have and none of whose raw columns is in the file.
+        file: the file.
+        unknown: raw columns that the stream does not use, and fields (as paths) of objects of which it uses others. They are
+            ignored without harm.
+        lacking: required columns for which the file has no raw column.
     """
 
     file: Place
@@ -40,13 +40,15 @@ class Drift:
 
 
 def find_drift(stream: Stream, files: Iterable[Place], *, sharing: Sequence[Stream] = ()) -> list[Drift]:
-    """Compare files' columns with their stream's; of JSON, those of the first hundred lines. Unreadable files are left out.
+    """Compare the columns of files with those of their stream. Of JSON, the first 100 lines are read.
+
+    Files that cannot be read are skipped.
 
     Args:
-        stream: which.
+        stream: the stream.
         files: its newest landing files.
-        sharing: streams that share its landing: columns that one of them knows are no drift, and a file need not have any row
-            of this one.
+        sharing: the streams that share its landing. Columns that any of them knows are not drift, and no column is lacking,
+            since a file may have no row of this stream.
     """
     found = []
     for file in files:
@@ -67,9 +69,10 @@ def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Seque
         if len(streams) == 1
         and not (field.nullable or _is_stood_in_for(stream, field.name) or _has_source(stream, field.name, columns))
     ]
+    # Paths that some stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
     names = {name for one in streams for name in (*one.raw_names, *one.condition_columns)}
     taken = {path for name in names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
-    # What lies in what is kept as a whole, or ignored, is known with it.
+    # All fields of an object that is kept as a whole, or ignored, are known.
     known = taken | {path for one in streams for name in one.ignored for path in _paths(name)}
     opened = {path[:end] for path in taken for end in range(1, len(path))}
     unknown = set() if TEXT_OF in names else {_stranger(path, known, opened) for path in columns}
@@ -77,7 +80,7 @@ def _drift(stream: Stream, file: Place, columns: frozenset[Path], sharing: Seque
 
 
 def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> str:
-    """The name of what is unknown of a path, as near to the row as may be; empty where nothing is."""
+    """The name of the outermost unknown part of a path; empty if all of it is known."""
     ways = [path[:end] for end in range(1, len(path) + 1)]
     if any(way in known for way in ways):
         return ""
@@ -85,7 +88,7 @@ def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> 
 
 
 def _paths(name: str) -> tuple[Path, Path]:
-    """Where a name's values may stand, whatever their place in a list."""
+    """The paths at which a name's values may be, with any index of a list."""
     return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
 
 
@@ -102,14 +105,14 @@ def _has_source(stream: Stream, column: str, columns: frozenset[Path]) -> bool:
 
 
 def _columns(file: Place) -> frozenset[Path]:
-    """Where values stand in a file's rows."""
+    """The paths of the values in a file's rows."""
     found = file_type(file).format
     if found == "parquet":
         with parquet_file(file) as opened:
             return frozenset(path for field in opened.schema_arrow for path in _of_type((field.name,), field.type))
     is_csv = found == "csv"
     with open_text(file) as source:
-        # Bounded: a file may be one line of gigabytes.
+        # Bounded, since a file may be a single line of gigabytes.
         lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
     if is_csv:
         return frozenset((name.strip(),) for name in next(csv.reader([lines[0].decode("utf-8-sig")]), []))

@@ -1,7 +1,7 @@
-"""Which rows are second copies of an event, told by fingerprints of ids: arrays in, a mask out.
+"""Find copies of events by fingerprints of their ids. Arrays in, a mask out.
 
-A copy is a row with the id of an earlier one and an event time no more than the window away from a copy that stands.
-Earlier are the events that were ingested before; within a batch, the row of the smaller file and line.
+A row is a copy if an earlier row that is kept has the same id and an event time within the window. Events of earlier batches
+are earlier; within a batch, rows are ordered by file and line.
 """
 
 from bisect import bisect_left, insort
@@ -26,7 +26,7 @@ class Ids:
 
     Attributes:
         first, second: two independent 64-bit hashes of the id.
-        time: event time, microseconds since 1970.
+        time: event time in microseconds since 1970.
     """
 
     first: Hashes
@@ -37,13 +37,14 @@ class Ids:
         return len(self.first)
 
     def take(self, where: Numbers | Mask | slice) -> "Ids":
-        """Those at some positions."""
+        """The events at some positions."""
         return Ids(self.first[where], self.second[where], self.time[where])
 
     def sorted_order(self) -> Numbers:
-        """The positions in order of first, second, time."""
+        """The positions sorted by first, second, time."""
         order = np.argsort(self.first, kind="stable")
-        # Few ids share their first hash: sorting all rows by all three would cost more for nothing.
+        # Few ids share their first hash, so only those rows are sorted by all three. Assigning to the tied positions keeps
+        # the order of the others.
         tied = _tied(self.first[order])
         if tied.any():
             among = order[tied]
@@ -52,37 +53,39 @@ class Ids:
 
 
 def hash_ranges(count: int) -> Hashes:
-    """Where ranges of first hashes begin that divide all of them evenly; copies have the same hash."""
+    """The starts of `count` equal ranges of first hashes. Copies have the same hash, so they are in the same range."""
     return np.array([at * (2**64 // count) for at in range(count)], np.uint64)
 
 
 def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
-    """Which rows are copies of events that stand.
+    """The rows that are copies of events ingested before.
 
     Args:
         ids: the rows, in any order.
-        standing: the events, in `sorted_order`; they may be a file in the place of memory.
-        window: microseconds.
+        standing: the earlier events, in `sorted_order`. May be memory-mapped.
+        window: maximum difference of event times, in microseconds.
     """
     found = np.zeros(len(ids), np.bool_)
     if not len(standing):
         return found
-    # By the first hash alone, which finds nearly all there is in one look; the second decides among what is left.
+    # Search by the first hash alone, which excludes nearly all rows. The second hash decides among the rest.
     left = np.searchsorted(standing.first, ids.first, "left")
     known = np.flatnonzero(standing.first[np.minimum(left, len(standing) - 1)] == ids.first)
     right = np.searchsorted(standing.first, ids.first[known], "right")
     left, count = left[known], right - left[known]
+    # Pair each row with all standing events of the same first hash, a bounded number of pairs at a time.
     few = count <= _MANY
     for start in _pieces(count[few]):
         rows, begin, copies = known[few][start], left[few][start], count[few][start]
         pairs = np.repeat(np.arange(len(rows)), copies)
+        # For each pair, the position of the standing event: the row's first match plus a running number.
         at = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies) + begin[pairs]
         near = np.abs(standing.time[at] - ids.time[rows[pairs]]) <= window
         near &= standing.second[at] == ids.second[rows[pairs]]
         found[rows[pairs[near]]] = True
     many = known[~few]
     for begin in np.unique(left[~few]):
-        # An id of very many copies: their times are in order, so that the nearest is found and not gone through.
+        # An id with very many events: as their times are sorted, binary search finds the nearest.
         rows = many[left[~few] == begin]
         end = np.searchsorted(standing.first, standing.first[begin], "right")
         for second in np.unique(ids.second[rows]):
@@ -94,18 +97,20 @@ def copies_of(ids: Ids, standing: Ids, window: int) -> Mask:
 
 
 def same_time_copies(ids: Ids, order: Numbers) -> Mask:
-    """Which rows have the id and the very time of an earlier one.
+    """The rows with the same id and the same time as an earlier row.
 
-    Whatever makes a copy of the earlier one makes one of these too: they may go before anything else is known.
+    They can be dropped before anything else is known: if the earlier row is a copy, so are they, and if it is not, they are
+    copies of it.
 
     Args:
         ids: the rows.
-        order: of each row, which of two is the earlier one.
+        order: the rows' positions in the input; the lower one is earlier.
     """
     found = np.zeros(len(ids), np.bool_)
     among = _repeated(ids)
     if len(among):
         some = ids.take(among)
+        # Sorted so that equal ids and times are adjacent, the earliest first: all but the first of each group are copies.
         sequence = np.lexsort((order[among], some.time, some.second, some.first))
         some = some.take(sequence)
         again = (
@@ -118,12 +123,12 @@ def same_time_copies(ids: Ids, order: Numbers) -> Mask:
 
 
 def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
-    """Which rows are copies of earlier rows among these that stand.
+    """The rows that are copies of earlier rows of the same batch.
 
     Args:
-        ids: the rows, none of which is a copy of an event from before.
-        order: of each row, which of two is the earlier one.
-        window: microseconds.
+        ids: the rows, without copies of events of earlier batches.
+        order: the rows' positions in the input; the lower one is earlier.
+        window: maximum difference of event times, in microseconds.
     """
     found = same_time_copies(ids, order)
     among = _repeated(ids)
@@ -133,18 +138,20 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
     some = ids.take(among)
     sequence = np.lexsort((some.time, some.second, some.first))
     among, some = among[sequence], some.take(sequence)
-    # Rows that no chain of near ones connects know nothing of each other.
+    # A gap in time larger than the window separates rows of one id, which then do not affect each other.
     apart = (
         (some.first[1:] != some.first[:-1])
         | (some.second[1:] != some.second[:-1])
         | (some.time[1:] - some.time[:-1] > window)
     )
-    # A chain: events of one id, each within the window of the next. What stands in one touches no other.
+    # A chain: events of one id, each within the window of the next. Chains are independent.
     chain = np.concatenate([[0], np.cumsum(apart)])
+    # Within a chain, rows are decided in their input order and not by time.
     sequence = np.lexsort((order[among], chain))
     rows, chain, time = among[sequence], chain[sequence], some.time[sequence]
-    # In each round every chain's earliest row stands and rules out those near it: columns at once, however many ids.
+    # In each round, the earliest row of each chain is kept and those near it are copies. All ids are processed at once.
     for _ in range(_ROUNDS):
+        # A chain with a single row left has no copies.
         linked = _tied(chain)
         rows, chain, time = rows[linked], chain[linked], time[linked]
         if not len(rows):
@@ -155,7 +162,7 @@ def copies_within(ids: Ids, order: Numbers, window: int) -> Mask:
         is_head = np.arange(len(chain)) == head
         found[rows[near & ~is_head]] = True
         rows, chain, time = rows[~near], chain[~near], time[~near]
-    # What is left is of ids with very many events, each just beyond the window of another.
+    # The rest are ids with very many events, each just outside the window of another: process them row by row.
     found[rows] = _greedy(chain, time, window)
     return found
 
@@ -168,7 +175,7 @@ def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
         if link != before:
             standing, before = [], link
         position = bisect_left(standing, time_of_row)
-        # The two neighbours are enough: `standing` is in order.
+        # The two neighbours are enough, since `standing` is sorted.
         found[at] = any(abs(other - time_of_row) <= window for other in standing[max(position - 1, 0) : position + 1])
         if not found[at]:
             insort(standing, time_of_row)
@@ -176,7 +183,7 @@ def _greedy(chain: Numbers, time: Numbers, window: int) -> Mask:
 
 
 def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
-    """Which times lie within the window of one that stands; those are in order."""
+    """Whether each time is within the window of one of the `standing` times, which are sorted."""
     if not len(standing):
         return np.zeros(len(times), np.bool_)
     position = np.searchsorted(standing, times - window, "left")
@@ -186,20 +193,20 @@ def _is_near(times: Numbers, standing: Numbers, window: int) -> Mask:
 
 
 def _repeated(ids: Ids) -> Numbers:
-    """The positions of rows whose first hash is not theirs alone."""
+    """The positions of rows that share their first hash with another row."""
     order = np.argsort(ids.first, kind="stable")
     return order[_tied(ids.first[order])]
 
 
 def _tied(values: npt.NDArray[np.generic]) -> Mask:
-    """Which of some grouped values equal a neighbour."""
+    """Whether each value equals a neighbour. Equal values are adjacent."""
     same = values[1:] == values[:-1]
     edge = np.zeros(min(len(values), 1), np.bool_)
     return np.concatenate([same, edge]) | np.concatenate([edge, same])
 
 
 def _pieces(counts: Numbers) -> list[slice]:
-    """Consecutive slices, each of a bounded sum."""
+    """Cut `counts` into consecutive slices with bounded sums."""
     if not len(counts):
         return []
     ends = np.cumsum(counts)

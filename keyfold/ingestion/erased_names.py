@@ -1,4 +1,4 @@
-"""Names of landing files that held an erased value: a digest stands in their place, by which a file is still known as read."""
+"""Replace names of landing files that hold an erased value by a digest, so that the files still count as read."""
 
 import re
 import unicodedata
@@ -12,11 +12,11 @@ from keyfold.ingestion.formats import file_type
 _PREFIX = "erased-"
 
 Holds = Callable[[str], bool]
-"""Whether a text holds a value."""
+"""Returns whether a text contains a value."""
 
 
 def erased_name(path: str) -> str:
-    """What stands in the place of a file's path below its landing folder; its endings stay.
+    """The digest that replaces a file's path relative to its landing folder, with the file's extensions.
 
     Example:
         >>> erased_name("web/eva.csv.gz")
@@ -28,14 +28,14 @@ def erased_name(path: str) -> str:
 
 
 def is_erased(path: str) -> bool:
-    """Whether a digest stands in a path's place."""
+    """Whether a path is a digest from `erased_name`."""
     return path.startswith(_PREFIX)
 
 
 def holds_any(texts: Iterable[str]) -> Holds:
-    """Make the function that says whether a text holds one of some values as words of their own, escaped as in a URL too.
+    """Return a function that tests whether a text contains one of the values as a whole word, also escaped as in a URL.
 
-    A number that is part of a longer one, or of a date, is no word.
+    A number that is part of a longer number, or of a date, does not count.
 
     Example:
         >>> holds = holds_any(["11"])

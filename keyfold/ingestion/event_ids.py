@@ -1,4 +1,4 @@
-"""Fingerprints of event ids: 128 bits of two independent hashes that stay the same over versions and machines."""
+"""Fingerprints of event ids: two independent 64-bit hashes that are the same in all versions and on all machines."""
 
 import numpy as np
 import polars as pl
@@ -9,15 +9,15 @@ from keyfold.stream import Stream
 from keyfold.times import to_micros
 
 ENCODING = "xxhash64+wyhash 1"
-"""Names how ids become fingerprints; an index that was made another way is made anew."""
+"""Names the method of fingerprints. It must not change for a stream's ingest."""
 
 
 def event_ids(stream: Stream, events: pl.DataFrame) -> Ids:
-    """The fingerprints of events and their times.
+    """Compute the fingerprints of events.
 
     Args:
-        stream: says which columns identify an event.
-        events: at least those columns and the event time, which is never NULL.
+        stream: the stream, whose `event_id` names the columns that identify an event.
+        events: events with at least those columns and the event time, which is never NULL.
     """
     hashed = events.select(_encoded(stream, events).alias("id")).select(
         ph.col("id").nchash.xxhash64().alias("first"),  # pyright: ignore[reportAttributeAccessIssue]
@@ -29,15 +29,15 @@ def event_ids(stream: Stream, events: pl.DataFrame) -> Ids:
 
 
 def _encoded(stream: Stream, events: pl.DataFrame) -> pl.Expr:
-    """One text an id, and no two ids of one text, whatever their values hold.
+    """Encode ids as texts, injectively: different ids have different texts, whatever their values.
 
-    Numbers and times hold no separator. Texts may: each has its length before it but for the last of all, which ends
-    where the id ends.
+    Numbers and times cannot contain the separator. Texts can, so each is preceded by its length, except for the last one,
+    which ends with the id.
     """
     numbers, texts = [], []
     for name in stream.event_id:
         column, dtype = pl.col(name), events.schema[name]
-        # As JSON, which tells ["a", "b"] from ["a, b"].
+        # JSON distinguishes ["a", "b"] from ["a, b"].
         if dtype.is_nested():
             column, dtype = pl.struct(name).struct.json_encode(), pl.String()
         if dtype == pl.String:
@@ -54,7 +54,7 @@ def _encoded(stream: Stream, events: pl.DataFrame) -> pl.Expr:
 
 def _as_integer(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     if dtype.is_float():
-        # The bits, since how a number is written may change with a version; + 0 makes one of both zeros.
+        # The bits, since the text of a float may change with a version. Adding 0.0 turns -0.0 into 0.0.
         return (column.cast(pl.Float64) + 0.0).map_batches(_bits, return_dtype=pl.Int64)
     if dtype.is_temporal():
         return column.to_physical()

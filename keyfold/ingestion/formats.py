@@ -1,4 +1,4 @@
-"""The files that ingest reads, told by the endings of their names: their format, and whether they are compressed."""
+"""File formats that ingest reads, and compression, by file extension."""
 
 import gzip
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ _PARQUET = ".parquet"
 _COMPRESSED = ".gz"
 
 READABLE = ".ndjson, .jsonl, .json and .csv, also with .gz, and .parquet"
-"""Every ending that is read, for people."""
+"""All supported extensions, for messages."""
 
 _READ_AHEAD = 8 << 20
-"""Bytes of an object that are fetched at a time: each costs the store's wait once."""
+"""Bytes of an object that are fetched at a time. Each fetch waits once for the store."""
 
 
 @dataclass(frozen=True)
 class FileType:
-    """What the name of a file says of it.
+    """The type of a file, by its name.
 
     Attributes:
-        format: of its rows; None where ingest does not know it.
-        is_compressed: whether it is read through gzip.
-        stem: its name without these endings.
+        format: format of its rows; None if ingest does not know it.
+        is_compressed: whether it is compressed with gzip.
+        stem: its name without these extensions.
     """
 
     format: Format | None
@@ -37,7 +37,7 @@ class FileType:
 
 
 def file_type(path: Place | PurePath) -> FileType:
-    """What a file's name says of it, whether upper or lower case.
+    """The type of a file, by its name, in upper or lower case.
 
     Example:
         >>> file_type(PurePath("web/cpu.v2.CSV.gz"))
@@ -46,21 +46,21 @@ def file_type(path: Place | PurePath) -> FileType:
     is_compressed = path.suffix.lower() == _COMPRESSED
     inner = PurePath(path.stem) if is_compressed else path
     ending = inner.suffix.lower()
-    # Parquet compresses its own columns, and wants to be read at any place: within .gz it is none.
+    # Parquet compresses its columns itself and needs random access, so .parquet.gz is not supported.
     found = _TEXT.get(ending) or ("parquet" if ending == _PARQUET and not is_compressed else None)
     return FileType(found, is_compressed, inner.stem if found else inner.name)
 
 
 def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
-    """Open a file of text, decompressed where its name says so.
+    """Open a text file, and decompress it if its name says that it is compressed.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     if isinstance(path, RemotePath):
         opened = path.open_reader(_READ_AHEAD)
         return gzip.GzipFile(fileobj=opened) if file_type(path).is_compressed else opened
     if file_type(path).is_compressed:
         return gzip.open(path, "rb")
-    # Unbuffered: who reads it takes large pieces, and a buffer would copy each once more.
+    # Unbuffered: callers read large pieces, which a buffer would only copy.
     return open(path, "rb", buffering=0)

@@ -1,4 +1,4 @@
-"""What ingest's journal holds: the files or offsets that a batch reads, and what came of them."""
+"""The records of ingest's journal: plans (the files or offsets of a batch) and commit records (its results)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,10 +14,10 @@ from keyfold.journal import Done, Plan
 
 @dataclass(frozen=True)
 class IngestCounts:
-    """Files and rows; `rows_read` = `accepted` + `quarantined` + `duplicates`, always.
+    """Counts of files and rows. `rows_read` = `accepted` + `quarantined` + `duplicates`, always.
 
-    A file that is rejected as a whole counts as one row read and one quarantined, and so does a gap in a topic.
-    `untimed` rows had no time of their own and are of their arrival; they are among the accepted and the duplicates.
+    A file that is rejected as a whole counts as one row read and quarantined, and so does a gap in a topic. `untimed` rows had
+    no event time and got their arrival time; they are also counted as accepted or duplicates.
     """
 
     files: int = 0
@@ -32,14 +32,14 @@ class IngestCounts:
 
 
 class AdmittedFile(BaseModel):
-    """A landing file as it was when it was admitted.
+    """The version of a landing file that was admitted.
 
     Attributes:
-        path: below its landing folder.
+        path: relative to its landing folder.
         size: bytes.
-        modified_at, changed_at: its own times, nanoseconds since 1970; they tell whether it is as it was, and no more.
-        fingerprint: a digest of its content; empty where it could not be read.
-        refused: why it must not be read; None where it may.
+        modified_at, changed_at: the file's times, in nanoseconds since 1970, used only to detect changes.
+        fingerprint: a digest of its content; empty if it could not be read.
+        refused: why it must not be read; None if it may.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,15 +53,15 @@ class AdmittedFile(BaseModel):
 
 
 class IngestPlan(Plan):
-    """The files, or the offsets of a topic, that a batch reads; `planned_at` is when they were admitted.
+    """The files, or the offsets of a topic, that a batch reads. `planned_at` is when they were admitted.
 
     Attributes:
-        source: the landing folder: below the lakehouse's home as a relative path, so that the home may move; or the
-            topic, as `kafka://TOPIC`.
-        files: in order of their paths.
-        topic: which offsets, where it reads a topic.
-        oldest: the least event time that is accepted; None where any is. All batches of a run have the same.
-        conditions: those by which rows go to the streams that share the source; empty where the stream is alone.
+        source: the landing folder, relative if it is inside the lakehouse directory, so that this may be moved; or
+            `kafka://TOPIC`.
+        files: the files, in the order of their paths.
+        topic: the offsets, if the source is a topic.
+        oldest: the oldest event time that is accepted, the same in all batches of a run; None if any is.
+        conditions: the conditions that assign rows to the streams that share the source; empty for a single stream.
     """
 
     source: str
@@ -72,33 +72,33 @@ class IngestPlan(Plan):
 
     @property
     def size(self) -> int:
-        """Bytes that it reads, about."""
+        """Estimated bytes to read."""
         return sum(one.size for one in (self.topic.ranges if self.topic else self.files))
 
     def inputs(self, count: int) -> Sequence[AdmittedFile | OffsetRange]:
-        """What it reads, in order, in pieces that can be shared out among so many readers."""
+        """The inputs, in order. Offsets are cut into pieces for `count` readers."""
         return cut_pieces(self.topic.ranges, count) if self.topic else self.files
 
     def describe(self) -> str:
-        """What the batch reads, in a line for people."""
+        """A line of text about the batch's inputs."""
         if self.topic is not None:
-            return f"{', '.join(_told(one) for one in self.topic.ranges) or 'nothing'} of {self.source}"
+            return f"{', '.join(_describe(offsets) for offsets in self.topic.ranges) or 'nothing'} of {self.source}"
         count = len(self.files)
         size = sum(file.size for file in self.files) / 1e6
         return f"{count:,} {'file' if count == 1 else 'files'}, {size:,.1f} MB of {self.source}"
 
 
 class IngestDone(Done):
-    """What came of a batch.
+    """The results of a batch.
 
     Attributes:
-        counts: of this batch.
-        totals: of all batches up to this one.
-        segments: the index of ids, this batch's among them.
-        ids_since: the index need not hold ids of events before this time; None where it holds all.
-        newest: the newest event time of all batches up to this one, where the stream has a `max_age`.
-        deferred: files that changed or went while they were read: nothing of them counts, a later run reads them.
-        topics: how far each topic is read, by source.
+        counts: the counts of this batch.
+        totals: the counts of all batches up to this one.
+        segments: the index of event ids after this batch.
+        ids_since: the index lacks ids of events before this time; None if it has all.
+        newest: the newest event time of all batches up to this one, if the stream has a `max_age`.
+        deferred: files that changed or were removed while they were read. None of their rows count; a later run reads them.
+        topics: how far each topic has been read, by source.
     """
 
     counts: IngestCounts
@@ -110,7 +110,7 @@ class IngestDone(Done):
     topics: dict[str, ReadTopic] = Field(default_factory=dict)
 
     def describe(self) -> str:
-        """What came of the batch, in a line for people."""
+        """A line of text about the batch's results."""
         counts = self.counts
         untimed = f"; {counts.untimed:,} without a time" if counts.untimed else ""
         left = f"; {len(self.deferred):,} files changed while they were read and wait" if self.deferred else ""
@@ -120,6 +120,6 @@ class IngestDone(Done):
         )
 
 
-def _told(offsets: OffsetRange) -> str:
+def _describe(offsets: OffsetRange) -> str:
     what = "gap" if offsets.is_lost else "offsets"
     return f"partition {offsets.partition} {what} {offsets.start}..{offsets.end}"

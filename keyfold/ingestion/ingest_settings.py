@@ -1,6 +1,6 @@
-"""The birth record of a stream's ingest, and whether what is there still fits it.
+"""The birth record of a stream's ingest, and the check that stream and tables still fit it.
 
-FOLDER/ingest.json   the name of this ingest in its tables' logs, Delta's ids of the tables, and what must not change
+FOLDER/ingest.json   the identity of this ingest in its tables' logs, Delta's ids of the tables, immutable settings
 """
 
 import uuid
@@ -20,45 +20,45 @@ from keyfold.stream import Stream
 
 QUARANTINE = pa.schema(
     [
-        column("raw", pa.string(), "The line as it stood in the file; NULL where the whole file was rejected"),
-        column("file", pa.string(), "The file; of a message of Kafka, kafka://TOPIC/PARTITION"),
+        column("raw", pa.string(), "The unchanged line; NULL if the whole file was rejected"),
+        column("file", pa.string(), "The file, or kafka://TOPIC/PARTITION of a Kafka message"),
         column(
             "line",
             pa.int64(),
-            "Number of the line, from 1; NULL where the whole file was rejected; of a message, its offset",
+            "Line number, from 1, or the offset of a Kafka message; NULL if the whole file was rejected",
         ),
-        column("reason", pa.string(), "What is wrong with it"),
+        column("reason", pa.string(), "Why the line or file was rejected"),
         column("batch", pa.int64(), "Micro-batch of ingest that rejected it"),
-        column("header", pa.string(), "Of CSV, the header of its file, by which the line's fields have names"),
+        column("header", pa.string(), "Header of a CSV file, which names the line's fields"),
     ]
 )
 
 RECORD = "ingest.json"
 REBUILD = "rebuild.json"
-"""The record of a rebuild that has begun; see `rebuild`."""
+"""The record of an unfinished rebuild; see `rebuild`."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Birth:
-    """A stream's ingest.
+    """The settings that a stream's ingest began with.
 
     Attributes:
-        folder: where its journal, its index of ids and its known files are.
-        tables: the folders of the tables it writes, `events` and `quarantine`.
-        identity: its name in their logs.
-        ids: what Delta knew the tables by when it began.
-        fixed: what must not change.
-        where: what to call it in errors.
-        remedy: how to start over.
+        folder: the folder of its journal, its index of event ids and its known files.
+        tables: the folders of its tables, `events` and `quarantine`.
+        identity: its name in the transactions of the tables.
+        ids: Delta's ids of the tables.
+        immutable: settings of the stream that must not change.
+        where: a name for the ingest, for error messages.
+        remedy: how to start over, for error messages.
     """
 
     folder: Place
     tables: dict[str, Place]
     identity: str
     ids: dict[str, str]
-    fixed: dict[str, Any]
+    immutable: dict[str, Any]
     where: str
     remedy: str
 
@@ -68,7 +68,7 @@ class Birth:
 
     @property
     def checksummed(self) -> dict[str, Place]:
-        """The files and folders whose checksums the journal keeps, by name."""
+        """The files and folders whose checksums the journal records, by name."""
         parts = {name: self.folder / name for name in (RECORD, "journal", "files")}
         return parts | {f"tables/{name}": table / "_delta_log" for name, table in self.tables.items()}
 
@@ -78,25 +78,25 @@ class Birth:
 
 
 def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
-    """The ingest of a stream, begun if there is none; call it under the lock of its folder.
+    """Open the ingest of a stream, or begin it. Call it under the lock of its folder.
 
     Raises:
-        KeyfoldError: it is of another version of Keyfold, or the stream does not fit it.
+        KeyfoldError: another version of Keyfold wrote it, or the stream does not fit it.
     """
-    there = existing_ingest(lakehouse, stream.name)
-    if there is None:
+    birth = existing_ingest(lakehouse, stream.name)
+    if birth is None:
         _begin(lakehouse, stream)
-        there = existing_ingest(lakehouse, stream.name)
-        assert there is not None  # noqa: S101 - it was just written; this tells the type checker so
-    _check_unchanged(stream, there)
-    return there
+        birth = existing_ingest(lakehouse, stream.name)
+        assert birth is not None  # noqa: S101 - it was just written; this tells the type checker so
+    _check_unchanged(stream, birth)
+    return birth
 
 
 def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
-    """The ingest of a stream, None where it has not begun; needs no lock.
+    """The ingest of a stream; None if it has not begun. Needs no lock.
 
     Raises:
-        KeyfoldError: it is of another version of Keyfold.
+        KeyfoldError: another version of Keyfold wrote it.
     """
     folder = lakehouse.ingest(stream)
     record = folder / RECORD
@@ -112,10 +112,10 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
 
 
 def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
-    """Widen the event table by columns of the stream that are new and may be NULL.
+    """Add the stream's new nullable columns to the event table.
 
     Raises:
-        KeyfoldError: table and stream differ in any other way.
+        KeyfoldError: table and stream differ in another way.
     """
     path = birth.tables["events"]
     wanted = {field.name: field for field in table_schema(stream.event_schema).fields}
@@ -124,14 +124,15 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     faults = [
         f"{name} is {found[name]} in the table" for name in found if name in wanted and found[name] != wanted[name].type
     ]
-    faults += [f"{name} is in the table alone" for name in found if name not in wanted]
-    faults += [f"{name} is new and must be there" for name in new if not stream.event_schema.field(name).nullable]
+    faults += [f"{name} is only in the table" for name in found if name not in wanted]
+    faults += [f"{name} is new and not nullable" for name in new if not stream.event_schema.field(name).nullable]
     if faults:
         raise IncompatibleState(
             f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
-            f"(a new column that may be NULL is added by itself), or {birth.remedy}"
+            f"(new nullable columns are added automatically), or {birth.remedy}"
         )
     if new:
+        # Older rows are NULL in these columns; no data file is rewritten.
         table.alter.add_columns([wanted[name] for name in new])
 
 
@@ -140,7 +141,7 @@ def _where(stream: str) -> str:
 
 
 def rebuild_remedy(lakehouse: Lakehouse, stream: str) -> str:
-    """How a person starts a stream over."""
+    """How to start a stream over, for error messages."""
     return (
         f"start over: `{lakehouse.command('ingest', stream, '--rebuild')}` moves its tables and "
         f"{lakehouse.ingest(stream)} aside and reads its landing files again"
@@ -155,13 +156,13 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     folder, tables = lakehouse.ingest(stream.name), _tables(lakehouse, stream.name)
     where, remedy = _where(stream.name), rebuild_remedy(lakehouse, stream.name)
     for name, path in tables.items():
-        # Rows without a record would be read a second time: an empty table is what a killed beginning leaves.
+        # Without a record, the files of these rows would be read again. An empty table is fine: a killed start leaves it.
         if is_table(path) and DeltaTable(str(path)).count():
             raise Damaged(
-                f"{where}: the table {name} in {path} has rows, but which files they came from is not known: {folder} "
-                f"holds no record; restore that folder, or {remedy}"
+                f"{where}: the table {name} in {path} has rows, but {folder} has no record of the files they came from; "
+                f"restore that folder, or {remedy}"
             )
-    # The tables first: the record, written last, names their ids; what breaks off before it begins anew.
+    # The record is written last, since it holds the tables' ids. If this is interrupted before, the next run starts again.
     create_table(tables["events"], stream.event_schema, is_read_by_version=True)
     create_table(tables["quarantine"], QUARANTINE)
     write_json(
@@ -170,13 +171,13 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
             "format": _FORMAT,
             "identity": str(uuid.uuid4()),
             "tables": {name: table_id(path) for name, path in tables.items()},
-            "fixed": _fixed(stream),
+            "fixed": _immutable(stream),
         },
     )
 
 
-def _fixed(stream: Stream) -> dict[str, Any]:
-    """What must not change while an ingest lives: what ids and times mean."""
+def _immutable(stream: Stream) -> dict[str, Any]:
+    """The settings that must not change during an ingest: the meaning of ids and times."""
     types = {field.name: str(field.type) for field in stream.schema}
     return {
         "event_id": [[name, types[name]] for name in stream.event_id],
@@ -186,8 +187,8 @@ def _fixed(stream: Stream) -> dict[str, Any]:
 
 
 def _check_unchanged(stream: Stream, birth: Birth) -> None:
-    for name, now in _fixed(stream).items():
-        if birth.fixed[name] != now:
+    for name, now in _immutable(stream).items():
+        if birth.immutable[name] != now:
             raise IncompatibleState(
-                f"{birth.where} began with {name} {birth.fixed[name]} and now has {now}; set it back, or {birth.remedy}"
+                f"{birth.where} began with {name} {birth.immutable[name]} and now has {now}; set it back, or {birth.remedy}"
             )

@@ -1,4 +1,4 @@
-"""What can be told of a stream's ingest from outside, without its lock: counts, files that were read, what is unfinished."""
+"""Inspect a stream's ingest without its lock: counts, files that were read, unfinished work."""
 
 import time
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _LOOK = 0.02
 
 
 def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
-    """The counts over all runs and all sources of a stream."""
+    """The counts of a stream over all runs and all sources."""
     done = ingest_journal(lakehouse, stream if isinstance(stream, str) else stream.name).last_done()
     return done.totals if done else IngestCounts()
 
@@ -33,26 +33,26 @@ def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
 
 
 def known_files(lakehouse: Lakehouse, stream: str, landing: Place) -> dict[str, KnownFile]:
-    """The files of a landing folder that were read, by their paths below it."""
+    """The files of a landing folder that were read, by their relative paths."""
     return _known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve()))
 
 
 def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, ...]]:
-    """The paths of all files that were read, by their landing folder (as in `source_name`).
+    """The paths of all files that were read, by landing folder (as in `source_name`).
 
     Raises:
-        KeyfoldError: part of what was known is gone or damaged.
+        KeyfoldError: part of these records is gone or damaged.
     """
     return _known(lakehouse, stream).all()
 
 
 @dataclass(frozen=True)
 class SettledTables:
-    """What ingest's journal says, and the tables that go with it.
+    """A state in which ingest's journal and tables agree.
 
     Attributes:
         totals: the counts over all runs.
-        versions: of the event table and the quarantine, by `events` and `quarantine`, with just those rows.
+        versions: the versions of the tables `events` and `quarantine` with exactly those rows.
     """
 
     totals: IngestCounts
@@ -60,22 +60,23 @@ class SettledTables:
 
 
 def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
-    """The newest batch that is in journal and tables alike, while ingest may go on; None before the first.
+    """The newest batch that is in both journal and tables, while ingest may be running; None before the first.
 
-    A batch that ingest has broken off at is left to be seen: the tables as they are then.
+    If ingest was interrupted within a batch, or for longer than a minute, the tables' current versions are returned.
 
     Raises:
         TableNotFoundError: a table is gone.
     """
     journal, birth, until = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream), time.monotonic() + 60
     while True:
+        # Read before the journal: if ingest ends in between, one more round sees its last commits.
         goes_on = is_held(lakehouse.ingest(stream))
         done = journal.last_done()
         if birth is None or done is None:
             return None
         opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items()}
         newest = journal.last_done()
-        # Commits follow their commit record: where there is no later one, nothing was added since.
+        # Commits follow their commit record: without a later record, nothing was added since.
         is_whole = newest is not None and newest.batch == done.batch and not uncommitted(birth, done, opened)
         if is_whole or not goes_on or time.monotonic() > until:
             return SettledTables(done.totals, {name: table.version() for name, table in opened.items()})
@@ -83,13 +84,13 @@ def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
 
 
 def read_topics(lakehouse: Lakehouse, stream: str) -> dict[str, ReadTopic]:
-    """How far topics were read, by their sources (`kafka://TOPIC`)."""
+    """How far topics have been read, by source (`kafka://TOPIC`)."""
     done = ingest_journal(lakehouse, stream).last_done()
     return done.topics if done else {}
 
 
 def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
-    """Whether a run broke off and left something that the next one will finish."""
+    """Whether an interrupted run has left work that the next one will finish."""
     journal, birth = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream)
     done = journal.last_done()
     if birth is None or done is None or journal.pending():
@@ -97,12 +98,12 @@ def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
     try:
         opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items() if done.tables[name]}
     except TableNotFoundError:
-        return False  # the next run says what is wrong, and cannot mend it
+        return False  # the next run reports the missing table, and cannot repair it
     return bool(uncommitted(birth, done, opened))
 
 
 def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
-    """The tables that have yet to take what the newest commit record names."""
+    """The tables that lack the commit of the newest commit record."""
     return [
         name
         for name, files in done.tables.items()

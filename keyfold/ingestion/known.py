@@ -1,8 +1,8 @@
-"""The landing files that were read, however long ago: what the journal's records say, and a table of those before.
+"""All landing files that were ever read: those in the journal's records, and a table of earlier ones.
 
 FOLDER/files/known-000000123.parquet   the files of batches 0 to 123
 
-The table grows with the files, not with the runs; it is written anew before the journal lets go of the records.
+The table grows with the number of files, not of runs. It is rewritten before the journal deletes the records.
 """
 
 import io
@@ -22,7 +22,7 @@ from keyfold.lakehouse.parquet import read_parquet
 from keyfold.storage.place import Place
 
 BATCHES_BETWEEN = 32
-"""Batches whose own records are gone through at most; fewer than a journal keeps."""
+"""Maximum number of batches that are read from the journal's records: fewer than a journal keeps."""
 
 IngestJournal = Journal[IngestPlan, IngestDone]
 
@@ -39,7 +39,7 @@ _REFUSED = "refused"
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file as it was when it was read.
+    """The version of a file that was read.
 
     Attributes:
         size: bytes.
@@ -54,20 +54,20 @@ class KnownFile:
 
     @property
     def was_read(self) -> bool:
-        """Whether it was; a link that leads out of its folder was only told of."""
+        """Whether the file was read. A link that leads out of its folder was refused and only reported."""
         return self.fingerprint != _REFUSED
 
 
 class _KnownByEitherName(dict[str, KnownFile]):
-    """Files by their paths, of which some were erased."""
+    """Files by path, some of which were replaced by `erased_name`."""
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """The file of a path, or of what stands in its place; the one that is not erased was read later."""
+        """The file of a path, or of its erased name. If both exist, the path was read later."""
         return super().get(key) or super().get(erased_name(key), default)
 
 
 class KnownFiles:
-    """The files of one stream that were read, by source and path."""
+    """The files of a stream that were read, by source and path."""
 
     def __init__(self, folder: Place, journal: IngestJournal, where: str, remedy: str = "") -> None:
         self._folder = folder / "files"
@@ -75,10 +75,10 @@ class KnownFiles:
         self._where, self._remedy = where, remedy
 
     def of(self, source: str) -> dict[str, KnownFile]:
-        """Those of a source, by their paths.
+        """The files of a source, by path.
 
         Raises:
-            KeyfoldError: part of what was known is gone.
+            KeyfoldError: part of the records is gone.
         """
         table, after = self._table()
         rows = table.filter(pl.col("source") == source).drop("source")
@@ -89,10 +89,10 @@ class KnownFiles:
         return _KnownByEitherName(known) if any(map(is_erased, known)) else known
 
     def all(self) -> dict[str, tuple[str, ...]]:
-        """The paths of all, by source.
+        """The paths of all files, by source.
 
         Raises:
-            KeyfoldError: part of what was known is gone.
+            KeyfoldError: part of the records is gone.
         """
         table, after = self._table()
         found: dict[str, dict[str, None]] = {}
@@ -105,14 +105,14 @@ class KnownFiles:
         return {source: tuple(paths) for source, paths in found.items()}
 
     def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
-        """Note files whose times have changed and whose content has not, so that they are not compared again."""
+        """Record the new times of files whose content has not changed, so that it is not compared again."""
         if touched:
             self._write({(source, path): _known(file) for path, file in touched.items()})
 
     def rename(self, holds: Callable[[str], bool]) -> int:
-        """Put `erased_name` in the place of paths that hold a value, in the table and in the journal; gives how many.
+        """Replace paths that hold a value by `erased_name`, in the table and in the journal, and return their number.
 
-        Call it under the lock of ingest, and where no batch is planned and not done.
+        Call it under the lock of ingest, and only if no planned batch is unfinished.
         """
         found: set[tuple[str, str]] = set()
 
@@ -123,10 +123,10 @@ class KnownFiles:
             return erased_name(path)
 
         table, after = self._table()
-        # The table first: whatever breaks off in between, a file is known by either name.
+        # The table first. If this is interrupted in between, a file is still known by one of its names.
         renamed = [new(source, path) for source, path in table.select("source", "path").iter_rows()]
         if found:
-            # A file that was erased before and read again has both names: what was read last counts.
+            # A file that was erased before and read again has both names: the later version counts.
             both = table.with_columns(pl.Series("path", renamed), is_new=pl.Series(renamed) != table["path"])
             one = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
             self._store(one.sort("source", "path"), after)
@@ -141,14 +141,14 @@ class KnownFiles:
                 dones.append(done.model_copy(update={"deferred": deferred}))
             if files != plan.files:
                 plans.append(plan.model_copy(update={"files": files}))
-        # Commit records first: by them, files of a plan count as read or not.
+        # Commit records before plans, since their `deferred` says which files of a plan were not read.
         self._journal.amend(plans, dones)
         return len(found)
 
     def keep(self) -> None:
-        """Write the table anew if much came since; call it before the journal is compacted."""
+        """Rewrite the table if there were many batches since. Call it before the journal is compacted."""
         last = self._journal.last_done()
-        # Well before the journal lets go of a record (it keeps a hundred): runs may break off before they come here.
+        # Well before the journal deletes a record (it keeps 100), since runs may be interrupted before they get here.
         if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
             self._write({})
 
@@ -156,6 +156,7 @@ class KnownFiles:
         last = self._journal.last_done()
         if last is None:
             return
+        # Later records replace earlier ones of the same file, and `more` replaces both.
         table, after = self._table()
         latest: dict[tuple[str, str], KnownFile] = {}
         for plan, files in self._later(after):
@@ -168,12 +169,12 @@ class KnownFiles:
 
     def _store(self, whole: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()
-        # It may be replaced under its own name (`note`): so it says which one it is.
+        # The number distinguishes versions of the file, which `note` may replace under the same name.
         number = {NUMBER: str(self._number() + 1)}
         whole.write_parquet(content, compression="zstd", metadata=number)
         sweep(self._folder) if self._folder.is_dir() else None
         write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
-        # Only now: until the new table is durable, the old one and the journal are what is known.
+        # Delete old tables only now that the new one is durable.
         for number in self._numbers():
             if number < batch:
                 (self._folder / f"known-{number:09d}.parquet").unlink(missing_ok=True)
@@ -181,6 +182,7 @@ class KnownFiles:
     def _table(self) -> tuple[pl.DataFrame, int]:
         """The table, and the last batch that it covers."""
         last = self._journal.last_done()
+        # A table beyond the newest commit record is of another history, as after restoring only the journal: ignore it.
         numbers = [number for number in self._numbers() if last is not None and number <= last.batch]
         if not numbers:
             return pl.DataFrame(schema=_SCHEMA), -1
@@ -189,7 +191,7 @@ class KnownFiles:
             return read_parquet(path), numbers[-1]
         except pl.exceptions.PolarsError as error:
             raise Damaged(
-                f"{self._where}: {path}, which says what files were read, is damaged ({first_line(error)}); restore it"
+                f"{self._where}: {path}, the list of files that were read, is damaged ({first_line(error)}); restore it"
                 + (f", or {self._remedy}" if self._remedy else "")
             ) from error
 
@@ -207,11 +209,11 @@ class KnownFiles:
             plan, done = self._journal.plan(batch), self._journal.done(batch)
             if plan is None or done is None:
                 raise Damaged(
-                    f"{self._where}: which files were read is not known any more: {self._folder} and the record of batch "
+                    f"{self._where}: it is not known which files were read, since {self._folder} and the record of batch "
                     f"{batch} in {self._journal.folder} are gone; restore the whole folder "
                     f"{self._folder.parent}, or {self._remedy}"
                 )
-            # They changed while they were read: a later run takes them, as files that nobody knows.
+            # Deferred files changed while they were read. They count as unknown, so a later run reads them.
             deferred = set(done.deferred)
             found.append((plan, [file for file in plan.files if file.path not in deferred]))
         return found

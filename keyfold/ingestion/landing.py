@@ -1,4 +1,4 @@
-"""Where a stream's events come from: what a run is told, or what the deployment says."""
+"""Find a stream's source: the folder or topic given to a run, or configured for the deployment."""
 
 import os
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ def find_landing(
     anew: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Landing | None:
-    """The folder or the topic that a run reads; None for the lakehouse's own folder of the stream.
+    """The folder or topic that a run reads; None for the default landing folder of the stream.
 
-    Without `given` it is the topic that KEYFOLD_KAFKA_TOPICS names for the stream, or else the folder of KEYFOLD_LANDING.
+    Without `given`, it is the stream's topic in KEYFOLD_KAFKA_TOPICS, else its folder in KEYFOLD_LANDING.
 
     Args:
-        stream: its name.
+        stream: the stream's name.
         given: a folder, `s3a://BUCKET/FOLDER`, or `kafka://TOPIC`.
-        start, on_gap, anew: of a topic, see `KafkaTopic`; `start` as a person writes it.
-        environment: where settings come from.
+        start, on_gap, anew: options of a topic, see `KafkaTopic`; `start` as text.
+        environment: environment variables.
 
     Raises:
-        KeyfoldError: a topic's options were given to a folder, one is not written as it must be, or Kafka is not set up.
+        KeyfoldError: options of a topic are given for a folder, an option is invalid, or Kafka is not configured.
 
     Example:
         >>> find_landing("rides", "/data/rides", environment={})
@@ -69,10 +69,10 @@ def find_landing(
 
 
 def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The folders of KEYFOLD_LANDING, by stream: `stream=FOLDER`, separated by blanks.
+    """The folders of KEYFOLD_LANDING, by stream. Entries are `stream=FOLDER`, separated by blanks.
 
     Raises:
-        KeyfoldError: a part is none of that kind, there is no such stream, or it comes by Kafka.
+        KeyfoldError: an entry is invalid, there is no such stream, or it also has a topic.
 
     Example:
         >>> landing_folders({"KEYFOLD_LANDING": "ride_points=/data/rides"})
@@ -82,24 +82,24 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
     for stream, folder in folders.items():
         if stream not in project_streams():
             raise Misconfigured(
-                f"{LANDING_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
+                f"{LANDING_VARIABLE} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
             )
         if owner := project_streams()[stream].landing:
             raise Misconfigured(
-                f"{LANDING_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} there"
+                f"{LANDING_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} instead"
             )
         if not folder or folder.startswith(PREFIX):
-            raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is no folder; KEYFOLD_KAFKA_TOPICS names topics")
-        to_place(folder)  # refuses what is neither a folder nor one of a bucket
+            raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is not a folder; topics go into KEYFOLD_KAFKA_TOPICS")
+        to_place(folder)  # raises if it is neither a path nor in a bucket
         if stream in kafka_topics(environment):
             raise Misconfigured(
-                f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; leave one of them out"
+                f"{LANDING_VARIABLE} and KEYFOLD_KAFKA_TOPICS both name {stream}; remove it from one of them"
             )
     return folders
 
 
 def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, str] = os.environ) -> Place:
-    """The folder where files of a stream land: that of KEYFOLD_LANDING, or else the lakehouse's own.
+    """The landing folder of a stream's files: that of KEYFOLD_LANDING, else the default one.
 
     Raises:
         KeyfoldError: as `landing_folders`.
@@ -109,6 +109,6 @@ def landing_folder(lakehouse: Lakehouse, stream: str, environment: Mapping[str, 
 
 
 def newest_files(stream: Stream, landing: Place) -> list[Place]:
-    """The few landing files that changed last: those whose columns are looked at for drift."""
+    """The landing files that changed last, for `find_drift`."""
     files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
     return [landing / file.path for file in sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]]

@@ -1,4 +1,4 @@
-"""One stream's part in a run of ingest: its journal, its index of ids, its tables, and what has come of it so far."""
+"""One stream's part in a run of ingest: its journal, its index of event ids, its tables, and its results so far."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ from keyfold.times import to_iso
 
 
 class Member:
-    """A stream in a run."""
+    """A stream that takes part in a run of ingest."""
 
     def __init__(self, lakehouse: Lakehouse, stream: Stream, birth: Birth, landing: Place | KafkaTopic) -> None:
         self._lakehouse, self._stream, self._birth, self._landing = lakehouse, stream, birth, landing
@@ -42,49 +42,49 @@ class Member:
 
     @property
     def remedy(self) -> str:
-        """How a person starts the stream over."""
+        """How to start the stream over, for error messages."""
         return self._birth.remedy
 
     def begin(self) -> None:
-        """See that journal, tables and stream are of one story, and finish what an earlier run had begun to commit."""
+        """Check that journal, tables and stream agree, and finish the commits of an interrupted run."""
         birth = self._birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
         self._finish_last(opened)
 
     def pending(self, conditions: str) -> list[IngestPlan]:
-        """The plans that a killed run has left.
+        """The unfinished plans of a killed run.
 
         Raises:
-            IncompatibleState: rows went to streams by other conditions then: another stream may have let rows go by them that
-                this one would let go by these.
+            IncompatibleState: the plans have other conditions. Another stream may have left rows to this one by the old
+                conditions which this one would leave to the other by the new ones, so that they would be in no table.
         """
         plans = self.journal.pending()
         if other := next((plan.conditions for plan in plans if plan.conditions != conditions), None):
             raise IncompatibleState(
-                f"{self._birth.where} broke off, and the conditions (where) of the streams of its landing have changed since; set "
-                f"them back to what they were ({other}), run it once, then change them"
+                f"{self._birth.where} was interrupted, and the conditions (where) of the streams that share its landing have "
+                f"changed since; set them back ({other}), run it once, then change them"
             )
         return plans
 
     def oldest(self, *, any_age: bool) -> datetime | None:
-        """The least event time that batches accept which are planned now; None where they accept any."""
+        """The oldest event time that batches planned now accept; None if they accept any."""
         events, last = self._birth.tables["events"], self.journal.last_done()
         return None if any_age else oldest_accepted(self._stream, events, last)
 
     def prepare(self, plan: IngestPlan) -> None:
-        """Get ready for plans of one run, of which this is the first."""
+        """Prepare for the plans of a run, of which `plan` is the first."""
         self._last, self._since = self.journal.last_done(), ids_since(self._stream, plan.oldest)
         self._segments = self._live_segments()
-        # What a failed attempt left: no record names it, so it is no part of the index.
+        # Files of failed attempts, which no record names, are not part of the index.
         self._sweep()
 
     def share(self, plan: IngestPlan) -> Share:
-        """What a batch is to the stream."""
+        """The stream's share of a batch."""
         return Share(self._stream, self._birth, plan, self._last, self._segments)
 
     def commit(self, done: IngestDone) -> None:
-        """Let the tables take what a commit record names; what they took before they do not take again."""
+        """Commit the files of a commit record to the tables. Idempotent."""
         birth = self._birth
         reached("commit: before")
         for number, (name, files) in enumerate(done.tables.items()):
@@ -98,14 +98,14 @@ class Member:
         self._last, self._segments = done, done.segments
         self._sweep()
 
-    def make_index_anew(self, what: str) -> None:
-        """Make the index of ids anew from the event table, part of it being damaged."""
+    def rebuild_index(self, what: str) -> None:
+        """Rebuild the damaged index of event ids from the event table."""
         if self._stream.event_id:
-            self._segments = self._index_made_anew(_damaged(self._birth, what))
+            self._segments = self._rebuilt_index(_damaged(self._birth, what))
 
     def tidy_up(self, checksums_every: timedelta) -> None:
-        """Keep what is known of files in few records, and the journal short; record the files' checksums."""
-        # In this order: the journal lets go of records that the table must have by then.
+        """Save the known files, compact the journal, and record checksums."""
+        # In this order: compaction deletes records of files, which must be in the table of known files by then.
         self.known.keep()
         self.journal.compact()
         done = self.journal.last_done()
@@ -135,25 +135,25 @@ class Member:
         )
 
     def _finish_last(self, opened: Mapping[str, DeltaTable]) -> None:
-        """Make the commits of a batch that broke off after its commit record."""
+        """Finish the commits of a batch that was interrupted after its commit record."""
         done = self.journal.last_done()
         if done is not None and uncommitted(self._birth, done, opened):
             self.commit(done)
 
     def _live_segments(self) -> tuple[Segment, ...]:
-        """The index of ids, made anew from the event table where part of it is gone."""
+        """The live segments of the index of event ids, which is rebuilt from the event table if part of it is gone."""
         last, since = self._last, self._since
         if not self._stream.event_id or last is None:
             return ()
         if last.ids_since is not None and (since is None or since < last.ids_since):
-            return self._index_made_anew(
+            return self._rebuilt_index(
                 f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
             )
         missing = missing_segments(self._birth.segments, last.segments)
-        return self._index_made_anew(_damaged(self._birth, ", ".join(missing[:3]))) if missing else last.segments
+        return self._rebuilt_index(_damaged(self._birth, ", ".join(missing[:3]))) if missing else last.segments
 
-    def _index_made_anew(self, why: str) -> tuple[Segment, ...]:
-        self._warnings.append(f"{why}; it was made anew from the event table")
+    def _rebuilt_index(self, why: str) -> tuple[Segment, ...]:
+        self._warnings.append(f"{why}; it was rebuilt from the event table")
         return rebuild_segments(self._birth.segments, self._stream, self._birth.tables["events"], self._since)
 
     def _sweep(self) -> None:

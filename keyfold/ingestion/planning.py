@@ -1,4 +1,4 @@
-"""Cuts what is new into batches of a bounded size, and plans them: files of a folder, or offsets of a topic."""
+"""Plan batches of bounded size from new files of a folder, or new offsets of a topic."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from keyfold.ingestion.sources.kafka.topic import KafkaTopic, topic_state
 
 MAX_BYTES_PER_BATCH = 512 << 20
 MAX_FILES_PER_BATCH = 10_000
-"""A plan names each file: this bounds the record."""
+"""Bounds the size of a plan, which names each file."""
 
 
 def plan_batches(
@@ -22,15 +22,15 @@ def plan_batches(
     now: datetime,
     conditions: str = "",
 ) -> list[IngestPlan]:
-    """Plan batches of consecutive files or of offsets, and write the plans.
+    """Make the plans of batches, and write them to the journal.
 
     Args:
-        journal: where the plans are written.
-        source: what is read.
-        parts: what each batch reads of it.
-        oldest: the least event time that they accept; None where any is.
+        journal: the journal.
+        source: the landing folder or topic.
+        parts: the inputs of each batch.
+        oldest: the oldest event time that the batches accept; None if any.
         now: when their inputs were admitted (UTC).
-        conditions: those of the streams that share the source.
+        conditions: the conditions of the streams that share the source.
     """
     last = journal.last_done()
     first = last.batch + 1 if last else 0
@@ -54,7 +54,7 @@ def plan_batches(
 
 
 def cut_files(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[AdmittedFile]]:
-    """Consecutive files, each part of a bounded size, or of one file."""
+    """Cut files into consecutive parts of at most `max_bytes`, or of a single file."""
     parts: list[list[AdmittedFile]] = []
     size = 0
     for file in files:
@@ -69,10 +69,10 @@ def cut_files(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[Admitt
 def new_offsets(
     journals: Sequence[IngestJournal], topic: KafkaTopic, max_bytes: int, remedies: Sequence[str]
 ) -> list[list[TopicShare]]:
-    """What is new in a topic, which is asked once, for each of those who read it, batch by batch.
+    """The new offsets of a topic for each stream that reads it, batch by batch. Kafka is asked once.
 
     Raises:
-        KeyfoldError: Kafka does not answer, the topic is not the one that was read, or it has lost messages.
+        KeyfoldError: Kafka does not answer, the topic was replaced by another, or unread messages have expired.
     """
     state = topic_state(topic)
     return [
@@ -99,10 +99,11 @@ def _shares(
 
 
 def cut_new_files(news: Sequence[Sequence[AdmittedFile]], max_bytes: int) -> list[list[list[AdmittedFile]]]:
-    """The files that are new to each of those who read a folder, in parts; those that are new to the same are in the same parts.
+    """Cut the new files of each stream that reads a folder into parts. Files that are new to the same streams share parts.
 
-    First come those that are new to fewest: who has joined reads what the others know.
+    Files that are new to the fewest streams come first: those that only a newly added stream has to read.
     """
+    # Invert: from the new files of each stream to the streams of each file, and group files by their streams.
     readers: dict[AdmittedFile, list[int]] = {}
     for at, files in enumerate(news):
         for file in files:
@@ -119,9 +120,9 @@ def cut_new_files(news: Sequence[Sequence[AdmittedFile]], max_bytes: int) -> lis
 
 
 def in_step(queues: Sequence[Sequence[IngestPlan]]) -> list[list[int]]:
-    """The order in which plans are worked on: of each step the readers whose next plan it is, all of the same inputs.
+    """Group the streams' plans into steps: each step is the positions of the streams whose next plans have the same inputs.
 
-    Plans of the same inputs are of one step wherever their order allows it; a run that was killed may have left others.
+    Plans with the same inputs share a step wherever their order allows it. Plans of a killed run may not allow it.
 
     Example:
         >>> in_step([[], []])
@@ -132,12 +133,13 @@ def in_step(queues: Sequence[Sequence[IngestPlan]]) -> list[list[int]]:
     while any(left):
         heads = [(at, queue[0]) for at, queue in enumerate(left) if queue]
         together = [[at for at, other in heads if _are_alike(plan, other)] for _, plan in heads]
-        # Whoever has it later reads other inputs first.
+        # Wait if a stream has a plan with these inputs later in its queue.
         ready = [
             those
             for those, (_, plan) in zip(together, heads, strict=True)
             if len(those) == len(heads) or not any(_are_alike(plan, other) for queue in left for other in queue[1:])
         ]
+        # If no step is ready, the order of the plans does not allow sharing: take the first anyway.
         steps.append((ready or together)[0])
         for at in steps[-1]:
             left[at].pop(0)

@@ -1,7 +1,7 @@
-"""Finds quarantined lines by the values of a stream's columns, as its own parsers and its mapping read them.
+"""Find quarantined lines by values of a stream's columns, read by the stream's own parsers and mapping.
 
-A line whose fields cannot be told cannot be searched: broken JSON or CSV, CSV whose header is not known, and messages of
-Kafka where a column is taken from what is beside their value. Whoever searches says so.
+A line whose fields are not known cannot be searched: broken JSON or CSV, CSV without a known header, and Kafka messages if a
+column comes from the message's key, headers or time. Callers report such lines.
 """
 
 import json
@@ -32,15 +32,15 @@ def search_lines(
     texts: Mapping[str, Sequence[str]],
     path_of_file: Callable[[str], str | None],
 ) -> pl.Expr:
-    """Say of each row of a quarantine whether it is one of those wanted: FOUND, ABSENT, or UNKNOWN.
+    """An expression that gives FOUND, ABSENT or UNKNOWN for each row of a quarantine.
 
-    A value that is none of its column's type is compared as text.
+    A value that does not fit its column's type is compared as text.
 
     Args:
-        stream: whose quarantine.
-        wanted: values by column; a row is found that has one of them in every column.
-        texts: the same as they were given.
-        path_of_file: what the name of a file says as a value; None where that is not known any more.
+        stream: the stream of the quarantine.
+        wanted: values to search for, by column. A row matches if every column has one of its values.
+        texts: the same values as text, as given.
+        path_of_file: returns the value that a column takes from a file's path; None if the path is no longer known.
     """
     return pl.struct(pl.all()).map_batches(
         lambda rows: _search(stream, wanted, texts, path_of_file, rows.struct.unnest()),
@@ -89,7 +89,7 @@ def _matches(
     typed, _ = cast_columns(mapped, raw.num_rows, schema)
     alike = []
     for name, values in wanted.items():
-        # NULL where a value is not there, or is none of the column's type.
+        # NULL if the value is missing, or does not fit the column's type.
         same = pl.Series(pl.from_arrow(typed.column(name))).is_in(values.implode()).fill_null(value=False)
         alike.append(
             same if values.dtype == pl.String else same | _is_text(mapped.get(name, []), texts[name], len(same))
@@ -98,28 +98,28 @@ def _matches(
 
 
 def _is_text(candidates: Sequence[pa.ChunkedArray], texts: Sequence[str], rows: int) -> pl.Series:
-    """Whether the first value that is there is one of the texts."""
+    """Whether the first candidate that is not NULL is one of the texts."""
     given = [one for column in candidates if (one := pl.Series(pl.from_arrow(column))).dtype == pl.String]
     first = pl.select(pl.coalesce(pl.repeat(None, rows, dtype=pl.String), *given)).to_series()
     return first.str.strip_chars().is_in([text.strip() for text in texts]).fill_null(value=False)
 
 
 def _as_table(fields: Sequence[_Fields], names: Mapping[str, bool]) -> pa.Table:
-    """The raw columns, as texts or lists of texts."""
+    """The raw columns as strings or lists of strings."""
     columns: dict[str, pa.Array] = {}
     for name, is_list in names.items():
         values = [one.get(name) for one in fields]
         if is_list:
             values = [value if value is None or isinstance(value, list) else [value] for value in values]
         columns[name] = pa.array(values, pa.list_(pa.string()) if is_list else pa.string())
-    # A table without columns has no rows, and a line without these columns is one.
+    # The extra column keeps the row count: an Arrow table without columns has no rows.
     return pa.table({**columns, "\0": pa.nulls(len(fields))})
 
 
 def _fields(raw: str | None, file: str, header: str | None, names: Mapping[str, bool]) -> list[_Fields] | None:
-    """The fields of a line that are asked for, of each element where it is a list's; None where they cannot be told."""
+    """The searched fields of a line, once per element if it is exploded by a list; None if they are not known."""
     if not raw:
-        return [{}]  # nothing of the file, or of the message, is kept
+        return [{}]  # a rejected file or a gap has no content
     if any(name == PLACE or name.endswith(TEXT_OF) for name in names):
         return None
     if file.startswith(PREFIX) and message_columns(sorted(names)):
@@ -154,10 +154,10 @@ def _value(found: dict[str, Any], name: str, place: int) -> Any:
 
 
 def _inside(value: Any, path: Path, place: int) -> Any:
-    """What a path leads to; its `[]` stands for the element at a place.
+    """The value at a path. Its `[]` stands for the element at index `place`.
 
     Raises:
-        ValueError: it leads into what is no object, or no list: whose value that is cannot be told.
+        ValueError: a step of the path does not fit the value.
     """
     for step in path:
         if value is None:
@@ -168,7 +168,7 @@ def _inside(value: Any, path: Path, place: int) -> Any:
             at = step if isinstance(step, int) else place
             value = value[at] if at < len(value) else None
         else:
-            raise ValueError(f"no {step} in it")  # noqa: TRY004 - as of what is no JSON
+            raise ValueError(f"no {step} in it")  # noqa: TRY004 - handled like invalid JSON
     return value
 
 
@@ -182,15 +182,15 @@ def _csv_fields(raw: str, header: str | None) -> _Fields | None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name twice: which value counts is not known")
+        raise ValueError("a repeated name: it is not known which value counts")
     return found
 
 
 def _text(value: Any, *, is_list: bool) -> str | list[str | None] | None:
-    """A value of JSON as text, a list as texts where the column has lists.
+    """A JSON value as text, or a list as texts if the column is a list.
 
     Raises:
-        ValueError: it holds others.
+        ValueError: the value is nested otherwise.
     """
     if value is None:
         return None
@@ -201,7 +201,7 @@ def _text(value: Any, *, is_list: bool) -> str | list[str | None] | None:
 
 def _scalar(value: Any) -> str:
     if isinstance(value, dict | list):
-        raise ValueError("nested")  # noqa: TRY004 - as of what is no JSON: such a line cannot be searched
+        raise ValueError("nested")  # noqa: TRY004 - handled like invalid JSON: such a line cannot be searched
     text = value if isinstance(value, str) else json.dumps(value)
-    # JSON can escape half a surrogate pair, which no UTF-8 can hold.
+    # JSON can hold half of an escaped surrogate pair, which UTF-8 cannot.
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,8 +1,8 @@
-"""A stream's tables made anew from its landing files and topics, in one command; what was there is moved aside and never deleted.
+"""Rebuild a stream's tables from its landing files and topics. The old tables are moved aside, never deleted.
 
-FOLDER/rebuild.json   a rebuild that has begun: where to it moves what was there, and which folders and topics it reads
+FOLDER/rebuild.json   an unfinished rebuild: the folder for the old tables, and the folders and topics to read
 
-The record is written first and removed last, so that one that broke off is gone on with, by the same command.
+The record is written first and removed last, so that the same command continues an interrupted rebuild.
 """
 
 import time
@@ -41,22 +41,23 @@ def rebuild(
     settle: timedelta = timedelta(0),
     on_batch: Callable[[Progress], None] | None = None,
 ) -> IngestSummary:
-    """Move a stream's tables and the record of its ingest aside, and read all of its landing folders and topics again.
+    """Move a stream's tables and its ingest's records aside, and read all of its landing folders and topics again.
 
-    Of a topic that is all that Kafka still keeps; messages that go meanwhile are told in quarantine. Jobs that have read the old event table find another one, and want a full refresh.
+    Of a topic, all messages that Kafka still has are read; those that expire meanwhile are recorded in quarantine. Jobs that
+    read the old event table need a full refresh.
 
     Args:
         spark: the session.
-        lakehouse: where the tables are.
-        stream: what the files hold.
-        landing: a landing folder, or a topic, more than those that were read before; where none is known, the
-            lakehouse's own folder.
-        sharing: all streams of the stream's landing, its own first, where it shares one; the tables of the others stay.
-        settle: as of `ingest`.
-        on_batch: as of `ingest`.
+        lakehouse: the lakehouse of the tables.
+        stream: the stream.
+        landing: a landing folder or topic to read besides those read before. If there are none, the default landing folder
+            is read.
+        sharing: all streams that share the stream's landing, its own first. The tables of the others stay.
+        settle: as for `ingest`.
+        on_batch: as for `ingest`.
 
     Raises:
-        KeyfoldError: no landing folder is there, so that nothing is moved; or as `ingest`. Run it again: it goes on.
+        KeyfoldError: no landing folder exists (nothing was moved), or as `ingest`. Run it again to continue.
     """
     began = time.monotonic()
     streams = check_sharing(sharing or [stream])
@@ -68,7 +69,7 @@ def rebuild(
                 write_json(record, _begun(lakehouse, stream, landing))
             begun = read_json(record)
             aside = lakehouse.home / begun["aside"]
-            # Written down before anything is read: a second attempt must not move the new tables aside.
+            # Recorded before anything is read: a second attempt must not move the new tables aside.
             if not begun["is_moved"]:
                 _move_aside(lakehouse, stream.name, aside)
                 begun["is_moved"] = True
@@ -84,22 +85,23 @@ def rebuild(
                     only=stream.name,
                     settle=settle,
                     on_batch=on_batch,
-                    # As one run would: an earlier source must not make the events of a later one too old.
+                    # Of any age, as in one run: events of an earlier source must not make those of a later one too old.
                     any_age=True,
                 )
             ]
-            # Last: until then every run of ingest is refused, which would else go on from half the files.
+            # Last: until then all runs of ingest are refused, since they would continue from half of the files.
             record.unlink()
         except OSError as error:
             raise KeyfoldError(
-                f"rebuilding {stream.name} broke off: {error}; mend that and run it again: it goes on where it was"
+                f"rebuilding {stream.name} was interrupted: {error}; correct that and run it again: it continues where it "
+                "stopped"
             ) from error
-    told = (*begun["warnings"], f"what was there before is in {aside}; delete it when it is not needed any more")
-    return _joined(summaries, told, time.monotonic() - began)
+    warnings = (*begun["warnings"], f"the old tables are in {aside}; delete that folder when it is no longer needed")
+    return _joined(summaries, warnings, time.monotonic() - began)
 
 
 def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
-    """What a rebuild will do; looks before anything is moved whether there is something to read."""
+    """The record of a new rebuild. Checks that there is something to read before anything is moved."""
     warnings: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
     topics: dict[str, ReadTopic] = {}
@@ -107,26 +109,27 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
         known = all_known_files(lakehouse, stream.name)
         topics = read_topics(lakehouse, stream.name)
     except KeyfoldError as error:
-        warnings.append(f"which landing folders were read before cannot be told ({error}); give others with --from")
+        warnings.append(f"it is not known which landing folders were read before ({error}); give others with --from")
     if isinstance(landing, KafkaTopic):
         topics = topics | {landing.source: topics.get(landing.source, ReadTopic(id="", next={}))}
     elif landing is not None:
         known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
     if not known and not topics:
         known = {source_name(lakehouse, lakehouse.landing(stream.landing or stream.name)): ()}
+    # Folders that no longer exist are skipped with a warning below, as long as something is left to read.
     sources = [source for source in known if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:
         raise NotFound(
-            f"{stream.name} cannot be rebuilt: none of its landing folders is there "
-            f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); put one back, or name it with --from"
+            f"{stream.name} cannot be rebuilt: none of its landing folders exists "
+            f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); restore one, or give it with --from"
         )
     for source, paths in known.items():
         landing_folder = source_place(lakehouse, source)
         gone = [path for path in paths if not (landing_folder / path).exists()]
         if gone:
             warnings.append(
-                f"{len(gone):,} of {len(paths):,} files that were read from {landing_folder} are not there any "
-                f"more, and what they held is in no new table ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
+                f"{len(gone):,} of {len(paths):,} files that were read from {landing_folder} no longer exist, and their rows "
+                f"are not in the new tables ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''})"
             )
     for source, read in topics.items():
         warnings += _gone_from(source, read, topic_state(_topic(source, landing)))
@@ -135,13 +138,13 @@ def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dic
 
 
 def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
-    """What was read of a topic, and perhaps cannot be read again."""
+    """Warnings about messages that were read before and may have expired."""
     if read.id and read.id != state.id:
         return [
-            f"{source} is not the topic that was read, but another of its name: what that one held is in no new table"
+            f"{source} was deleted and created again since it was read: messages of the old topic are not in the new tables"
         ]
     return [
-        f"{source}: Kafka keeps partition {number} from offset {first} on; what was read from before it is in no new table"
+        f"{source}: Kafka has partition {number} only from offset {first} on; earlier messages are not in the new tables"
         for number, first in state.first.items()
         if first > 0 and read.next.get(number, 0) > 0
     ]
@@ -152,7 +155,7 @@ def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landin
 
 
 def _topic(source: str, given: Landing | None) -> KafkaTopic:
-    """A topic, all of it: what a person gave to a run that only reads on does not count here."""
+    """The topic, to be read from its beginning: options for continuing (`start`, `on_gap`) do not apply."""
     settings = given.settings if isinstance(given, KafkaTopic) else KafkaSettings.from_environment()
     return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
 
@@ -164,8 +167,8 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
         if path.exists():
             move_tree(path, aside / name, "_delta_log")
             reached("rebuild: one table moved")
-    # The lock, or the lease, must stay where it is held. The birth record goes last: without it a new ingest would begin, and take
-    # the journal of the old one for its own.
+    # Names with a dot stay, since the lock or lease is among them. The birth record is moved last: without it, a new ingest
+    # would begin and take over the old one's journal.
     parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
     for part in parts:
         if part.name == REBUILD or part.name.startswith("."):
@@ -185,7 +188,7 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
 
 
 def _joined(summaries: list[IngestSummary], warnings: tuple[str, ...], seconds: float) -> IngestSummary:
-    """One summary of what came from several landing folders."""
+    """Sum up the summaries of several sources."""
     counts = IngestCounts()
     for one in summaries:
         counts += IngestCounts(one.files, one.rows_read, one.accepted, one.quarantined, one.duplicates, one.untimed)

@@ -1,4 +1,4 @@
-"""A run of ingest: everything new in a landing folder, or a topic, goes to its streams' tables, and the run ends."""
+"""Run ingest once: read everything new in a landing folder or topic into its streams' tables."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
 
 Landing = Place | KafkaTopic
-"""Where events come from: a folder of files, on a disk or in a bucket, or a topic of Kafka."""
+"""A source of events: a folder of files, on a disk or in a bucket, or a Kafka topic."""
 
 
 def ingest(
@@ -44,34 +44,32 @@ def ingest(
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
 ) -> IngestSummary:
-    """Ingest what is new in a landing folder, or in a topic; killed at any moment, run it again.
+    """Ingest everything new in a landing folder or topic. If it is killed at any moment, run it again.
 
-    Files are known by their paths and read once, so only those that are whole are read: see `sources.files` for what
-    makes a file whole. Of a topic the journal knows by partition up to which offset it was read.
+    Each file is identified by its path and read once, so only complete files are read (`sources.files` says when a file is
+    complete). Of a topic, the journal records the next offset of each partition.
 
-    Where streams share the landing, it is read once for all of them: each row goes to the one whose condition holds
-    (`Stream.where`); a row of none, or of several, and what cannot be read at all, to the quarantine of the stream that
-    the landing is named after. Each has a journal of its own: one that joins later reads what the others have read.
+    If streams share the landing, it is read once for all of them. Each row goes to the stream whose condition (`Stream.where`)
+    it fulfils. Rows for none or several of them, and unreadable input, go to the quarantine of the stream that the landing is
+    named after. Each stream has its own journal, so a stream that is added later reads the earlier files too.
 
     Args:
         spark: the session.
-        lakehouse: where the tables are.
-        stream: what the files hold.
-        landing: the folder, read with its subfolders, or the topic; by default the lakehouse's own folder for the stream.
-        sharing: all streams that share the landing, its own first, the stream among them (`keyfold.sharing`); none where it
-            shares it with none.
-        settle: how long a file must have stayed as it is; 0 where nobody writes while this runs. A stream with
-            done-markers goes by them.
-        reread_changed: read files again that have changed since they were read; what is in the tables already is
-            dropped by its id.
+        lakehouse: the lakehouse of the tables.
+        stream: the stream.
+        landing: the folder, read with its subfolders, or the topic; by default the stream's landing folder.
+        sharing: all streams that share the landing, its own first, with this one (`keyfold.sharing`); empty if it is not
+            shared.
+        settle: time since the last change after which a file is complete; 0 if nobody writes during the run. Ignored for
+            streams with done markers.
+        reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
         on_batch: called after each batch is committed.
-        max_bytes_per_batch: size of the files that one batch takes; it takes one at least. A message is taken to have
-            `MESSAGE_BYTES`.
+        max_bytes_per_batch: maximum bytes of a batch's files, or of one larger file. A message counts as `MESSAGE_BYTES`.
 
     Raises:
-        KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, a topic is not the one that was read
-            or has lost messages, the tables, the journal and the stream do not fit each
-            other, a disk is full, a stream is being ingested already, or it cannot share its landing so.
+        KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, the topic was replaced or unread
+            messages have expired, the tables, journal and stream do not fit each other, a disk is full, another run ingests
+            the stream, or its landing cannot be shared this way.
 
     Example:
         >>> import keyfold
@@ -102,42 +100,41 @@ def _check_reread(stream: Stream) -> None:
     if not stream.event_id:
         raise Misconfigured(
             f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
-            "read again; land what is new in files of their own"
+            "read again; land new rows as new files"
         )
     if stream.goes_by_arrival:
         raise Misconfigured(
-            f"{stream.name} takes messages without a time of their own, which read again would have another one, and after "
-            f"{stream.duplicate_window} would count twice: changed files cannot be read again; land what is new in "
-            "files of their own"
+            f"{stream.name} uses the arrival time of rows without an event time. Read again after {stream.duplicate_window}, "
+            "they would have another time and count twice: changed files cannot be read again; land new rows as new files"
         )
 
 
 @contextmanager
 def ingest_lock(lakehouse: Lakehouse, streams: Sequence[Stream], landing: Landing | None) -> Iterator[Landing]:
-    """Hold the ingest of streams that share a landing, for one run or for many; gives the landing folder, or the topic.
+    """Hold the ingest locks of streams that share a landing, and yield the landing folder or topic.
 
     Raises:
-        KeyfoldError: the folder is missing, a rebuild broke off, a stream is being ingested already, or the home is in a
-            bucket whose store keeps no conditions.
+        KeyfoldError: the folder is missing, a rebuild is unfinished, another run ingests a stream, or the lakehouse is in a
+            store without conditional writes.
     """
     landing = require_landing(lakehouse, streams[0], landing)
     with ExitStack() as locks:
-        # By name: two that take the same locks must not wait for each other.
+        # In order of names, so that two runs cannot deadlock.
         for stream in sorted(streams, key=lambda stream: stream.name):
             folder = lakehouse.ingest(stream.name)
             check_conditions(folder)
-            # One run a stream, not a source: duplicates are looked up among events that nobody else may add to meanwhile.
+            # One run per stream, not per source: no other run may add events while this one looks up duplicates.
             locks.enter_context(exclusive(folder, f"ingest of {stream.name}"))
             if (folder / REBUILD).exists():
                 raise KeyfoldError(
-                    f"ingest of {stream.name}: a rebuild of its tables broke off; finish it with "
+                    f"ingest of {stream.name}: a rebuild of its tables is unfinished; finish it with "
                     f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
                 )
         yield landing
 
 
 def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> Landing:
-    """The landing folder that a run reads, which exists, or the topic.
+    """The landing folder, after checking that it exists, or the topic.
 
     Raises:
         KeyfoldError: the folder is missing.
@@ -145,10 +142,10 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Non
     if isinstance(landing, KafkaTopic):
         return landing
     landing = (landing or lakehouse.landing(stream.landing or stream.name)).expanduser().resolve()
-    # A bucket's folder is there while something is in it: who removes what was read empties it for good reason.
+    # An empty folder of a bucket does not exist. After a first run that is fine: files that were read may be deleted.
     is_emptied = isinstance(landing, ObjectPath) and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
-        raise NotFound(f"the landing folder {landing} is not there; create it and put files of {stream.name} in it")
+        raise NotFound(f"the landing folder {landing} does not exist; create it and put files of {stream.name} into it")
     return landing
 
 
@@ -166,14 +163,14 @@ def ingest_under_lock(
     checksums_every: timedelta = timedelta(0),
     any_age: bool = False,
 ) -> list[IngestSummary]:
-    """What `ingest` does, for whoever holds the locks of the streams' ingest.
+    """Do what `ingest` does. The caller holds the locks of the streams' ingest.
 
     Args:
-        streams: all that share the landing, its own first.
-        spark, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as of `ingest`.
-        only: the one stream whose rows are taken; None takes those of all.
+        streams: all streams that share the landing, its own first.
+        spark, lakehouse, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
+        only: the only stream whose rows are ingested; None for all streams.
         checksums_every: how often checksums are recorded.
-        any_age: accept events of any age, whatever the streams' `max_age`.
+        any_age: accept events of any age, ignoring the streams' `max_age`.
     """
     began = time.monotonic()
     names = ", ".join(one.name for one in streams)
@@ -186,7 +183,7 @@ def ingest_under_lock(
         run = _Run(spark, lakehouse, streams, members, landing, on_batch)
         for member in members:
             member.begin()
-        # First what a killed run had planned: its files would else be found new, and be planned twice.
+        # Plans of a killed run first: otherwise their files would be found new and planned twice.
         run.do([member.pending(run.conditions) for member in members])
         if isinstance(landing, KafkaTopic):
             admissions, source = [Admission()] * len(members), landing.source
@@ -204,7 +201,7 @@ def ingest_under_lock(
             for member, admission in zip(members, admissions, strict=True):
                 member.known.note(source, admission.touched)
             parts = cut_new_files([admission.files for admission in admissions], max_bytes_per_batch)
-        # One time for all: by it, plans of different streams are known to be of the same inputs.
+        # One time for all streams: plans with the same time and files are recognized as having the same inputs.
         now = datetime.now(UTC)
         run.do(
             [
@@ -223,7 +220,7 @@ def ingest_under_lock(
             member.tidy_up(checksums_every)
     except OSError as error:
         raise KeyfoldError(
-            f"ingest of {names} broke off: {error}; mend that and run it again: it goes on where it was"
+            f"ingest of {names} was interrupted: {error}; correct that and run it again: it continues where it stopped"
         ) from error
     seconds = time.monotonic() - began
     return [
@@ -233,7 +230,7 @@ def ingest_under_lock(
 
 
 class _Run:
-    """What members do together: each input is read once for all that read it now."""
+    """A run of several streams: each input is read once for all streams that need it."""
 
     def __init__(
         self,
@@ -249,13 +246,13 @@ class _Run:
 
     @property
     def conditions(self) -> str:
-        """Those by which rows go to streams, for plans; empty of one stream alone."""
+        """The conditions that assign rows to streams, for plans; empty for a single stream."""
         if len(self._streams) == 1:
             return ""
         return "; ".join(f"{one.name}: {one.condition}" for one in self._streams)
 
     def do(self, queues: Sequence[Sequence[IngestPlan]]) -> None:
-        """Do what each member's plans say, batch by batch."""
+        """Work on the members' plans, batch by batch."""
         steps = in_step(queues)
         if not steps:
             return
@@ -274,19 +271,20 @@ class _Run:
                 self._on_batch(Progress(at + 1, len(steps), done_bytes, sum(sizes), "bytes", seconds))
 
     def _do(self, members: Sequence[Member], plans: Sequence[IngestPlan]) -> None:
-        # The order is the safety: rows are written, then named in a commit record, then the tables take them.
+        # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.
         topic = plans[0].topic
         access = self._access(topic) if topic else None
         try:
             found = self._work(members, plans, access)
         except DamagedArrayError as error:
-            # Nothing of the batch counts yet: it is worked on again with an index that is whole.
+            # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
             for member in members:
-                member.make_index_anew(str(error))
+                member.rebuild_index(str(error))
             found = self._work(members, plans, access)
+        # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
         if topic and access and not access.is_gone and self._access(topic).is_gone:
             raise gone_error(topic.name, self._members[0].remedy)
-        # All of them before the first commit: after that, whatever breaks off is finished from the records.
+        # All records before the first commit: from then on, an interrupted run is finished from the records.
         for member, done in zip(members, found, strict=True):
             member.journal.write_done(done)
         for member, done in zip(members, found, strict=True):
@@ -299,9 +297,9 @@ class _Run:
         return work(self._spark, self._lakehouse, self._streams, shares, access)
 
     def _access(self, share: TopicShare) -> TopicAccess:
-        """How a plan's topic is read; sees that it is the one that was planned."""
+        """How to read a plan's topic. Checks that the topic is the one that was planned."""
         own = self._landing if isinstance(self._landing, KafkaTopic) and self._landing.name == share.name else None
-        # Of a run that was killed; this one reads something else.
+        # A killed run may have planned another topic than this run reads.
         topic = own or KafkaTopic(share.name)
         is_gone = topic_id(topic) != share.id
         if is_gone and not topic.anew:

@@ -1,8 +1,8 @@
-"""The index of ids that were ingested: sorted, memory-mapped segments, of which a batch reads those that its times meet.
+"""The index of ingested event ids: sorted, memory-mapped segments. A batch reads the segments that overlap its event times.
 
-A segment is one file of three rows of numbers: first and second hash, event time. It never changes; which ones are live
-says the journal. Small ones are merged with their neighbours in time, so that their number grows with the logarithm of
-the events (and by one every few million), and old times need not be looked at.
+A segment is a file with three rows of numbers: first hash, second hash, event time. Segments never change; the journal says
+which are live. Small segments are merged with neighbours in time. So their number grows with the logarithm of the events (and
+by one every few million), and segments of old times are not read.
 """
 
 import uuid
@@ -34,10 +34,10 @@ class Segment(BaseModel):
     """A file of the index.
 
     Attributes:
-        name: of the file.
-        rows: how many ids it holds.
-        first, last: the span of their event times in microseconds since 1970.
-        checksum: of the file; empty of one that an older Keyfold wrote.
+        name: the file's name.
+        rows: number of ids.
+        first, last: the oldest and the newest event time, in microseconds since 1970.
+        checksum: the file's checksum; empty if it is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,7 +50,7 @@ class Segment(BaseModel):
 
 
 def write_segment(folder: Place, ids: Ids) -> Segment:
-    """Write ids, at least one and in `sorted_order`, as a new segment, durably.
+    """Write ids durably as a new segment. There must be at least one, and they must be in `sorted_order`.
 
     Raises:
         OSError: the disk is full or fails.
@@ -63,25 +63,25 @@ def write_segment(folder: Place, ids: Ids) -> Segment:
 
 
 def open_segment(folder: Place, segment: Segment) -> Ids:
-    """A segment's ids; they stay on disk until they are looked at.
+    """Memory-map the ids of a segment.
 
     Raises:
-        DamagedArrayError: it does not hold what was written to it.
+        DamagedArrayError: the segment is damaged.
     """
-    # Mapped: however large the index, a batch touches the pages that its searches meet.
+    # Memory-mapped: a batch reads only the pages that its searches touch, however large the index is.
     rows = open_array(folder / segment.name, segment.checksum)
     return Ids(rows[0], rows[1], rows[2].view(np.int64))
 
 
 def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Mask:
-    """Which rows are copies of events that were ingested before; see `copies_of`."""
+    """The rows that are copies of events ingested before; see `copies_of`."""
     found = np.zeros(len(ids), np.bool_)
     if not len(ids):
         return found
     first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
     met = [segment for segment in segments if segment.first <= last and segment.last >= first]
     if met:
-        # In order, so that each search goes on from where the one before it ended.
+        # Sorted, so that successive searches touch neighbouring pages.
         order = np.argsort(ids.first)
         in_order = ids.take(order)
         for segment in met:
@@ -90,7 +90,7 @@ def copies_of_history(folder: Place, segments: Iterable[Segment], ids: Ids, wind
 
 
 def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Merge where there are many of a size; gives back those that are live then."""
+    """Merge segments if there are many of similar size, and return the live ones."""
     live = sorted(segments, key=lambda segment: segment.first)
     while (many := _many_of_a_size(live)) is not None:
         merged = _merge(folder, many)
@@ -99,16 +99,16 @@ def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment,
 
 
 def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | None) -> tuple[Segment, ...]:
-    """Leave out what no event can be a copy of; gives back those that are live then.
+    """Drop ids that are no longer needed, and return the live segments.
 
     Args:
-        folder: where they are.
-        segments: those that are live.
-        since: the ids of events before this time are needed no more; None where all are.
+        folder: the folder of the index.
+        segments: the live segments.
+        since: ids of events before this time are not needed; None if all are.
 
     Raises:
         OSError: the disk is full or fails.
-        DamagedArrayError: a segment does not hold what was written to it.
+        DamagedArrayError: a segment is damaged.
     """
     if since is None:
         return tuple(segments)
@@ -116,15 +116,15 @@ def drop_before(folder: Place, segments: Iterable[Segment], since: datetime | No
     for segment in segments:
         if segment.last < bound:
             continue
-        # Half of its time is over: so a segment that spans years does not keep its ids for as long.
+        # Rewrite a segment once half of its time span is old. Otherwise one that spans years would keep all its ids for years.
         is_half_over = (segment.first + segment.last) // 2 < bound
         live.append(_shortened(folder, segment, bound) if is_half_over else segment)
     return tuple(live)
 
 
 def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
-    """The names of those that are not there, or not whole."""
-    # By their sizes alone: numbers of fixed width, written in one go and synced before their name was recorded.
+    """The names of segments that are missing or incomplete."""
+    # The size is enough: rows have a fixed width, and files were synced before their names were recorded.
     sizes = {file.path.name: file.bytes for file in files_below(folder)}
     return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
 
@@ -132,13 +132,13 @@ def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
 def rebuild_segments(
     folder: Place, stream: Stream, events: Place, since: datetime | None = None
 ) -> tuple[Segment, ...]:
-    """Make the index anew from the event table, file by file; of the events since a time, if one is given."""
+    """Rebuild the index from the event table, file by file; with `since`, only for events from that time on."""
     columns = list(dict.fromkeys([*stream.event_id, stream.event_time]))
     bound, live = None if since is None else micros(since), list[Segment]()
     for file in snapshot(events, stream.event_time).files:
         if bound is not None and (file.last is None or file.last < bound):
             continue
-        # A file at a time, since a table may be larger than memory; merged on the way, to bound their number.
+        # One file at a time, since a table may be larger than memory. Merging on the way bounds the number of segments.
         ids = event_ids(stream, read_parquet(events / file.path, columns=columns))
         if bound is not None:
             ids = ids.take(ids.time >= bound)
@@ -148,7 +148,7 @@ def rebuild_segments(
 
 
 def sweep_segments(folder: Place, live: Collection[str]) -> None:
-    """Remove the files of failed attempts and those that were merged."""
+    """Remove segments that are not live: those of failed attempts, and those that were merged."""
     if folder.is_dir():
         for path in folder.iterdir():
             if path.suffix == ".npy" and path.name not in live:
@@ -170,7 +170,7 @@ def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
 
 
 def _merged(opened: Sequence[Ids], ranges: int) -> Iterator[Array]:
-    """All ids in order, a range of hashes at a time: however many there are, memory holds few."""
+    """Merge ids in order, one range of hashes at a time to bound memory."""
     starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
     for at in range(ranges):
@@ -184,10 +184,12 @@ def _rows(ids: Ids) -> Array:
 
 
 def _many_of_a_size(live: Sequence[Segment]) -> list[Segment] | None:
+    """Segments of similar size to merge next, neighbours in time; None if there are not enough of any size."""
     sizes: dict[int, list[Segment]] = {}
     for segment in live:
-        # Larger ones stay as they are: merging them again and again would cost more than it saves in look-ups.
+        # Large segments are not merged: repeated merging would cost more than it saves in look-ups.
         if segment.rows < _LARGEST // 2:
+            # Size classes by powers of eight (three bits), the number of segments that are merged at once.
             sizes.setdefault(max(segment.rows // _FEWEST, 1).bit_length() // 3, []).append(segment)
     for _, alike in sorted(sizes.items()):
         if len(alike) >= _MERGED_AT_ONCE:

@@ -1,6 +1,6 @@
-"""A split: some of a batch's inputs, for one worker; what it is given and what it gives back.
+"""A split: the part of a batch's inputs that one worker reads, and its result.
 
-What it gives back are names and counts. Nothing that it wrote counts before the batch's commit record names it.
+The result has only names and counts. The files that a worker writes count once the batch's commit record names them.
 """
 
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ from keyfold.stream import Stream
 
 @dataclass(frozen=True)
 class TopicAccess:
-    """How a worker reads a plan's topic. Passwords are not among it: the worker's own environment has them.
+    """How a worker reads a plan's topic. It has no passwords, which are in the worker's environment.
 
     Attributes:
-        name: the topic's.
+        name: name of the topic.
         bootstrap: addresses of brokers.
-        settings: names of the further settings that the driver has.
-        record_gaps: whether messages that are gone are recorded; else they are an error.
-        is_gone: whether the topic that was planned is there no more, with all its messages.
+        settings: names of the driver's other settings.
+        record_gaps: whether expired messages are recorded; otherwise they are an error.
+        is_gone: whether the planned topic was deleted, with all its messages.
         arrived_after: see `TopicShare`.
     """
 
@@ -36,21 +36,21 @@ class TopicAccess:
     arrived_after: datetime | None = None
 
     def where(self, partition: int) -> str:
-        """What stands for a partition where a file's path would."""
+        """The name of a partition, used in place of a file's path."""
         return f"{PREFIX}{self.name}/{partition}"
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where rows of one stream go.
+    """Where the rows of one stream are written.
 
     Attributes:
-        stream: whose rows.
-        batch: its number in the stream's journal.
-        oldest: the least event time that is accepted; None where any is.
-        events, quarantine: the tables' folders.
-        ids: the folder of the index of ids.
-        segments: those of the index that are live.
+        stream: the stream.
+        batch: the batch's number in the stream's journal.
+        oldest: the oldest event time that is accepted; None if any is.
+        events, quarantine: the folders of the tables.
+        ids: the folder of the index of event ids.
+        segments: the live segments of the index.
     """
 
     stream: Stream
@@ -64,16 +64,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Split:
-    """What a worker is given.
+    """The input of a worker.
 
     Attributes:
-        streams: all that share the landing, its own first; of one alone no condition is looked at.
-        outputs: those of them whose rows are wanted.
+        streams: all streams that share the landing, its own first. Conditions do not apply to a single stream.
+        outputs: the outputs of the streams whose rows are needed.
         arrived: when the files were admitted (UTC).
-        landing: the landing folder, if it reads files.
-        topic: how the topic is reached, if it reads one.
-        files: with their place in the batch.
-        ranges: the same of a topic.
+        landing: the landing folder, if the split has files.
+        topic: how to read the topic, if the split has offsets.
+        files: files, each with its position in the batch.
+        ranges: ranges of offsets, each with its position in the batch.
     """
 
     streams: tuple[Stream, ...]
@@ -86,7 +86,7 @@ class Split:
 
     @property
     def wanted(self) -> dict[str, datetime | None]:
-        """The streams whose rows are wanted, each with the least event time that is accepted."""
+        """The streams whose rows are needed, each with the oldest event time that is accepted."""
         return {one.stream.name: one.oldest for one in self.outputs}
 
 
@@ -96,8 +96,8 @@ class WrittenEvents:
 
     Attributes:
         file: the file.
-        segment: the ids of its rows; None where the stream has no event id.
-        places: the name of a file, in the segment's order, of each row's place in the batch and in the data file.
+        segment: the ids of its rows; None if the stream has no event id.
+        places: the name of a file with each row's position in the batch and in the data file, in the segment's order.
     """
 
     file: WrittenFile
@@ -107,7 +107,7 @@ class WrittenEvents:
 
 @dataclass
 class Written:
-    """What came of a split, of one stream."""
+    """The result of a split for one stream."""
 
     counts: IngestCounts = field(default_factory=IngestCounts)
     events: list[WrittenEvents] = field(default_factory=list)
@@ -116,10 +116,14 @@ class Written:
 
 @dataclass
 class SplitResult:
-    """What a worker gives back; `fault` is why it could not go on, where that is the disk's fault, or Kafka's.
+    """The result of a worker.
 
-    `written` is by output. `refused` is why it must not go on, for people; `damaged` is which part of an index of ids is
-    damaged.
+    Attributes:
+        written: what was written, in the order of the outputs.
+        deferred: paths of files that changed or were removed while they were read.
+        fault: the failure of a disk or of Kafka; the batch can be repeated.
+        refused: any other reason why the batch must not continue, as text for a message.
+        damaged: the damaged part of an index of event ids.
     """
 
     written: list[Written] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Reads a split's inputs and validates their rows, in a Spark worker, or in the driver where there is little to do."""
+"""Read a split's inputs and validate their rows, in a Spark worker, or in the driver for small batches."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,7 +28,7 @@ from keyfold.times import to_times
 
 
 def read_split(split: Split) -> SplitResult:
-    """Read a split's inputs; runs in a Spark worker, or in the driver where there is little to do."""
+    """Read a split's inputs, and write their rows as data files."""
     private = [name for one in split.streams for name in one.private]
     with errors_without_values(f"ingest of {', '.join(one.name for one in split.streams)}", private):
         return _read_split(split)
@@ -36,40 +36,40 @@ def read_split(split: Split) -> SplitResult:
 
 def _read_split(split: Split) -> SplitResult:
     result = SplitResult()
-    kept = SplitWriters(split)
+    writers = SplitWriters(split)
     try:
         if split.topic is not None:
-            _read_topic(split, split.topic, kept)
+            _read_topic(split, split.topic, writers)
         for place, file in split.files:
-            taken = _read(split, place, file)
-            if taken is None:
+            rows_of_file = _read(split, place, file)
+            if rows_of_file is None:
                 result.deferred.append(file.path)
                 continue
-            kept.add(taken)
-            if kept.is_large:
-                kept.write()
-        kept.write()
+            writers.add(rows_of_file)
+            if writers.is_large:
+                writers.write()
+        writers.write()
     except OSError as error:
-        kept.discard()
+        writers.discard()
         result.fault = str(error)
         return result
     except DamagedArrayError as error:
-        kept.discard()
+        writers.discard()
         result.damaged = str(error)
         return result
     except KeyfoldError as error:
-        kept.discard()
+        writers.discard()
         result.refused = str(error)
         return result
-    result.written = kept.results()
+    result.written = writers.results()
     return result
 
 
-def _read_topic(split: Split, access: TopicAccess, kept: SplitWriters) -> None:
-    """Take the rows of ranges of offsets."""
+def _read_topic(split: Split, access: TopicAccess, writers: SplitWriters) -> None:
+    """Read the split's ranges of offsets."""
     if access.is_gone:
         for _, lost in split.ranges:
-            kept.reject_gap(access, lost)
+            writers.reject_gap(access, lost)
         return
     settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
     raw = [name for one in split.streams for name in (*one.raw_schema.names, *one.condition_columns)]
@@ -78,12 +78,12 @@ def _read_topic(split: Split, access: TopicAccess, kept: SplitWriters) -> None:
         for place, offsets in split.ranges:
             for found in reader.read(offsets):
                 if isinstance(found, OffsetRange):
-                    kept.reject_gap(access, found)
+                    writers.reject_gap(access, found)
                     continue
                 for stream, rows in _parse(split, access, found):
-                    kept.take(stream, rows, place, access.where(found.partition), first_line=offsets.start)
-                if kept.is_large:
-                    kept.write()
+                    writers.take(stream, rows, place, access.where(found.partition), first_line=offsets.start)
+                if writers.is_large:
+                    writers.write()
 
 
 def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple[str, ValidatedRows]]:
@@ -116,7 +116,7 @@ def _parse(split: Split, access: TopicAccess, found: Messages) -> Iterator[tuple
 
 
 def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime | pl.Series:
-    """When messages arrived: by the broker's clock where it says so, between the plan before and this one."""
+    """When messages arrived: by the broker's clock if it set the time, clipped to between the previous plan and this one."""
     if messages.appended is None:
         return split.arrived
     arrived = to_times(messages.appended)
@@ -126,7 +126,8 @@ def _arrivals(split: Split, access: TopicAccess, messages: Messages) -> datetime
 
 
 def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
-    """The rows of a file; None where it is not any more what was planned."""
+    """The rows of a file; None if it has changed since it was planned."""
+    # With its own writers, so that its rows can be discarded without those of other files.
     path, taken = split.landing / file.path, SplitWriters(split)
     refused = file.refused or refusal(split.landing, file.path)
     if refused:
@@ -138,7 +139,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
     try:
         for stream, rows in _rows_of(split, path):
             taken.take(stream, rows, place, str(path))
-            # Written apart from the rows of other files: it may be found broken in its last line, and then none of it counts.
+            # Written separately from other files: if the last line turns out to be broken, all of the file is discarded.
             if taken.is_large:
                 taken.write()
     except UnreadableFileError as error:
@@ -148,7 +149,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriters | None:
     except BaseException:
         taken.discard()
         raise
-    # And again at the end: a file that was written while it was read is read whole by a later run, or not at all.
+    # Check again at the end: a file that changed while it was read is discarded, and read by a later run.
     if not _is_as_planned(path, file):
         taken.discard()
         return None

@@ -1,4 +1,4 @@
-"""Writes a split's rows as data files: accepted ones in order of time, rejected ones to quarantine."""
+"""Write a split's rows as data files: accepted rows in order of time, rejected ones to quarantine."""
 
 import uuid
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from keyfold.times import micros
 
 ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20
-"""A split holds no more than about this in memory before it writes."""
+"""Approximate limits of what a split holds in memory before it writes."""
 
 _LINES = 1 << 40
-"""More than an input has rows: a row's place in its batch is its input's place times this, and its line."""
+"""More rows than an input can have. A row's position in its batch is its input's position times this, plus its line."""
 
 
 class SplitWriter:
-    """Rows of one stream on their way into data files."""
+    """Collects rows of one stream, and writes them as data files."""
 
     def __init__(self, output: Output) -> None:
         self.counts = IngestCounts()
@@ -46,12 +46,12 @@ class SplitWriter:
         return self._rows, self._bytes
 
     def take(self, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
-        """Take a chunk of an input, whose lines count from `first_line` on."""
+        """Add rows of an input, whose lines are numbered from `first_line` on."""
         rejected = len(rows.rejects)
         self.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
-            # Offsets may be of any size, and how many an input has is not.
+            # Relative to the first line, since offsets may be larger than `_LINES`.
             self._places.append(place * _LINES + (rows.lines - first_line))
         self._rejects += [(file, rows.header or None, reject) for reject in rows.rejects]
         self._rows += rows.read
@@ -63,19 +63,19 @@ class SplitWriter:
         self.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
-        """Record messages that are gone."""
+        """Record expired messages as one rejected row."""
         if lost.start == lost.end:
             return
         reason = (
-            f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): what they held "
-            "is in no table"
+            f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): these messages "
+            "are in no table"
         )
         self._rejects.append((access.where(lost.partition), None, Reject("", lost.start, reason)))
         self._rows += 1
         self.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def add(self, other: "SplitWriter") -> None:
-        """Take all that another holds."""
+        """Add everything of another writer."""
         self.counts += other.counts
         self.events += other.events
         self.rejected += other.rejected
@@ -114,7 +114,7 @@ class SplitWriter:
 
 
 class SplitWriters:
-    """Rows of a split on their way into data files, of each of its streams; what is no stream's is the first one's."""
+    """Collects rows of a split, by stream. Rejected files and gaps belong to the first stream."""
 
     def __init__(self, split: Split) -> None:
         self._writers = {one.stream.name: SplitWriter(one) for one in split.outputs}
@@ -126,7 +126,7 @@ class SplitWriters:
         return sum(rows for rows, _ in held) >= ROWS_A_FILE or sum(size for _, size in held) >= BYTES_A_FILE
 
     def take(self, stream: str, rows: ValidatedRows, place: int, file: str, first_line: int = 0) -> None:
-        """Take a chunk of an input; see `SplitWriter.take`."""
+        """Add rows of an input; see `SplitWriter.take`."""
         self._writers[stream].take(rows, place, file, first_line)
 
     def reject_file(self, file: str, reason: str) -> None:
@@ -135,7 +135,7 @@ class SplitWriters:
             self._owner.reject_file(file, reason)
 
     def reject_gap(self, access: TopicAccess, lost: OffsetRange) -> None:
-        """Record messages that are gone; once, also where the first stream has read them while they were there."""
+        """Record expired messages once: for the first stream, or for another if the first one had read them in time."""
         (self._owner or next(iter(self._writers.values()))).reject_gap(access, lost)
 
     def count_file(self) -> None:
@@ -144,7 +144,7 @@ class SplitWriters:
             one.counts += IngestCounts(files=1)
 
     def add(self, other: "SplitWriters") -> None:
-        """Take all that others hold."""
+        """Add everything of other writers."""
         for name, one in self._writers.items():
             one.add(other._writers[name])
 
@@ -164,22 +164,24 @@ class SplitWriters:
 
 
 def _write_events(output: Output, frame: pl.DataFrame, places: Numbers) -> tuple[int, list[WrittenEvents]]:
-    """Write accepted rows but for those that are copies already; gives back how many those are."""
+    """Write accepted rows except known copies, and return the number of copies and the files."""
     stream = output.stream
     ids = event_ids(stream, frame) if stream.event_id else None
     copies = 0
     if ids is not None:
         found = copies_of_history(output.ids, output.segments, ids, micros(stream.duplicate_window))
-        # Of others it is not known yet what stands: an earlier split may hold a copy that rules out the nearer one.
+        # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
         found |= same_time_copies(ids, places)
         if copies := int(found.sum()):
             frame, ids, places = frame.filter(~found), ids.take(~found), places[~found]
     parts = [(frame, places, ids)]
     if stream.missing_time == "arrival":
-        # Apart: beside a history they would make one file that spans years, and jobs read by spans of time.
-        stands_in = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
+        # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs select
+        # files by their time span.
+        by_arrival = (frame[stream.event_time] == frame[INGESTED_AT]).to_numpy()
         parts = [
-            (frame.filter(one), places[one], None if ids is None else ids.take(one)) for one in (~stands_in, stands_in)
+            (frame.filter(mask), places[mask], None if ids is None else ids.take(mask))
+            for mask in (~by_arrival, by_arrival)
         ]
     return copies, [_write_part(output, *part) for part in parts if part[0].height]
 
@@ -195,6 +197,7 @@ def _write_part(output: Output, frame: pl.DataFrame, places: Numbers, ids: Ids |
     file = write_data_file(frame, output.events, stream.event_schema)
     if ids is None:
         return WrittenEvents(file)
+    # The driver needs the positions to compare rows of different splits, and to find copies in this file again.
     order = ids.sorted_order()
     segment = write_segment(output.ids, ids.take(order))
     name = f"{uuid.uuid4().hex}.places.npy"

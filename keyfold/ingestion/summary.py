@@ -1,4 +1,4 @@
-"""What a run of ingest did, for people and for programs."""
+"""The summary of a run of ingest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,25 +6,25 @@ from dataclasses import dataclass, replace
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.stream import Stream
 
-_TOLD = 10
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
 class IngestSummary:
-    """What one run did.
+    """The results of one run.
 
     Attributes:
         stream: the stream's name.
-        source: the landing folder, or the topic as `kafka://TOPIC`.
+        source: the landing folder, or `kafka://TOPIC`.
         files, rows_read, accepted, quarantined, duplicates, untimed: this run's counts.
-        totals: the same counts over all runs of all sources of the stream.
-        waiting: files that are not whole yet, or changed while they were read, and wait for a later run.
-        changed: files that have changed since they were read, with what changed.
+        totals: the counts over all runs and sources of the stream.
+        waiting: number of files for a later run: not complete yet, or changed while they were read.
+        changed: files that changed after they were read, by path, each with how they changed.
         reread: whether those were read again.
-        batches: batches of this run, those that an earlier one had left among them.
-        seconds: how long it took.
-        warnings: what else somebody should know.
-        shared: the same of the other streams of its landing, which were read with it.
+        batches: number of batches, with those that an earlier run had left.
+        seconds: duration of the run.
+        warnings: other warnings.
+        shared: the summaries of the other streams that share the landing.
     """
 
     stream: str
@@ -45,18 +45,19 @@ class IngestSummary:
     shared: tuple["IngestSummary", ...] = ()
 
     def describe(self) -> list[str]:
-        """What somebody should know, a line each."""
+        """The warnings, one line each."""
         remedy = (
             "it was read again"
             if self.reread
             else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
         )
-        names = [f"{path} {what} after it was read; {remedy}" for path, what in list(self.changed.items())[:_TOLD]]
+        changed = list(self.changed.items())[:_MOST_NAMED]
+        names = [f"{path} {what} after it was read; {remedy}" for path, what in changed]
         more = len(self.changed) - len(names)
         return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
 
 
 def together(summaries: Sequence[IngestSummary], stream: Stream) -> IngestSummary:
-    """The summary of a stream, with those of the streams that were read with it."""
-    own = next(one for one in summaries if one.stream == stream.name)
-    return replace(own, shared=tuple(one for one in summaries if one is not own))
+    """The summary of a stream, with those of the streams that share its landing."""
+    own = next(summary for summary in summaries if summary.stream == stream.name)
+    return replace(own, shared=tuple(summary for summary in summaries if summary is not own))

@@ -1,8 +1,8 @@
-"""The window of a stream with a `max_age`: how old an event may be, and from which time on ids are kept.
+"""The time window of a stream with a `max_age`: how old an accepted event may be, and for how long ids are kept.
 
-The clock is the newest event time that the runs before have accepted. It is read once, when a run is planned, and stands in
-the plans: so neither the order of files in a run, nor its batches, nor a crash decides what is too old. The first run, like
-a rebuild, takes events of any age.
+Age is measured from the newest event time that earlier runs accepted. It is read once, when a run is planned, and recorded in
+the plans. So the order of files, batch boundaries and crashes do not affect which events are too old. The first run, and a
+rebuild, accept events of any age.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from keyfold.times import from_iso, shifted
 
 
 def oldest_accepted(stream: Stream, events: Place, last: IngestDone | None) -> datetime | None:
-    """The least event time that a run accepts which is planned now; None where it accepts any.
+    """The oldest event time that a run planned now accepts; None if it accepts any.
 
     Args:
         stream: the stream.
@@ -29,14 +29,14 @@ def oldest_accepted(stream: Stream, events: Place, last: IngestDone | None) -> d
 
 
 def ids_since(stream: Stream, oldest: datetime | None) -> datetime | None:
-    """From which event time on ids must be known to find every copy among events that are accepted; None of all times."""
+    """The oldest event time whose ids are needed to find all copies among accepted events; None: ids of all times."""
     return None if oldest is None else shifted(oldest, -stream.duplicate_window)
 
 
 def newest_after(
     stream: Stream, events: Place, before: IngestDone | None, files: Sequence[WrittenFile]
 ) -> datetime | None:
-    """The newest event time with a batch's files; None where nothing goes by it."""
+    """The newest event time up to and including a batch's files; None if the stream has no `max_age`."""
     found = [from_iso(file.last[stream.event_time]) for file in files if stream.event_time in file.last]
     newest = _newest(stream, events, before)
     return None if stream.max_age is None else max([*found, *([newest] if newest else [])], default=None)

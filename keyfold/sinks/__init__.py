@@ -1,1 +1,1 @@
-"""Where rows go beside their tables, once these have them."""
+"""Sinks: rows of tables are sent to other systems after they are committed."""

@@ -1,13 +1,13 @@
-"""Rows of `append` tables to Kafka: after the table's commit, from the files that its commit record names.
+"""Send rows of append tables to Kafka, after the table's commit, from the files in the commit records.
 
-    KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"   which tables go to which topics
+    KEYFOLD_KAFKA_SINKS="ride_summaries=rides.summaries"   tables and their topics
 
-The table is the truth, and a topic follows it. A batch is one transaction of Kafka, in which the number of the next batch
-is committed too, as the offset of a consumer group of the table's own: so a batch that broke off is aborted whole and
-sent again, and one that was committed is not. **Exactly once, for readers of committed messages, as long as Kafka keeps
-that offset** (`offsets.retention.minutes` after the last batch, a week by default). Where it is gone, a note beside the
-journal says how far it went; that is written after the commit, so that one batch may then come twice. The headers
-`keyfold-generation`, `keyfold-batch` and `keyfold-row` name a row for ever: a reader that must not see a copy goes by them.
+The topic follows the table. Each batch is one Kafka transaction, which also commits the number of the next batch as the offset
+of a consumer group of this table. So an interrupted batch is aborted as a whole and sent again, and a committed one is not.
+**Exactly once, for readers of committed messages, as long as Kafka keeps that offset** (`offsets.retention.minutes` after the
+last batch, a week by default). If the offset has expired, a note beside the journal has the last batch. As it is written after
+the commit, one batch may then be sent twice. The headers `keyfold-generation`, `keyfold-batch` and `keyfold-row` identify a row
+permanently, so that readers can drop copies.
 """
 
 import os
@@ -49,9 +49,9 @@ class Published:
     """What was sent of a table.
 
     Attributes:
-        table, topic: from where to where.
-        batches, rows: how many.
-        warnings: what somebody should know.
+        table, topic: the table and its topic.
+        batches, rows: number of batches and rows sent.
+        warnings: warnings about rows that could not be sent.
     """
 
     table: str
@@ -61,7 +61,7 @@ class Published:
     warnings: tuple[str, ...] = ()
 
     def after(self, earlier: "Published | None") -> "Published":
-        """Together with what was sent of the table earlier."""
+        """The sum of this and what was sent of the table earlier."""
         if earlier is None:
             return self
         warnings = (*earlier.warnings, *self.warnings)
@@ -69,10 +69,10 @@ class Published:
 
 
 def kafka_sinks(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Which topic a table goes to, by the table's name.
+    """The topics of KEYFOLD_KAFKA_SINKS, by table.
 
     Raises:
-        KeyfoldError: the variable says nothing of the kind, or a topic cannot have such a name.
+        KeyfoldError: an entry is invalid, or a name is not valid for a topic.
     """
     sinks = parse_conf(environment.get(SINKS_VARIABLE, ""), SINKS_VARIABLE)
     for table, topic in sinks.items():
@@ -81,17 +81,17 @@ def kafka_sinks(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] = os.environ) -> tuple[Published, ...]:
-    """Send what a job's tables have taken and their topics have not; nothing where none of them has a topic.
+    """Send the batches of a job's tables that their topics do not have yet. Tables without a topic are skipped.
 
     Args:
-        lakehouse: where the tables are.
-        job: whose tables.
-        environment: says which tables have topics, and how to reach Kafka.
+        lakehouse: the lakehouse of the tables.
+        job: the job.
+        environment: environment variables with the topics and Kafka's settings.
 
     Raises:
-        KeyfoldError: a table is updated in place, Kafka does not answer, somebody else sends the same table, a file of it
+        KeyfoldError: a table is updated in place, Kafka does not answer, another process sends the same table, a file of it
             is gone, or its topic has batches of another history of the job. The tables have their rows; the next call
-            goes on with the batch that this one broke off at.
+            continues with the batch at which this one failed.
     """
     sinks = kafka_sinks(environment)
     wanted = [table for table in job.tables if table.name in sinks]
@@ -99,8 +99,8 @@ def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] 
         return ()
     if updated := [table.name for table in wanted if table.mode != "append"]:
         raise Misconfigured(
-            f"{SINKS_VARIABLE} names {', '.join(updated)}, whose rows are updated in place: only what is appended can go "
-            "to a topic"
+            f"{SINKS_VARIABLE} names {', '.join(updated)}, whose rows are updated in place: only append tables can have a "
+            "topic"
         )
     generation = live_generation(lakehouse, job.name)
     if generation is None:
@@ -110,10 +110,10 @@ def publish(lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] 
 
 
 class Publisher:
-    """`publish` for whoever runs a job: what was sent, and what somebody should know, over all of its calls.
+    """Calls `publish` during a run, and sums up results and warnings.
 
-    That Kafka is away is no fault of the run, whose rows are in their tables; after a failure it is left alone for a
-    while, so that a run that goes on is not held up at each batch.
+    Failures of Kafka do not fail the run, whose rows are in their tables. After a failure, Kafka is not tried again for a
+    minute, so that it does not delay each batch.
     """
 
     def __init__(self, lakehouse: Lakehouse, job: KeyedJob, environment: Mapping[str, str] = os.environ) -> None:
@@ -123,30 +123,30 @@ class Publisher:
         self._failure = ""
 
     def publish(self, *, at_last: bool = False) -> None:
-        """Send what is new.
+        """Send new batches.
 
         Args:
-            at_last: whether this is the last call, which tries in any case.
+            at_last: whether this is the last call of the run, which tries even after a recent failure.
         """
         if self._failed_at is not None and not at_last and time.monotonic() - self._failed_at < _LEFT_ALONE:
             return
         self._failed_at, self._failure = None, ""
         try:
-            for one in publish(self._lakehouse, self._job, self._environment):
-                self._sent[one.table] = one.after(self._sent.get(one.table))
+            for published in publish(self._lakehouse, self._job, self._environment):
+                self._sent[published.table] = published.after(self._sent.get(published.table))
         except KeyfoldError as error:
             self._failed_at, self._failure = time.monotonic(), str(error)
 
     @property
     def sent(self) -> tuple[Published, ...]:
-        """What was sent, by table."""
+        """What was sent, for each table."""
         return tuple(self._sent.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What somebody should know."""
-        told = [warning for one in self._sent.values() for warning in one.warnings]
-        return (*told, *([self._failure] if self._failure else []))
+        """Warnings of all calls, and the last failure."""
+        warnings = [warning for published in self._sent.values() for warning in published.warnings]
+        return (*warnings, *([self._failure] if self._failure else []))
 
 
 def _publish(
@@ -158,7 +158,7 @@ def _publish(
     except KafkaException as error:
         raise Unreachable(
             f"rows of {table.name} do not reach topic {topic} in Kafka at {settings.bootstrap}: "
-            f"{settings.told(error.args[0].str())}. The table has them; the next run sends them"
+            f"{settings.without_secrets(error.args[0].str())}. The table has these rows; the next run sends them"
         ) from None
 
 
@@ -173,8 +173,8 @@ def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: Outp
     for done in _committed(generation, table.name, first, last):
         if done.batch > first:
             warnings.append(
-                f"topic {topic} lacks the rows of {table.name} that batches {first} to {done.batch - 1} made: the journal keeps "
-                "their records no more; the table has them"
+                f"topic {topic} lacks the rows of {table.name} from batches {first} to {done.batch - 1}, whose records the "
+                "journal no longer keeps; the table has these rows"
             )
         files = done.tables.get(table.name, ())
         reached("sink: before")
@@ -188,41 +188,42 @@ def _send_new(sender: Sender, job: KeyedJob, generation: Generation, table: Outp
 
 
 def _check_history(generation: Generation, sent: Sent, last: int, topic: str, job: str) -> None:
-    """Refuse where a topic has a batch that the journal, restored from a backup, does not have or made anew."""
+    """Refuse if the topic has a batch that the journal lacks, or has with other content, as after a restored backup."""
     if sent.batch > last:
-        what = f"{topic} has batch {sent.batch} of job {job}, and the journal ends at batch {last}"
+        what = f"{topic} has batch {sent.batch} of job {job}, but the journal ends at batch {last}"
     elif sent.digest and generation.journal.digest(sent.batch) not in {None, sent.digest}:
         what = f"batch {sent.batch} of job {job}, which {topic} has, is not the one in the journal"
     else:
-        # The journal may keep the record no more: it is then a hundred batches ahead.
+        # No digest: the journal no longer keeps this record, and is then a hundred batches ahead.
         return
     raise Damaged(
-        f"{what}: {generation.folder} was restored from a backup. No rows are sent, since readers could not tell those of the "
-        f"two histories apart. Run job {job} with --full-refresh: it sends all rows as a new generation"
+        f"{what}: {generation.folder} was restored from a backup. No rows are sent, since readers could not distinguish those "
+        f"of the two histories. Run job {job} with --full-refresh: it sends all rows as a new generation"
     )
 
 
 def _committed(generation: Generation, table: str, first: int, last: int) -> Iterator[KeyedDone]:
-    """The commit records from a batch on whose rows the table has, as far as the journal keeps them."""
+    """The commit records from batch `first` on that are committed to the table, as far as the journal keeps them."""
     folder = generation.table(table)
     taken = DeltaTable(str(folder)).transaction_version(f"{generation.identity}/{table}") if is_table(folder) else None
     for batch in range(first, last + 1):
         done = generation.journal.done(batch)
         if done is None:
             continue
+        # Rows are sent only after the table has them: stop at the first batch that is not committed.
         if done.tables.get(table) and (taken is None or taken < batch):
             return
         yield done
 
 
 def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) -> Iterator[tuple[bytes | None, bytes]]:
-    """Key and value of each row of a data file."""
+    """The keys and values of a data file's rows."""
     file = generation.table(table.name) / path
     try:
         frame = read_parquet(file)
     except FileNotFoundError:
         raise Damaged(
-            f"{file} is gone (maintenance deletes what no reader needs after days), and its rows were not sent yet; the table "
+            f"{file} is gone (maintenance deletes replaced files after days), and its rows were not sent yet; the table "
             f"{table.name} has them. Run job {job.name} with --full-refresh: it sends all rows as a new generation"
         ) from None
     times = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
@@ -234,7 +235,7 @@ def _rows(generation: Generation, job: KeyedJob, table: OutputTable, path: str) 
 
 
 def _keys(part: pl.DataFrame, keys: list[str]) -> Iterator[bytes | None]:
-    """The job's key as text, where it is one text, else as JSON; none where the table does not have it."""
+    """The job's key as text if it is a single text, else as JSON; None if the table does not have it."""
     if not keys:
         return (None for _ in range(part.height))
     if len(keys) == 1 and part.schema[keys[0]] == pl.String:

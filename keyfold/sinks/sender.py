@@ -1,4 +1,4 @@
-"""Sends a table's batches to a topic: each in a transaction of Kafka, which also commits the number of the next batch."""
+"""Send a table's batches to a topic, each in a Kafka transaction that also commits the number of the next batch."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ else:
     )
 
 TIMEOUT = 60.0
-"""Seconds until a broker must have taken a transaction."""
+"""Seconds to wait for a broker to answer a transaction."""
 
 NOTE = "published.json"
-"""File of a generation that says which batch was sent last, should Kafka have forgotten."""
+"""The file of a generation with the batch that was sent last, for the case that Kafka's offset has expired."""
 
 _MAX_TRANSACTION_MS = 900_000
-"""As long as brokers allow by default: a batch of a full refresh may be large."""
+"""The maximum that brokers allow by default, since a batch of a full refresh may be large."""
 
 _Answer = TypeVar("_Answer")
 
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
     Attributes:
         batch: its number; -1 before the first.
-        digest: of its commit record (`Journal.digest`).
+        digest: the digest of its commit record (`Journal.digest`).
     """
 
     batch: int = -1
@@ -43,10 +43,11 @@ class Sent(NamedTuple):
 
 
 class Sender:
-    """A producer whose transactions nobody else can go on with; a context manager."""
+    """A transactional producer that fences earlier producers of the same table and topic; a context manager."""
 
     def __init__(self, settings: KafkaSettings, generation: Generation, table: str, topic: str) -> None:
         name = f"keyfold-{generation.identity}-{table}-{topic}"
+        # The offset of partition 0 stands for the whole topic: it is the number of the next batch.
         self._topic, self._place = topic, TopicPartition(topic, 0)
         self._identity, self._key = generation.identity, f"{table} to {topic}"
         self._note = generation.folder / NOTE
@@ -64,8 +65,8 @@ class Sender:
         )
 
     def __enter__(self) -> Self:
-        # Whoever had this name before is shut out from here on, and what it left open is aborted.
-        _patiently(lambda: self._producer.init_transactions(TIMEOUT))
+        # Fences an earlier producer with this name, and aborts its open transaction.
+        _with_retries(lambda: self._producer.init_transactions(TIMEOUT))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -73,38 +74,38 @@ class Sender:
         self._producer.purge()
 
     def last_sent(self) -> Sent:
-        """The last batch that was sent; by the note where Kafka does not know."""
-        found = _patiently(self._committed)
+        """The last batch that was sent, from Kafka's offset, else from the note."""
+        found = _with_retries(self._committed)
         if found.offset >= 0:
             return Sent(found.offset - 1, found.metadata or "")
-        # None of either: a topic that is new to this table.
+        # Neither an offset nor a note: the topic is new for this table.
         noted = self._notes().get(self._key)
         return Sent(*noted) if noted else Sent()
 
     def send(self, batch: int, digest: str, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
-        """Send a batch's rows, all of them or none.
+        """Send all rows of a batch, or none.
 
         Args:
-            batch: its number.
-            digest: of its commit record.
+            batch: the batch's number.
+            digest: the digest of its commit record.
             rows: keys and values.
 
         Returns:
-            How many rows were sent.
+            The number of rows.
 
         Raises:
-            KafkaException: Kafka has not taken the batch.
+            KafkaException: the batch was not committed to Kafka.
         """
         self._producer.begin_transaction()
         try:
             count = self._produce(batch, rows)
             sent = TopicPartition(self._topic, 0, batch + 1, digest)
             group = self._group.consumer_group_metadata()
-            _patiently(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
+            _with_retries(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
             reached("sink: sent")
-            _patiently(lambda: self._producer.commit_transaction(TIMEOUT))
+            _with_retries(lambda: self._producer.commit_transaction(TIMEOUT))
         except (KafkaException, KeyfoldError) as error:
-            # Left open it would hold up every reader of the topic, until the next run or the broker ends it.
+            # An open transaction would block all readers of the topic until the next run or the broker ends it.
             if isinstance(error, KeyfoldError) or error.args[0].txn_requires_abort():
                 self._producer.abort_transaction(TIMEOUT)
             raise
@@ -133,14 +134,14 @@ class Sender:
                 try:
                     self._producer.produce(self._topic, value, key, headers=headers)
                     break
-                except BufferError:
+                except BufferError:  # the client's queue is full: let it send
                     self._producer.poll(0.1)
             count += 1
         return count
 
 
-def _patiently(ask: Callable[[], _Answer]) -> _Answer:
-    """Ask again where a broker says that it is not ready: it moves a partition, or still ends the transaction before."""
+def _with_retries(ask: Callable[[], _Answer]) -> _Answer:
+    """Retry while a broker is not ready: it moves a partition, or is still ending the previous transaction."""
     until = time.monotonic() + TIMEOUT
     while True:
         try:

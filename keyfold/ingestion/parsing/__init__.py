@@ -1,4 +1,4 @@
-"""Reads raw events into typed, validated rows: NDJSON, CSV and Parquet files, and messages."""
+"""Parse raw events into typed, validated rows: NDJSON, CSV and Parquet files, and Kafka messages."""
 
 from keyfold.ingestion.parsing.files import parse_file, parse_shared_file
 from keyfold.ingestion.parsing.messages import parse_messages, parse_shared_messages

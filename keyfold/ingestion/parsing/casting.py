@@ -1,7 +1,7 @@
-"""Casts columns of whatever type a file gave them to a stream's types, and says which values would not go.
+"""Cast columns of any type to a stream's types, and report the values that cannot be cast.
 
-Nothing is guessed: a number is not text, text is a number only where the format knows nothing else (CSV), and a bare
-number is never a time, since nobody knows whether it counts seconds or milliseconds.
+Nothing is guessed: a number is not text; text is a number only in formats without numbers (CSV); and a bare number is never a
+time, since its unit is not known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.whole_numbers import whole_numbers
 
 SHOWN = 80
-"""How many characters of a wrong value a reason shows."""
+"""Maximum characters of a wrong value in a reason."""
 
 _TEXTS = pl.List(pl.String)
 
@@ -24,18 +24,19 @@ _TEXTS = pl.List(pl.String)
 def cast_columns(
     columns: Mapping[str, Sequence[pa.ChunkedArray]], rows: int, schema: pa.Schema
 ) -> tuple[pa.Table, pl.Series]:
-    """Cast to the schema's types; a column that is not there is NULL throughout.
+    """Cast columns to the schema's types. A column without candidates is NULL.
 
     Args:
-        columns: of each column the candidates, in order: row by row the first one with a value gives it.
-        rows: how many.
+        columns: for each column its candidates, in order. In each row, the first candidate with a value counts.
+        rows: number of rows.
         schema: the types.
 
     Returns:
-        The typed table, with NULL for values that would not go, and per row the first such value's reason or NULL.
+        The typed table, with NULL for values that cannot be cast; and the reason for the first such value of each row, or
+        NULL.
 
     Raises:
-        KeyfoldError: the schema has a type that no cast leads to.
+        KeyfoldError: the schema has an unsupported type.
     """
     typed: list[pa.ChunkedArray | pa.Array] = []
     wrong = pl.repeat(None, rows, dtype=pl.String, eager=True)
@@ -45,7 +46,7 @@ def cast_columns(
         if quick is not None or not candidates:
             typed.append(pa.nulls(rows, field.type) if quick is None else quick)
             continue
-        # Each is cast by itself: as text, to make them alike, a float would pass for the digits that it is shown with.
+        # Cast each candidate by itself: converted to text first, a float would be read by its rounded digits.
         values, reason, is_given = _cast_with_reasons(candidates[0], field)
         for candidate in candidates[1:]:
             other, other_reason, other_given = _cast_with_reasons(candidate, field)
@@ -58,7 +59,7 @@ def cast_columns(
 
 
 def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
-    """The column for Polars. Decimals of 256 bits become text with all their digits, and types that it lacks, bytes."""
+    """Convert a column to Polars. Decimals of 256 bits become text, and types that Polars lacks become bytes."""
     if types.is_decimal256(column.type):
         column = column.cast(pa.string())
     try:
@@ -69,13 +70,13 @@ def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
 
 
 def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """The typed values, why a value would not go, and which rows have a value."""
+    """The typed values, the reasons for values that cannot be cast, and which rows have a value."""
     given = to_series(column)
     is_given = given.is_not_null()
     if given.dtype.is_float():
-        is_given &= given.is_not_nan()  # a frame's NaN stands for a value that is missing
+        is_given &= given.is_not_nan()  # NaN means a missing value, as in pandas
     values = _cast(given, field)
-    # A wide decimal is text by now, and is none.
+    # `to_series` has made a wide decimal text, but it must not pass as text.
     if types.is_decimal256(column.type) and not (types.is_integer(field.type) or types.is_floating(field.type)):
         values = values.clear(len(values))
     reason = pl.repeat(None, len(given), dtype=pl.String, eager=True)
@@ -90,15 +91,15 @@ def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
     if types.is_timestamp(field.type) and (finer := are_finer(wrong)).any():
         reasons = reasons.zip_with(~finer, f"{field.name} is finer than a microsecond: " + _shown(wrong))
     if wrong.dtype.is_float() and types.is_integer(field.type):
-        # A whole number all the same, but nobody knows which.
+        # It is a whole number, but beyond 2^53 several whole numbers have the same float.
         coarse = f"{field.name} is a float too large to stand for one whole number alone: " + _shown(wrong)
         reasons = reasons.zip_with(wrong.is_infinite() | (wrong != wrong.floor()) | (wrong.abs() > 2**63), coarse)
     return reasons
 
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
-    """The cast where every value goes, by Arrow's own kernels; None where one does not."""
-    # Floats may hold NaN and infinities, and times years that no calendar has: those are looked at one by one.
+    """Cast by Arrow's kernels, if every value can be cast; else None."""
+    # Not for floats with NaN or infinities, or times out of the calendar, which need checks of each value.
     if column.type == target and not types.is_floating(target) and target != TIMESTAMP:
         return column
     if column.type == target == pa.float64():
@@ -113,7 +114,7 @@ def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | No
 
 
 def _cast(given: pl.Series, field: pa.Field) -> pl.Series:
-    """Cast one column; NULL where a value would not go."""
+    """Cast one column; NULL for values that cannot be cast."""
     target = field.type
     if types.is_timestamp(target):
         return exact_times(given)
@@ -139,13 +140,13 @@ def _as_text(given: pl.Series) -> pl.Series:
 
 
 def _as_texts(given: pl.Series) -> pl.Series:
-    """Lists as they are, also with elements that are NULL."""
+    """Keep lists of texts, also with NULL elements, and make a single text a list."""
     if isinstance(given.dtype, pl.Array):
         given = given.arr.to_list()
     if isinstance(given.dtype, pl.List):
         is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
         return given.cast(_TEXTS) if is_text else _nothing(given, _TEXTS)
-    # A text alone is a list of one: producers leave the brackets out where there is one value.
+    # Some producers leave out the brackets if there is only one value.
     alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 
@@ -173,7 +174,7 @@ def _nothing(given: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def named(target: pa.DataType) -> str:
-    """What a reason calls a type."""
+    """The name of a type in reasons."""
     if types.is_timestamp(target):
         return "an ISO 8601 time"
     if types.is_integer(target):
@@ -191,5 +192,5 @@ def _shown(given: pl.Series) -> pl.Series:
     if isinstance(given.dtype, pl.Datetime) and given.dtype.time_unit == "ns":
         return given.to_physical().cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%dT%H:%M:%S%.9f")
     if given.dtype.is_temporal() and given.dtype != pl.Date:
-        given = given.to_physical()  # a time that is wrong is one that no calendar holds
+        given = given.to_physical()  # a wrong time is out of the calendar and cannot be formatted
     return given.cast(pl.String).str.head(SHOWN)

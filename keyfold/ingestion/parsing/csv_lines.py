@@ -1,7 +1,6 @@
-"""Reads CSV with a header: plain lines by Arrow's reader, and one by one only lines whose quoting is out of the plain.
+"""Read CSV with a header: plain lines with Arrow's reader, lines with unusual quoting one by one.
 
-A quoted field may hold commas, doubled quotes and line breaks. A quote that never closes costs its own line only, and
-not all that follow.
+A quoted field may hold commas, doubled quotes and line breaks. A quote that is never closed rejects only its own line.
 """
 
 import csv
@@ -18,36 +17,36 @@ from keyfold.ingestion.parsing.text import UnreadableFileError
 
 MAX_ROW_LINES = 1000
 MAX_ROW_CHARACTERS = 16 << 20
-"""A quote that is not closed within so many lines and characters was not meant to open a field."""
+"""A quote that is not closed within this many lines and characters does not open a field."""
 
 MAX_COLUMNS = 10_000
-"""Columns of a header: each costs memory in every chunk, also where the stream has no such column."""
+"""Maximum columns of a header. Each costs memory in every chunk, even if the stream does not use it."""
 
 _QUOTED = r'"(?:[^"]|"")*"'
 _PLAIN = rf'^(?:{_QUOTED}|[^",]*)(?:,(?:{_QUOTED}|[^",]*))*$'
 _BLANK = " \t"
 
-csv.field_size_limit(1 << 30)  # the default of 128 KiB would reject rows that Arrow's reader accepts
+csv.field_size_limit(1 << 30)  # with the default of 128 KiB, rows that Arrow's reader accepts would be rejected
 
 
 def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
-    """Read the chunks of a CSV file; every column as text, an empty field as NULL.
+    """Read the chunks of a CSV file. All columns are text, and empty fields are NULL.
 
     Raises:
-        UnreadableFileError: the header names a column of the schema twice, or has more than `MAX_COLUMNS`.
+        UnreadableFileError: the header has a column of the schema twice, or more than `MAX_COLUMNS` columns.
     """
     header: list[str] | None = None
     header_text = ""
     line, rest = 1, b""
     for chunk, is_last in _with_last(text):
-        # Between rows, a chunk of blank lines alone holds none.
+        # Skip a chunk of only blank lines, unless it is inside a quoted field.
         if not rest and header is not None and not chunk.strip(b"\n"):
             line += chunk.count(b"\n")
             continue
         data = rest + chunk
         rest = b""
-        # Without a quote a line is a row: the chunk goes to Arrow as it is, and is never split in Python. But for Arrow a
-        # CR alone ends a line as well, and a blank line is a row of one field.
+        # Without quotes, each line is a row, and Arrow reads the whole chunk. Two exceptions: for Arrow, a single CR ends a
+        # line too, and a blank line is a row with one field.
         is_plain = b'"' not in data and data.count(b"\r") == data.count(b"\r\n")
         if header is not None and len(header) > 1 and is_plain:
             count = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -57,7 +56,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
                 line += count
                 continue
         final = is_last or not data.endswith(b"\n")
-        # What is carried over keeps its CRs: of each line one is cut off once.
+        # `whole` keeps its CRs for lines that are carried over to the next chunk: only one CR of a line may be cut off.
         whole = data.decode().removesuffix("\n").split("\n")
         lines = [one.removesuffix("\r") for one in whole]
         start = 0
@@ -75,13 +74,15 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes]) -> Iterator[Rows]:
 
 
 def read_row(text: str) -> list[str] | None:
-    """The values of one row, which a quoted field may spread over several lines; None where the text is not just that."""
+    """The values of a row, whose quoted fields may have several lines; None if the text is not exactly one row."""
     lines = text.split("\n")
     values, used, _, _ = _read_one(lines, 0)
     return values if used == len(lines) else None
 
 
 class _Raw:
+    """The raw lines of a chunk, split when the first one is requested."""
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._lines: list[bytes] | None = None
@@ -105,9 +106,9 @@ def _with_last(text: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[int, list[str] | None]:
-    """The column names and the position of the line after them; foreign columns get names that no schema has.
+    """The position of the line after the header, and the column names, with other names for columns not in the schema.
 
-    Without names yet, the position of the line from which on they may stand.
+    If the header is not complete yet: the position of the line where it may begin, and None.
     """
     for position, line in enumerate(lines):
         if line.strip(_BLANK):
@@ -118,13 +119,13 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
                 raise UnreadableFileError(f"the CSV header cannot be read: {error}")
             if len(found) > MAX_COLUMNS:
                 raise UnreadableFileError(
-                    f"the CSV header has {len(found):,} columns, and {MAX_COLUMNS:,} at most are read"
+                    f"the CSV header has {len(found):,} columns, and at most {MAX_COLUMNS:,} are read"
                 )
             names = [name.strip() for name in found]
             twice = sorted({name for name in schema.names if names.count(name) > 1})
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
-            # Foreign columns may share a name: each gets one of its own, with NUL, which no column of a schema has.
+            # Columns not in the schema may share a name. Each gets a unique one with NUL, which no schema has.
             return position + used, [name if name in schema.names else f"\0{at}" for at, name in enumerate(names)]
     return len(lines), None
 
@@ -132,10 +133,13 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
 def _read_lines(
     header: list[str], schema: pa.Schema, lines: list[str], start: int, first_line: int, *, final: bool
 ) -> tuple[Rows, int]:
-    """Read lines from `start` on; also returns how many lines are done with (a row may go on in the next chunk)."""
+    """Read lines from `start` on. Also returns how many lines were used, as a row may continue in the next chunk."""
+    # Classify all lines at once. Plain ones, with balanced quotes and no CR, are rows by themselves and go to Arrow together;
+    # the others are read one by one with Python's csv.
     series = pl.Series(lines, dtype=pl.String)
     quoted = series.str.contains('"', literal=True)
     plain = ~series.str.contains("\r", literal=True) & (~quoted | series.str.contains(_PLAIN))
+    # The number of fields of a plain line: its commas outside of quotes, plus one.
     fields = (
         pl.select(
             pl.when(quoted)
@@ -151,11 +155,12 @@ def _read_lines(
     rejects: list[Reject] = []
     singles: list[tuple[int, int, list[str]]] = []
     for at in np.flatnonzero(todo & ~plain.to_numpy()).tolist():
+        # Part of a row that began on an earlier line.
         if not todo[at]:
             continue
         values, used, is_open, error = _read_one(lines, at)
         if is_open and not final:
-            end = at  # the quote may yet close in the next chunk
+            end = at  # the quote may be closed in the next chunk
             break
         if values is not None and len(values) != len(header):
             values, error = None, _miscounted(len(values), header)
@@ -171,7 +176,7 @@ def _read_lines(
         rejects.append(Reject(lines[at], first_line + at, _miscounted(int(fields[at]), header)))
     at_once = np.flatnonzero(todo & right)
     table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once))
-    if table is None:  # Arrow and this module differ on what a row is: Python's csv decides
+    if table is None:  # Arrow finds other rows than this module: Python's csv decides
         for at in at_once.tolist():
             values, _, _, error = _read_one(lines[at : at + 1], 0)
             if values is None:
@@ -195,23 +200,23 @@ def _miscounted(found: int, header: list[str]) -> str:
 
 
 def _read_one(lines: Sequence[str], at: int) -> tuple[list[str] | None, int, bool, str]:
-    """One row from a line on.
+    """Read one row from a line on.
 
     Returns:
-        Its values or None, how many lines were read for it, whether further lines may yet close it, what was wrong.
+        Its values or None, the number of lines read, whether the next chunk may complete the row, and what was wrong.
     """
     row = _Row(lines, at)
     reader = csv.reader(row, strict=True)
     try:
         return next(reader), reader.line_num, False, ""
     except csv.Error as error:
-        # Its own words speak of how Python was to open the file.
+        # Python's text for this error is about how to open the file.
         why = "a carriage return stands alone outside quotes" if "new-line" in str(error) else error
         return None, reader.line_num, row.is_open, f"not valid CSV: {why}"
 
 
 class _Row:
-    """The lines that a row may take up."""
+    """An iterator over the lines that a row may have."""
 
     def __init__(self, lines: Sequence[str], at: int) -> None:
         self.is_open = False
@@ -237,14 +242,14 @@ def _wanted(header: list[str], schema: pa.Schema) -> list[str]:
 
 
 def _read(header: list[str], schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
-    """The table of exactly `count` rows, or None when the text holds anything else."""
+    """Read exactly `count` rows with Arrow; None if the text holds anything else."""
     wanted = _wanted(header, schema)
     if not count:
         return _text_table(header, schema, [])
     try:
         table = pc.read_csv(
             pa.BufferReader(text),
-            # One block, no threads: the text is cut into chunks already, and Spark starts a worker a core.
+            # One block and no threads: the text is already cut into chunks, and Spark starts one worker per core.
             read_options=pc.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=header),
             parse_options=pc.ParseOptions(newlines_in_values=False),
             convert_options=pc.ConvertOptions(

@@ -1,4 +1,4 @@
-"""Times that are not ISO 8601, read as their stream says they are written, and passed on as ISO 8601."""
+"""Convert times in a format that the stream declares to ISO 8601."""
 
 import polars as pl
 
@@ -13,11 +13,11 @@ _LAST = CALENDAR[1]
 
 
 def to_iso_times(values: pl.Series, shape: str) -> pl.Series:
-    """Times as text in ISO 8601; a value that is not of the shape stays as it is, so that a reason can show it.
+    """Convert times to ISO 8601 text. A value in another format is returned unchanged, so that a reason can show it.
 
     Args:
         values: raw values, text or numbers.
-        shape: as `Source.time` has it.
+        shape: the format, as in `Source.time`.
 
     Example:
         >>> to_iso_times(pl.Series(["21/04/2023 16:17", "soon"]), "%d/%m/%Y %H:%M").to_list()
@@ -31,13 +31,13 @@ def to_iso_times(values: pl.Series, shape: str) -> pl.Series:
 
 
 def parse_times(values: pl.Series, shape: str) -> pl.Series:
-    """Times (UTC, microseconds); NULL for what is not of the shape, or is finer."""
+    """Parse times (UTC, microseconds); NULL for values in another format, or finer than a microsecond."""
     if shape in TIME_UNITS:
         return _since_1970(values, shape)
     dtype = pl.Datetime("us", "UTC")
     if values.dtype != pl.String:
         return pl.repeat(None, len(values), dtype=dtype, eager=True)
-    # With an offset Polars gives UTC, and without one a time of no zone, which is taken as UTC as everywhere.
+    # Polars returns UTC for formats with an offset, and naive times for others, which count as UTC.
     texts = values.str.strip_chars()
     times = texts.str.to_datetime(shape, time_unit="us", strict=False)
     if "f" in shape:
@@ -49,13 +49,13 @@ def parse_times(values: pl.Series, shape: str) -> pl.Series:
 
 def _since_1970(values: pl.Series, unit: str) -> pl.Series:
     micros = _micros(values, unit)
-    # Between the years 1 and 9999, which is what ISO 8601 can say.
+    # ISO 8601 has the years 1 to 9999.
     known = micros.is_between(*CALENDAR)
     return micros.set(~known, None).cast(pl.Datetime("us", "UTC"))
 
 
 def _micros(values: pl.Series, unit: str) -> pl.Series:
-    """Whole microseconds; NULL where a value is finer, or a float is too coarse to say."""
+    """Whole microseconds; NULL if a value is finer, or a float is too coarse to be exact."""
     if unit == "ns":
         nanos = whole_numbers(values, pl.Int64())
         return (nanos // 1000).set(nanos % 1000 != 0, None)
@@ -64,7 +64,7 @@ def _micros(values: pl.Series, unit: str) -> pl.Series:
         whole = whole_numbers(values, pl.Int64())
         floats = values.cast(pl.Float64)
         rounded = whole_numbers((floats * factor).round(), pl.Int64())
-        # A float stands for the microsecond that it is the nearest float of. By NumPy: Polars multiplies by the inverse.
+        # Accept a float only if it is the nearest float of a microsecond. NumPy divides; Polars multiplies by the inverse.
         nearest = rounded.cast(pl.Float64).to_numpy() / factor
         rounded = rounded.set(pl.Series(nearest != floats.to_numpy()), None)
         return _times(whole, factor).zip_with(whole.is_not_null(), rounded)
@@ -77,5 +77,5 @@ def _micros(values: pl.Series, unit: str) -> pl.Series:
 
 
 def _times(counts: pl.Series, factor: int) -> pl.Series:
-    """The product; NULL beyond the year 9999, before a product could overflow."""
+    """Multiply counts by a factor; NULL for times after the year 9999, which also prevents overflow."""
     return counts.set(counts.abs() > _LAST // factor, None) * factor

@@ -1,4 +1,4 @@
-"""Lists whose elements become rows: each keeps its place, and what is wrong with one concerns that one alone."""
+"""Explode a list into rows, one per element. Each row keeps its index, and a faulty element rejects only itself."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,18 +18,18 @@ from keyfold.raw_paths import EACH, PLACE, Path, name_of, path_of
 from keyfold.stream import Stream
 
 PIECE_BYTES = 64 << 20
-"""Bytes of elements, each with what it shares with the others of its list, that are made at once."""
+"""Bytes of exploded rows, each with the columns beside its list, that are made at once."""
 
 LIST_BYTES = 256 << 20
-"""The most bytes that one row's elements may have so: a long text beside a long list is hostile, or a mistake."""
+"""Maximum bytes of one row after explosion. A long text beside a long list is hostile or a mistake."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
-    """Rows of which each is an element of the stream's list; as they are where it has none.
+    """Explode rows by the stream's list, if it has one.
 
-    What is no element of its kind is rejected with its place, and a row without the list, by itself.
+    A faulty element is rejected with its index, and a row without the list is rejected as a whole.
     """
     path = stream.list_path
     if path is None:
@@ -44,6 +44,7 @@ def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
     beside = {name: raw_values(rows.columns, name) for name in stream.raw_names if EACH not in path_of(name)}
     outer = [(name, one) for name, found in beside.items() if name != PLACE for one in found]
     sizes = pc.call_function("list_value_length", [lists]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    # Estimated bytes of the columns beside the list, which are repeated for each element; 64 for the row itself.
     bytes_beside = np.full(count, 64, dtype=np.int64)
     for _, one in outer:
         bytes_beside += np.concatenate([row_sizes(chunk) for chunk in one.chunks]) if one.num_chunks else 0
@@ -54,18 +55,18 @@ def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
         reason = (
             f"{name_of(path)} is missing: there is no list whose elements would be events"
             if absent[at]
-            else f"{name_of(path)} has {sizes[at]:,} elements, each of which would have all that stands beside them: more "
-            f"than {in_bytes(LIST_BYTES)}"
+            else f"{name_of(path)} has {sizes[at]:,} elements, which with the values beside the list are more than "
+            f"{in_bytes(LIST_BYTES)}"
         )
         rejects.append(Reject(rows.raw(int(at)), int(rows.lines[at]), reason))
-    kept = np.flatnonzero(~(absent | too_much))
-    pieces = _pieces(kept, (bytes_beside * sizes)[kept])
+    fitting = np.flatnonzero(~(absent | too_much))
+    pieces = _pieces(fitting, (bytes_beside * sizes)[fitting])
     for number, piece in enumerate(pieces):
         yield _elements(stream, path, rows, lists, outer, piece, rejects if number == 0 else [])
 
 
 def _pieces(rows: Numbers, weights: Numbers) -> list[Numbers]:
-    """Consecutive rows of bounded weight together; one piece at least."""
+    """Cut rows into consecutive pieces of bounded weight; at least one piece."""
     cuts = np.flatnonzero(np.diff(np.cumsum(weights) // PIECE_BYTES)) + 1
     return np.split(rows, cuts)
 
@@ -82,6 +83,7 @@ def _elements(
     some = lists.take(pa.array(piece))
     parents = pc.call_function("list_parent_indices", [some]).to_numpy(zero_copy_only=False).astype(np.int64)
     values = pc.call_function("list_flatten", [some])
+    # The index of each element in its list: its position minus that of its list's first element.
     places = np.arange(len(parents)) - np.searchsorted(parents, parents)
     origin = piece[parents]
     raw = _RawElement(rows.raw, origin, places, path)
@@ -121,7 +123,7 @@ def _where(path: Path, place: int) -> str:
 
 
 class _RawElement:
-    """An element's raw text: its row's, with that element alone in its list."""
+    """The raw text of an element: that of its row, with only this element in the list."""
 
     def __init__(self, raw: Callable[[int], str], origin: Numbers, places: Numbers, path: Path) -> None:
         self._raw, self._origin, self._places, self._path = raw, origin, places, path

@@ -1,4 +1,4 @@
-"""Files to validated rows, whatever their format; a file that cannot be read is rejected as a whole."""
+"""Parse files of any format into validated rows. A file that cannot be read is rejected as a whole."""
 
 import errno
 import zlib
@@ -23,8 +23,8 @@ from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 _FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
-"""What an OSError says when the fault is the file's; Arrow and gzip set no number. A full or failing disk is not the
-file's fault: it fails the run, so that the next one reads the file again."""
+"""Error numbers of faulty files (None: errors of Arrow and gzip). Others, such as a full or failing disk, are not the file's
+fault: they fail the run, and the next run reads the file again."""
 
 
 def parse_file(
@@ -34,17 +34,17 @@ def parse_file(
     landing: Place | None = None,
     oldest: datetime | None = None,
 ) -> Iterator[ValidatedRows]:
-    """Parse one file, chunk by chunk.
+    """Parse a file, chunk by chunk.
 
     Args:
-        stream: what its rows should be.
-        path: the file; its ending tells its format.
+        stream: the stream of its rows.
+        path: the file, whose extension determines its format.
         arrived: when it was admitted (UTC).
-        landing: the folder below which its path may be a value; without it, its name is.
-        oldest: the least event time that is accepted; None where any is.
+        landing: the folder to which the path is relative, for columns taken from it; without it, the file's name is used.
+        oldest: the oldest event time that is accepted; None if any is.
 
     Raises:
-        UnreadableFileError: the file is rejected as a whole; rows that came before do not count.
+        UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
     value = path_value(path, landing)
     with _faults_of_files():
@@ -60,12 +60,12 @@ def parse_shared_file(
     arrived: datetime,
     landing: Place | None = None,
 ) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse one file of a landing that streams share, chunk by chunk; gives rows with the name of their stream.
+    """Parse a file of a shared landing, chunk by chunk, and yield rows with the names of their streams.
 
     Args:
-        streams: those that share it, its own first: rows of no stream are its rejects.
-        wanted: the streams whose rows are given, each with the least event time that is accepted.
-        path, arrived, landing: as of `parse_file`.
+        streams: the streams that share the landing, its own first, which also gets the rejects that belong to no stream.
+        wanted: the streams whose rows are needed, each with the oldest event time that is accepted.
+        path, arrived, landing: as for `parse_file`.
 
     Raises:
         UnreadableFileError: as `parse_file`.
@@ -84,14 +84,14 @@ def parse_shared_file(
 
 @contextmanager
 def _faults_of_files() -> Iterator[None]:
-    """What the fault of the file is, as such an error.
+    """Turn errors that are the file's fault into UnreadableFileError.
 
     Raises:
-        UnreadableFileError: it is.
+        UnreadableFileError: the file is faulty.
     """
     try:
         yield
-    # Also an ArrowException: memory that ran out is not the file's fault, and must not reject it.
+    # A subclass of ArrowException, but running out of memory is not the file's fault.
     except pa.ArrowMemoryError:
         raise
     except OSError as error:
@@ -109,7 +109,7 @@ def _read(stream: Stream, path: Place) -> Iterator[Rows]:
         yield from read_parquet(schema, path, stream.max_file_bytes, stream.max_line_bytes)
         return
     if found is None:
-        raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")
+        raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
     yield from read_csv(_flat(stream), text) if found == "csv" else read_json(schema, text, missing=stream.missing)
 
@@ -117,10 +117,10 @@ def _read(stream: Stream, path: Place) -> Iterator[Rows]:
 def _route(
     streams: Sequence[Stream], wanted: Mapping[str, datetime | None], path: Place
 ) -> Iterator[tuple[Stream, Rows]]:
-    """The file's rows by stream, read once."""
+    """Read the file once, and assign its rows to streams."""
     routes, found, any_of = Routes(streams), file_type(path).format, streams[0]
     if found is None:
-        raise UnreadableFileError(f"the file's ending is none that ingest knows ({READABLE})")
+        raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if found == "parquet":
         names = {path_of(name)[0]: None for name in routes.columns} | {
             name: None for one in streams for name in one.raw_schema.names
@@ -147,10 +147,10 @@ def _route(
 
 
 def _flat(stream: Stream) -> pa.Schema:
-    """The columns that CSV may have: those of the names themselves.
+    """The schema for reading CSV: raw names, not paths.
 
     Raises:
-        UnreadableFileError: the stream takes what no CSV has.
+        UnreadableFileError: the stream needs lists or objects, which CSV does not have.
     """
     if why := _unfit_for_csv(stream):
         raise UnreadableFileError(why)
@@ -161,4 +161,4 @@ def _unfit_for_csv(stream: Stream) -> str | None:
     if stream.list_path is None and TEXT_OF not in stream.raw_names:
         return None
     what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
-    return f"the file is CSV, which has no lists or objects, and stream {stream.name} takes {what}"
+    return f"the file is CSV, which has no lists or objects, but stream {stream.name} needs {what}"

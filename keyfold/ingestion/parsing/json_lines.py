@@ -1,7 +1,7 @@
-"""Reads JSON lines: whole chunks by Arrow's reader, and one by one only the lines that it trips over.
+"""Read JSON lines: whole chunks with Arrow's reader, faulty lines with Python's json.
 
-Arrow's reader stops at the first bad line and does not say which one it was. A chunk that fails is cut in parts until
-the bad line is among a few, and those few go through Python's json, which also names the reason.
+Arrow's reader stops at the first bad line and does not say which one it was. So a chunk that fails is cut into parts until the
+bad line is among a few, which Python's json reads one by one and gives the reason.
 """
 
 import json
@@ -25,16 +25,16 @@ _FEW = 32
 _BLANK = b" \t\r\n"
 _NOT_JSON = "not valid JSON"
 _DIGITS = 300
-"""An integer of more is read as a float is: each one of fewer has a float."""
+"""Integers with more digits are read as floats. All with fewer are in the range of floats."""
 
 _MAX_DEPTH = 500
-"""Python's reader is asked up to here: how deep it gets depends on where it was called from."""
+"""Maximum nesting that Python's reader is used for, since its own limit depends on the call stack."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 
 
 def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
-    """Read chunks of JSON objects, one a line; `missing` texts stand for no value."""
+    """Read chunks of JSON objects, one per line. The texts in `missing` mean no value."""
     line = 1
     for chunk in text:
         ended = chunk.count(b"\n")
@@ -52,13 +52,13 @@ def read_json(schema: pa.Schema, text: Iterable[bytes], missing: tuple[str, ...]
 
 
 def read_objects(schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
-    """The table of `count` objects, one a line; None where they must be looked at one by one."""
+    """Read `count` objects, one per line, with Arrow; None if they must be read one by one."""
     table = _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
     return None if table is None else _with_texts(schema, table, lambda: text)
 
 
 def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, missing: tuple[str, ...] = ()) -> Rows:
-    """Read separate values; those that are not an object of the schema's types are rejected."""
+    """Read separate values. Those that are not objects with the schema's types are rejected."""
     stripped = [value.strip(_BLANK) for value in values]
     where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
     there = [stripped[index] for index in where]
@@ -68,6 +68,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
     rejects: list[Reject] = []
     broken: dict[tuple[int, int], str] = {}
 
+    # Divide and conquer: Arrow reads good parts as a whole, and bad parts are cut until few lines are left.
     def read(start: int, stop: int) -> None:
         part = there[start:stop]
         table = None
@@ -111,7 +112,7 @@ def read_values(schema: pa.Schema, values: Sequence[bytes], lines: np.ndarray, m
 
 
 class _RawLine:
-    """Raw lines of a chunk, split only when the first one is asked for."""
+    """The raw lines of a chunk, split when the first one is requested."""
 
     def __init__(self, chunk: bytes) -> None:
         self._chunk = chunk
@@ -124,12 +125,12 @@ class _RawLine:
 
 
 def line_text(value: bytes) -> str:
-    """A line as it is shown."""
+    """A line as text for quarantine."""
     return value.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 def _as_text(schema: pa.Schema) -> pa.Schema:
-    """The schema to read with: times are text in JSON, and what is kept as JSON text is not read."""
+    """The schema for reading: times are text in JSON, and columns kept as JSON text are left out."""
     return pa.schema([pa.field(one.name, _text_type(one.type)) for one in schema if not one.name.endswith(TEXT_OF)])
 
 
@@ -142,7 +143,7 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _with_texts(schema: pa.Schema, table: pa.Table, text: Callable[[], bytes]) -> pa.Table:
-    """The table with what is kept as JSON text, of the lines that it was read from."""
+    """Add the columns that are kept as JSON text, from the lines of the table."""
     names = [name for name in schema.names if name.endswith(TEXT_OF)]
     if not names or not table.num_rows:
         return table
@@ -158,20 +159,20 @@ def _is_text(target: pa.DataType) -> bool:
 
 
 def _one_object_a_line(chunk: bytes, count: int) -> bool:
-    """Whether each of so many lines starts with a brace and ends with one.
+    """Whether each of `count` lines begins and ends with a brace.
 
-    With as many objects as lines, each line then is one object: between a closing brace at a line's end and an opening
-    one at the next line's start no object can be open. It also keeps a bare null from Arrow's reader, which crashes.
+    If Arrow then reads `count` objects, each line is one object, since no object can continue over a closing brace at the end
+    of a line and an opening one at the start of the next. The check also keeps Arrow from a bare null, which crashes it.
     """
     return chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}")) and chunk.count(b"}\n{") == count - 1
 
 
 def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
-    """The table of exactly `count` objects, or None when something is wrong with one of them."""
+    """Read exactly `count` objects with Arrow; None if one of them is faulty."""
     try:
         table = pj.read_json(
             pa.BufferReader(text),
-            # One block, no threads: the text is cut into chunks already, and Spark starts a worker a core.
+            # One block and no threads: the text is already cut into chunks, and Spark starts one worker per core.
             read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
             parse_options=pj.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="ignore"),
         )
@@ -181,9 +182,9 @@ def _read(text_schema: pa.Schema, text: bytes, count: int) -> pa.Table | None:
 
 
 def _read_alone(text_schema: pa.Schema, value: bytes) -> pa.Table | None:
-    """The table of one line as Arrow's reader takes it: what it takes among others it takes alone.
+    """Read one line with Arrow, which accepts what Python's json does not: any depth, any number of digits, and Inf.
 
-    It takes what Python's does not: any depth, any number of digits, and Inf.
+    So a line is accepted or rejected independently of the lines around it.
     """
     return _read(text_schema, value, 1) if _is_braced(value) else None
 
@@ -193,7 +194,7 @@ def _is_braced(value: bytes) -> bool:
 
 
 class _Real(float):
-    """A number with its text, which says more than a float can."""
+    """A float with its original text, which is exact."""
 
     __slots__ = ("text",)
 
@@ -204,7 +205,7 @@ class _Real(float):
 
 
 def _whole(text: str) -> int | _Real:
-    # -0 is a float's own: an integer has no such sign.
+    # -0 stays a float, since integers have no negative zero.
     return int(text) if len(text) <= _DIGITS and text != "-0" else _Real(text)
 
 
@@ -212,13 +213,13 @@ _DECODER = json.JSONDecoder(parse_float=_Real, parse_int=_whole)
 
 
 class _WrongError(Exception):
-    """A value that is not of its column's type; the message is the reason."""
+    """A value does not fit its column's type; the message is the reason."""
 
 
 def _read_one(
     schema: pa.Schema, value: bytes, missing: tuple[str, ...]
 ) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
-    """A line's row, why it is none, and by place why elements of the list whose elements are events are none."""
+    """A line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
     if _depth(value) > _MAX_DEPTH:
         return {}, f"{_NOT_JSON}: nested too deeply", {}
     try:
@@ -237,10 +238,10 @@ def _read_one(
 def _fields(
     found: dict[str, Any], fields: Iterable[pa.Field], missing: tuple[str, ...], above: str, elements: dict[int, str]
 ) -> dict[str, Any]:
-    """The fields of an object that are read.
+    """Read the schema's fields of an object.
 
     Raises:
-        _WrongError: one is not of its type.
+        _WrongError: a field does not fit its type.
     """
     row: dict[str, Any] = {}
     for field in fields:
@@ -255,7 +256,7 @@ def _fields(
 def _elements(
     given: list[Any], kind: pa.DataType, missing: tuple[str, ...], name: str, elements: dict[int, str]
 ) -> list[Any]:
-    """A list's elements, NULL for those that are not of its type; why is put among `elements`."""
+    """Read a list's elements; NULL for those that do not fit their type, with the reason in `elements`."""
     read: list[Any] = []
     for place, one in enumerate(given):
         try:
@@ -277,8 +278,8 @@ def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, e
         if not isinstance(given, list):
             raise _WrongError(f"{name} is not a list: {_short(given)}")
         return [_value(one, kind.value_type, missing, f"{name}[{place}]", elements) for place, one in enumerate(given)]
-    # Before the type is asked for: "NA" in a column of numbers is no value, and not a wrong one. In a column of text
-    # it becomes NULL later, as where Arrow read it.
+    # Before the type check, since "NA" in a column of numbers is a missing value, not a wrong one. In a column of text it
+    # becomes NULL later, as for lines that Arrow reads.
     if isinstance(given, str) and not _is_text(kind) and given.strip() in missing:
         return None
     typed = _typed(given, kind)
@@ -288,7 +289,7 @@ def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, e
 
 
 def _depth(value: bytes) -> int:
-    """How deep arrays and objects are nested; no more than their number where that is small."""
+    """The nesting depth of arrays and objects; if they are few, an upper bound: their number."""
     count = value.count(b"[") + value.count(b"{")
     if count <= _MAX_DEPTH:
         return count
@@ -298,7 +299,7 @@ def _depth(value: bytes) -> int:
 
 
 def _typed(given: Any, target: pa.DataType) -> Any:
-    """The value as the column's type, or None when it is not one; the same answers as Arrow's reader gives."""
+    """Convert a value to the column's type; None if it does not fit. The results are the same as Arrow's."""
     if types.is_list(target):
         values = given if isinstance(given, list) else [given]
         return (
@@ -319,17 +320,18 @@ def _typed_number(given: Any, target: pa.DataType) -> int | float | None:
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     if types.is_floating(target):
-        return float(given)  # what is not finite, the cast rejects, as it does where Arrow read it
-    # 2.0 is 2: frames with gaps write their integers so, and nothing is lost; 2.5 stays wrong.
+        return float(given)  # the cast rejects non-finite values later, as for lines that Arrow reads
+    # 2.0 is accepted as 2: pandas writes integers so in columns with missing values. 2.5 stays wrong.
     number = whole_number(given.text) if isinstance(given, _Real) else given
     if number is None or isinstance(number, float):
         return None
+    # Out of the type's range is a wrong value, too.
     least = -(1 << target.bit_width - 1) if types.is_signed_integer(target) else 0
     return number if 0 <= number - least < 1 << target.bit_width else None
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can escape half a surrogate pair, which no UTF-8 can hold."""
+    """False if it has half of a surrogate pair, which JSON can escape but UTF-8 cannot hold."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Where in the text of one JSON object a value stands; for lines that go to quarantine, one by one."""
+"""Find the position of a value in the text of a JSON object, for lines that go to quarantine."""
 
 import json
 import re
@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 from keyfold.raw_paths import Path
 
 BESIDE = 64 << 10
-"""Characters beside a list that are repeated with each of its elements that is kept; of more, the element is kept alone."""
+"""Maximum characters beside a list that are repeated with each quarantined element. If there are more, only the element is
+kept."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
 def with_one_element(text: str, path: Path) -> Callable[[int], str]:
-    """Make the function that gives the text with one element alone in the list that a path leads to.
+    """Return a function of an index that returns the text with only that element in the list at a path.
 
-    A text that has no such list is given as it is. An element without what stands beside its list begins with `…`: it is
-    no JSON, and nobody takes it for a whole row.
+    A text without such a list is returned unchanged. If only the element is kept, it begins with `…`, which is not JSON, so
+    that nobody takes it for a whole row.
 
     Example:
         >>> with_one_element('{"at": 5, "all": [1.0, {"b": 2}]}', ("all",))(1)
@@ -41,10 +42,10 @@ def with_one_element(text: str, path: Path) -> Callable[[int], str]:
 
 
 def _span(text: str, path: Path) -> tuple[int, int]:
-    """Where the value begins and ends that keys lead to.
+    """The start and end of the value at a path.
 
     Raises:
-        LookupError: there is none.
+        LookupError: there is no such value.
         ValueError: the text is not JSON.
     """
     start, end = _skip(text, 0), len(text)
@@ -83,4 +84,4 @@ def _next(text: str, at: int) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches nothing too
+    return _SPACE.match(text, at).end()  # pyright: ignore[reportOptionalMemberAccess] - the pattern matches empty text

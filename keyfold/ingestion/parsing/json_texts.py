@@ -1,7 +1,7 @@
-"""The JSON text of values within many lines at once, to the byte as it stands there.
+"""Extract the exact JSON text of values from many lines at once.
 
-No parser gives it: they read numbers and texts, and write others that mean the same, or nearly so (a float of 2^53 + 1). So
-the text is looked at as an array: where quotes, brackets and commas are, how deep, and which keys stand there.
+Parsers do not keep the text: what they write again may differ (2^53 + 1 as a float). So this module works on the bytes as an
+array: positions of quotes, brackets and commas, nesting depths, and positions of keys.
 """
 
 import json
@@ -22,7 +22,7 @@ _STEPS[list(b"{[")], _STEPS[list(b"}]")], _STEPS[_COMMA] = 1, -1, 2
 
 
 class JsonTexts:
-    """The text of valid JSON objects, one a line."""
+    """Valid JSON objects, one per line, as bytes."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -31,24 +31,27 @@ class JsonTexts:
         self._has_escapes = b"\\" in text
         if self._has_escapes:
             quotes = quotes[~self._is_escaped(quotes)]
+        # In valid JSON, quotes open and close strings in turn.
         self._opened, self._closed = quotes[0::2], quotes[1::2]
         steps = _STEPS[self._bytes]
         marks = np.flatnonzero(steps)
+        # An even number of quotes before a bracket or comma means that it is outside of strings.
         marks = marks[(np.searchsorted(quotes, marks) & 1) == 0]
         steps = steps[marks]
         self._marks = marks
         brackets = np.where(steps == 2, 0, steps)
         self._after = np.cumsum(brackets, dtype=np.int32)
-        # An opening bracket is as deep as what it holds, and so is the closing one.
+        # Opening and closing brackets have the depth of their content.
         self._is_open, self._is_close = brackets == 1, brackets == -1
         self._depth = self._after + self._is_close
 
     def at(self, path: Path) -> pa.Array:
-        """The text of what keys lead to, an element a line; NULL where that is not there, or is null."""
+        """The text of the value at a path of keys, for each line; NULL if it is missing or null."""
         opens = self._opens(1)
         rows, lines = np.arange(len(opens)), len(opens)
         starts = opens
         for depth, key in enumerate(path, 1):
+            # Find the key's value in each object, then the objects among these values for the next key.
             starts = self._values(str(key), depth, opens, rows, lines)
             opens = self._opens(depth + 1)
             rows = np.full(len(opens), -1)
@@ -60,7 +63,7 @@ class JsonTexts:
         return self._marks[self._is_open & (self._depth == depth)]
 
     def _values(self, key: str, depth: int, opens: Numbers, rows: Numbers, lines: int) -> Numbers:
-        """Where the values of a key begin, by line, in the objects that open at some places; -1 where there is none."""
+        """The start of a key's value for each line, in the objects that open at `opens`; -1 if there is none."""
         starts = np.full(lines, -1, dtype=np.int64)
         tokens = self._named(key)
         first = self._opened[tokens]
@@ -71,12 +74,12 @@ class JsonTexts:
         row = rows[np.searchsorted(opens, first) - 1]
         colon = self._skip(self._closed[tokens] + 1)
         is_key = (row >= 0) & (self._bytes[colon] == _COLON)
-        # Of a key that stands twice the last one counts, as everywhere.
+        # If a key is repeated, the last one counts, as in JSON parsers.
         starts[row[is_key]] = self._skip(colon[is_key] + 1)
         return starts
 
     def _named(self, key: str) -> Numbers:
-        """Texts that are a name, whatever they are there for."""
+        """The strings, keys or values, that equal a name."""
         name = np.frombuffer(key.encode(), np.uint8)
         tokens = np.flatnonzero(self._closed - self._opened - 1 == len(name))
         for offset, one in enumerate(name):
@@ -85,7 +88,7 @@ class JsonTexts:
             return tokens
         escapes = np.flatnonzero(self._bytes == _BACKSLASH)
         escaped = np.unique(np.searchsorted(self._opened, escapes) - 1)
-        # A name of six times the length has each character as \uXXXX: longer ones are not read.
+        # With every character as \uXXXX, a name has six times its length. Longer strings need not be decoded.
         escaped = escaped[(self._closed - self._opened)[escaped] <= 6 * len(key) + 1]
         same = [token for token in escaped.tolist() if json.loads(self._token(token)) == key]
         return np.union1d(np.setdiff1d(tokens, escaped), np.array(same, dtype=np.int64))
@@ -94,18 +97,18 @@ class JsonTexts:
         return self._text[self._opened[token] : self._closed[token] + 1]
 
     def _ends(self, starts: Numbers, depth: int) -> Numbers:
-        """Where values end that begin at some places, all at one depth."""
+        """The ends of the values that begin at `starts`, all at one depth."""
         ends = np.full(len(starts), -1, dtype=np.int64)
         there = np.flatnonzero(starts >= 0)
         begin, first = starts[there], self._bytes[starts[there]]
-        # A number, true, false or null goes on to what is next.
+        # A number, true, false or null ends at the next comma or bracket, without blanks.
         end = self._marks[np.minimum(np.searchsorted(self._marks, begin), len(self._marks) - 1)]
         while (is_blank := _BLANKS[self._bytes[end - 1]]).any():
             end = end - is_blank
         is_text = first == _QUOTE
         end[is_text] = self._closed[np.searchsorted(self._opened, begin[is_text])] + 1
         is_nested = (first == ord("{")) | (first == ord("["))
-        # Of one depth, brackets open and close in turn.
+        # At one depth, opening and closing brackets alternate.
         brackets = self._marks[(self._is_open | self._is_close) & (self._depth == depth)]
         end[is_nested] = brackets[np.searchsorted(brackets, begin[is_nested]) + 1] + 1
         ends[there] = end
@@ -117,7 +120,7 @@ class JsonTexts:
         offsets = np.empty(2 * len(starts) + 1, dtype=np.int64)
         offsets[0::2] = np.concatenate([[0], ends])
         offsets[1::2] = np.where(is_there, starts, ends)
-        # A value at each odd place, what lies between two at each even one.
+        # Odd slices are the values, even slices are the text between them.
         spans = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(self._text)]
         )
@@ -131,7 +134,7 @@ class JsonTexts:
         return at
 
     def _is_escaped(self, quotes: Numbers) -> npt.NDArray[np.bool_]:
-        """Whether an odd number of backslashes stands before a quote."""
+        """Whether each quote is preceded by an odd number of backslashes."""
         odd = np.zeros(len(quotes), dtype=bool)
         left, at = np.arange(len(quotes)), quotes - 1
         while len(left):

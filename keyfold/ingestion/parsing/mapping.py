@@ -1,4 +1,4 @@
-"""Raw columns become event columns: renamed, filled in, with the texts that mean nothing made NULL."""
+"""Map raw columns to event columns: rename them, fill in constants, and make texts that mean a missing value NULL."""
 
 from pathlib import PurePath
 
@@ -15,18 +15,18 @@ from keyfold.stream import Stream
 
 
 def path_value(path: Place, landing: Place | None) -> str:
-    """What a file's path says as a value: below its landing folder, without its endings (`web/cpu.csv.gz`: `web/cpu`)."""
+    """The value of a file's path: relative to its landing folder, without extensions (`web/cpu.csv.gz`: `web/cpu`)."""
     inside = (path_below(path, landing) if landing is not None else None) or PurePath(path.name)
     return inside.with_name(file_type(inside).stem).as_posix()
 
 
 def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, list[pa.ChunkedArray]]:
-    """What the columns of the stream are made of, not yet of its types: of each its sources that are there, in order.
+    """The existing sources of each of the stream's columns, in order of precedence, not yet cast to its types.
 
     Args:
-        stream: says where each column comes from.
-        raw: columns by their raw names.
-        path: the value of columns that are taken from the path; NULL where rows came from no file.
+        stream: the stream, which declares the sources of its columns.
+        raw: the raw columns.
+        path: the value of columns taken from the path; None if the rows are not from a file.
     """
     columns: dict[str, list[pa.ChunkedArray]] = {}
     for field in stream.schema:
@@ -42,20 +42,19 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
 
 
 def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
-    """The column with NULL for texts that mean no value."""
+    """Replace texts that mean a missing value by NULL."""
     if not missing or not (types.is_string(column.type) or types.is_large_string(column.type)):
         return column
     values = pl.Series(pl.from_arrow(column))
     nothing = values.str.strip_chars().is_in(list(missing))
     if not nothing.any():
         return column
-    kept = values.set(nothing.fill_null(value=False), None).to_arrow()
-    return pa.chunked_array([kept])
+    return pa.chunked_array([values.set(nothing.fill_null(value=False), None).to_arrow()])
 
 
 def _iso_times(column: pa.ChunkedArray, shape: str) -> pa.ChunkedArray:
     values = to_series(column)
     if values.dtype.is_float():
         values = values.fill_nan(None)
-    # What is a time already, as in Parquet, says so better than any shape.
+    # Values that are times already, as in Parquet, need no format.
     return column if values.dtype.is_temporal() else pa.chunked_array([to_iso_times(values, shape).to_arrow()])

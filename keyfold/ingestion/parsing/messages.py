@@ -1,7 +1,7 @@
-"""Messages to validated rows: JSON objects, one a message, by the rules of a file's lines.
+"""Parse Kafka messages into validated rows: one JSON object per message, by the rules for lines of a file.
 
-What would have a file rejected as a whole (it is binary, not UTF-8, too long) rejects one message: others have nothing to
-do with it. A message that is blank, or has no value, is rejected too: each one is a row, and all are accounted for.
+Faults that reject a file as a whole (binary, not UTF-8, too long) reject a single message. Blank messages and messages
+without a value are rejected too, so that every message is accounted for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,24 +36,24 @@ def parse_messages(
     path: str | None = None,
     oldest: datetime | None = None,
 ) -> ValidatedRows:
-    """Parse messages, wherever they came from.
+    """Parse messages.
 
     Args:
-        stream: what they should be.
-        values: the raw objects; None where a message has none.
-        numbers: the number of each, which grows, for its row's `lines`.
-        arrived: when they came (UTC): all at once, or each for itself.
-        beside: raw columns that are not of the value, a row a message; the value's own of these names are left out.
-        faults: by position, what is wrong with a message but for its value.
+        stream: the stream of the messages.
+        values: the raw values; None for a message without one.
+        numbers: increasing numbers of the messages, for their rows' `lines`.
+        arrived: when they arrived (UTC): one time for all, or one for each.
+        beside: raw columns from outside of the value, one row per message. They take precedence over the value's fields.
+        faults: faults of messages outside of their values, by position.
         path: the value of columns that the stream takes from the path.
-        oldest: the least event time that is accepted; None where any is.
+        oldest: the oldest event time that is accepted; None if any is.
     """
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
     rows = None if faults else _read_at_once(stream, schema, values, numbers)
     if rows is None:
-        rows = _read_with_care(stream, schema, values, numbers, faults or {})
-    # Numbers grow: where a row's stands is where its message is.
+        rows = _read_one_by_one(stream, schema, values, numbers, faults or {})
+    # As numbers increase, a search for a row's number finds the position of its message.
     columns, at = rows.columns, np.searchsorted(numbers, rows.lines)
     for name, column in own.items():
         columns = columns.append_column(name, column.take(pa.array(at)))
@@ -76,18 +76,19 @@ def parse_shared_messages(
     faults: Mapping[int, str],
     path: str | None = None,
 ) -> Iterator[tuple[str, ValidatedRows]]:
-    """Parse messages of a topic that streams share; gives rows with the name of their stream.
+    """Parse messages of a shared topic, and yield rows with the names of their streams.
 
-    A message whose value cannot be read belongs to the first stream, unless conditions look only at what is beside it.
+    A message whose value cannot be read goes to the first stream, unless the conditions use only columns outside of the value.
 
     Args:
-        streams: those that share it, its own first: messages of no stream are its rejects.
-        wanted: the streams whose rows are given, each with the least event time that is accepted.
-        values, numbers, arrived, beside, faults, path: as of `parse_messages`.
+        streams: the streams that share the topic, its own first, which also gets the rejects that belong to no stream.
+        wanted: the streams whose rows are needed, each with the oldest event time that is accepted.
+        values, numbers, arrived, beside, faults, path: as for `parse_messages`.
     """
     routes, owner = Routes(streams), streams[0]
     keys = _keys(routes, owner.max_line_bytes, values, numbers, beside)
     chosen, reason = routes.choose(keys.texts)
+    # Messages that belong to no stream, or to several, are rejects of the first stream.
     nobodys = [
         Reject(_shown(values[keys.at[row]]), int(numbers[keys.at[row]]), reason(row))
         for row in np.flatnonzero(chosen < 0).tolist()
@@ -116,7 +117,7 @@ def parse_shared_messages(
 
 
 def _keys(routes: Routes, limit: int, values: Sequence[bytes | None], numbers: Numbers, beside: pa.Table) -> Keys:
-    """What conditions look at, in messages and beside their values."""
+    """The columns of the conditions, from messages' values and from outside of them."""
     inside = [name for name in routes.columns if name not in beside.column_names]
     keys = Keys(pl.DataFrame(), np.arange(len(values)))
     if inside:
@@ -144,11 +145,11 @@ def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
 
 
 def _read_at_once(stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers) -> Rows | None:
-    """The rows of messages of which none needs a look; None where one does, as is seldom."""
+    """Read all messages at once; None if one is unusual and they must be read one by one."""
     if not values or None in values:
         return None
     text = b"\n".join(values)  # pyright: ignore[reportArgumentType, reportCallIssue] - none is None
-    # Where a message has lines of its own, objects and messages need not be the same.
+    # If a message has line breaks, lines and messages are not the same.
     if text.count(b"\n") != len(values) - 1 or b"\0" in text or not (text.isascii() or _decodes(text)):
         return None
     if len(text) > stream.max_line_bytes and max(map(len, values)) > stream.max_line_bytes:  # pyright: ignore[reportArgumentType]
@@ -157,10 +158,10 @@ def _read_at_once(stream: Stream, schema: pa.Schema, values: Sequence[bytes | No
     return None if table is None else Rows(table, numbers, lambda position: _shown(values[position]))
 
 
-def _read_with_care(
+def _read_one_by_one(
     stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers, faults: Mapping[int, str]
 ) -> Rows:
-    """The rows of messages, each looked at first."""
+    """Check each message, and read those without a fault."""
     reasons = [faults.get(at) or _reason(value, stream.max_line_bytes) for at, value in enumerate(values)]
     rejects = [
         Reject(_shown(value), int(number), reason)
@@ -174,7 +175,7 @@ def _read_with_care(
 
 
 def _decodes(text: bytes) -> bool:
-    # Line ends lie between messages: the halves of a character in two of them do not make one.
+    # The line breaks between messages keep halves of a character in two messages from passing as one.
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -186,7 +187,7 @@ def _reason(value: bytes | None, limit: int) -> str | None:
     if value is None:
         return "the message has no value (a tombstone)"
     if len(value) > limit:
-        return f"the message has {len(value):,} bytes, and {limit:,} are its stream's limit"
+        return f"the message has {len(value):,} bytes, more than its stream's limit of {limit:,}"
     if not value.strip(_BLANK):
         return "the message is empty"
     if b"\0" in value:

@@ -1,4 +1,4 @@
-"""What paths lead to in columns of objects and lists."""
+"""Find the values at paths in columns of objects and lists."""
 
 import polars as pl
 import pyarrow as pa
@@ -10,10 +10,10 @@ from keyfold.raw_paths import TEXT_OF, Path, path_of
 
 
 def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
-    """The raw columns of a name: those that are called so, then what its path leads to."""
+    """The raw columns for a name: columns with that name, then the values at its path."""
     found = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
     if name.endswith(TEXT_OF) and not found:
-        # Formats other than JSON have no text of their own for it.
+        # Formats other than JSON have no original text, so the values are encoded.
         return [as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
     path = path_of(name)
     inside = None if len(path) == 1 else value_at(raw, path)
@@ -21,7 +21,7 @@ def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
 
 
 def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:
-    """What a path without `[]` leads to; None where no row can have it."""
+    """The values at a path without `[]`; None if no row can have it."""
     if path[0] not in raw.column_names:
         return None
     column = raw.column(path[0])
@@ -38,7 +38,7 @@ def value_at(raw: pa.Table, path: Path) -> pa.ChunkedArray | None:
 
 
 def as_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as JSON text; texts as they are, since they are that already where a format has no objects."""
+    """Encode values as JSON text. Texts stay unchanged: in formats without objects they hold JSON already."""
     values = to_series(column)
     if values.dtype == pl.String:
         return pa.chunked_array([values.to_arrow()])

@@ -1,4 +1,4 @@
-"""Reads Parquet files, batch by batch; a row's number stands for its line."""
+"""Read Parquet files batch by batch. Row numbers are used as line numbers."""
 
 import json
 from collections.abc import Iterator
@@ -17,29 +17,35 @@ from keyfold.storage.place import Place
 
 BATCH_ROWS = 100_000
 BATCH_BYTES = 64 << 20
-"""Bytes of values that are read at once, about."""
+"""Approximate bytes of values that are read at once."""
 
 _BUFFER = 1 << 20
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 1}
-"""Bytes of a value, by its physical type: those of a fixed length are not here."""
+"""Minimum bytes of a value by physical type, except for types with a declared length."""
 
 
 def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -> Iterator[Rows]:
-    """Read a whole Parquet file of at most `max_bytes`, decompressed and with its values in each row, and rows of at most `max_row`.
+    """Read a Parquet file.
+
+    Args:
+        schema: the raw columns of the stream.
+        path: the file.
+        max_bytes: maximum bytes of all values, decompressed, with repeated values counted in each row.
+        max_row: maximum bytes of a row.
 
     Raises:
-        UnreadableFileError: it has a column of the schema twice, or holds more than it may.
-        OSError, pyarrow.ArrowException: it is broken.
+        UnreadableFileError: the file has a column of the schema twice, or exceeds a limit.
+        OSError, pyarrow.ArrowException: the file is broken.
     """
-    # A file without rows, as in the other formats; Parquet itself would call it broken.
+    # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
     if not path.stat().st_size:
         return
     with open_for_reading(path) as opened:
         metadata = pq.read_metadata(opened)
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
         sizes = [_expanded(metadata, at) for at in range(metadata.num_row_groups)]
-        # By the footer, before a page is decompressed: a few kilobytes may unpack to more than there is memory.
+        # Check the footer before a page is decompressed, since a few kilobytes may expand to more than the memory.
         if sum(sizes) > max_bytes:
             raise _too_much(max_bytes)
         if found := finer_time(opened, metadata):
@@ -47,11 +53,11 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
         file = pq.ParquetFile(
             opened,
             metadata=metadata,
-            # Else whole columns of a row group are read at once.
+            # Without a buffer size, whole columns of a row group are read at once.
             buffer_size=_BUFFER,
-            # A long value that is stored once must not become one a row before its size is known.
+            # Keep dictionaries: a long value stored once must not be copied to each row before its size is checked.
             read_dictionary=_with_dictionary(metadata),
-            # By default Arrow takes Spark's old times for nanoseconds, and wraps those past 2262 to others in silence.
+            # By default Arrow reads INT96 times as nanoseconds, and silently wraps those after 2262.
             coerce_int96_timestamp_unit="us",
         )
         names = file.schema_arrow.names
@@ -60,13 +66,14 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
             raise UnreadableFileError(f"the file has the column {', '.join(twice)} twice")
         if why := misfit(schema, file.schema_arrow):
             raise UnreadableFileError(why)
+        # Rows per batch, so that a batch has about `BATCH_BYTES` even in the row group with the largest rows.
         counts = [
             BATCH_BYTES * group.num_rows // size for group, size in zip(groups, sizes, strict=True) if group.num_rows
         ]
         done = expanded = 0
         for batch in file.iter_batches(max(1, min([BATCH_ROWS, *counts])), use_threads=False):
             for part, size in _parts(batch, done, max_row):
-                # What the footer does not say: how long a text is that is stored once and stands in many rows.
+                # The footer does not say how long dictionary values are that many rows share, so sum up while reading.
                 expanded += size
                 if expanded > max_bytes:
                     raise _too_much(max_bytes)
@@ -77,23 +84,23 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
 
 
 def misfit(wanted: pa.Schema, found: pa.Schema) -> str | None:
-    """Why a file's columns cannot be read as those that are wanted; None where they can."""
+    """Why a file's columns do not fit the schema `wanted`; None if they do."""
     pairs = [(field, found.get_field_index(field.name)) for field in wanted]
     faults = (_misfit(field.type, found.field(at).type, field.name) for field, at in pairs if at >= 0)
     return next((why for why in faults if why), None)
 
 
 def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:
-    """Why paths lead nowhere in a column, if it holds no objects or lists where they have steps."""
+    """Why a column has no objects or lists where the schema's paths need them; None if it has."""
     found = found.value_type if types.is_dictionary(found) else found
     if types.is_struct(wanted):
         if not types.is_struct(found):
-            return f"the file's column {name} holds no objects but {found}, and fields of it are read"
+            return f"the file's column {name} holds {found} and not objects, but the stream reads fields of it"
         inside = [(one.type, found.get_field_index(one.name), f"{name}.{one.name}") for one in wanted]
         return next((why for kind, at, one in inside if at >= 0 and (why := _misfit(kind, found[at].type, one))), None)
     if types.is_list(wanted) and not types.is_string(wanted.value_type):
         if not (types.is_list(found) or types.is_large_list(found)):
-            return f"the file's column {name} holds no lists but {found}, and elements of it are read"
+            return f"the file's column {name} holds {found} and not lists, but the stream reads elements of it"
         return _misfit(wanted.value_type, found.value_type, f"{name}[]")
     return None
 
@@ -103,7 +110,7 @@ def _too_much(max_bytes: int) -> UnreadableFileError:
 
 
 def _expanded(metadata: pq.FileMetaData, group: int) -> int:
-    """Bytes of a row group's values, each in its row, as far as its footer says: of a text one at least."""
+    """Bytes of a row group's values, counted in each row, as far as the footer says: at least one byte for a text."""
     found = metadata.row_group(group)
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     values = [found.column(at).num_values for at in range(metadata.num_columns)]
@@ -112,7 +119,7 @@ def _expanded(metadata: pq.FileMetaData, group: int) -> int:
 
 
 def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
-    """The columns of text, or of bytes, that have their values stored once."""
+    """The columns of text or bytes that have a dictionary."""
     columns = [metadata.schema.column(at) for at in range(metadata.num_columns)]
     of_bytes = [
         at
@@ -124,7 +131,7 @@ def _with_dictionary(metadata: pq.FileMetaData) -> list[str]:
 
 
 def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The batch, cut where its values are more than `BATCH_BYTES` once each row has its own; each part with its bytes."""
+    """Cut a batch into parts of at most `BATCH_BYTES`, with values counted in each row; yield each part with its bytes."""
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         sizes += row_sizes(column)
@@ -143,7 +150,7 @@ def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.
 
 
 def _plainly(column: pa.Array) -> pa.Array:
-    """The same values in a type that says nothing of how they are stored."""
+    """Convert an array to a plain type: no dictionary, extension or list view."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if isinstance(column, pa.DictionaryArray):
@@ -154,7 +161,7 @@ def _plainly(column: pa.Array) -> pa.Array:
 
 
 class _Raw:
-    """A row as JSON text, for want of a text of its own."""
+    """The raw text of a row: its values as JSON."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch

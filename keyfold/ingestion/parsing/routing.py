@@ -1,7 +1,7 @@
-"""Which stream a raw row belongs to, where several share a landing: each row to the one whose condition holds.
+"""Assign the rows of a shared landing to streams: each row to the stream whose condition it fulfils.
 
-Conditions are looked at first, on raw columns as text; a row is then read by the columns and types of its own stream
-alone. So it comes out as it would in a file of that stream's rows, and no stream's types trip over another's rows.
+Conditions are evaluated first, on raw columns as text. Then each row is read with the columns and types of its own stream
+only. So the result is the same as from a file with only that stream's rows.
 """
 
 import json
@@ -39,14 +39,18 @@ class Routes:
         self._names = [one.name for one in streams]
 
     def choose(self, texts: pl.DataFrame) -> tuple[Numbers, Callable[[int], str]]:
-        """Of each row the place of its stream, below 0 where it is none's; and why it is none's, by its position.
+        """Choose a stream for each row.
 
         Args:
-            texts: of each row the columns of the conditions, as text.
+            texts: the columns of the conditions, as text.
+
+        Returns:
+            The index of each row's stream, negative if it has none; and a function that returns the reason for a row without
+            a stream.
         """
         held = np.zeros((texts.height, len(self.streams)), np.bool_)
         for at, stream in enumerate(self.streams):
-            assert stream.condition is not None  # noqa: S101 - `check_sharing` has seen to it
+            assert stream.condition is not None  # noqa: S101 - `check_sharing` has checked it
             held[:, at] = texts.with_columns(stream.condition.alias("\0"))["\0"].to_numpy()
         count = held.sum(axis=1)
         chosen = np.where(count == 1, held.argmax(axis=1), np.where(count, _SEVERAL, _NOBODY))
@@ -61,12 +65,12 @@ class Routes:
 
 @dataclass(frozen=True)
 class Keys:
-    """What conditions look at.
+    """The columns of the conditions.
 
     Attributes:
-        texts: the columns of the conditions, a row each.
-        at: the position of each row among those that were given.
-        rejects: those that could not be read at all.
+        texts: the columns, as text.
+        at: the position of each row in the input.
+        rejects: rows that could not be read.
     """
 
     texts: pl.DataFrame
@@ -75,7 +79,7 @@ class Keys:
 
 
 def route_lines(routes: Routes, text: Iterator[bytes], wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
-    """The rows of JSON lines, by stream; those of no stream come as rejects of the first one."""
+    """Yield the rows of JSON lines by stream. Rows without a stream are rejects of the first one."""
     line = 1
     for chunk in text:
         ended = chunk.count(b"\n")
@@ -97,7 +101,7 @@ def route_lines(routes: Routes, text: Iterator[bytes], wanted: Mapping[str, obje
 
 
 def route_rows(routes: Routes, rows: Rows, wanted: Mapping[str, object]) -> Iterator[tuple[Stream, Rows]]:
-    """Rows of a format that has columns, by stream; as `route_lines`."""
+    """Yield rows that are columns already (CSV, Parquet) by stream; see `route_lines`."""
     texts = pl.DataFrame({name: text_of(rows.columns, name) for name in routes.columns})
     chosen, reason = routes.choose(texts)
     nobodys = [Reject(rows.raw(row), int(rows.lines[row]), reason(row)) for row in np.flatnonzero(chosen < 0).tolist()]
@@ -109,26 +113,26 @@ def route_rows(routes: Routes, rows: Rows, wanted: Mapping[str, object]) -> Iter
 
 
 def rejected(rejects: Sequence[Reject], header: str = "") -> Rows:
-    """Rows of which none could be read."""
+    """`Rows` with only rejects."""
     return Rows(pa.table({}), np.zeros(0, np.int64), lambda position: "", rejects, header)
 
 
 def all_rejected(rows: Rows, reason: str) -> Rows:
-    """Rows, each rejected for one reason."""
+    """Reject all rows for the same reason."""
     every = [Reject(rows.raw(at), line, reason) for at, line in enumerate(rows.lines.tolist())]
     return rejected([*rows.rejects, *every], rows.header)
 
 
 def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers) -> Keys:
-    """What conditions look at in JSON objects."""
+    """Read the columns of the conditions from JSON objects."""
     there = values[:-1] if values and not values[-1] else values
     text = b"\n".join(there)
     schema = read_schema((name, pa.string()) for name in columns)
-    # A message may have lines of its own.
+    # A message may contain line breaks.
     table = read_objects(schema, text, len(there)) if text.count(b"\n") == len(there) - 1 else None
     if table is not None:
         return Keys(pl.DataFrame({name: text_of(table, name) for name in columns}), np.arange(len(there)))
-    # A line is no object, or a value no text: each is looked at, and whatever it is becomes its text.
+    # Some line is not an object, or some value is not text: take the JSON text of each value.
     rows = read_values(pa.schema([]), values, numbers)
     at = np.searchsorted(numbers, rows.lines)
     if not len(at):
@@ -140,13 +144,13 @@ def read_keys(columns: Sequence[str], values: Sequence[bytes], numbers: Numbers)
 
 
 def text_of(table: pa.Table, name: str) -> pl.Series:
-    """A raw column as text; NULL where there is none."""
+    """A raw column as text; NULL if there is no such column."""
     texts = [_as_text(column) for column in raw_values(table, name)]
     return pl.select(pl.coalesce(*texts, pl.repeat(None, table.num_rows, dtype=pl.String))).to_series().alias(name)
 
 
 def mask(count: int, positions: Numbers) -> Mask:
-    """Which of so many positions are among these."""
+    """A mask of length `count` that is True at the positions."""
     own = np.zeros(count, np.bool_)
     own[positions] = True
     return own
@@ -173,12 +177,12 @@ def _as_text(column: pa.ChunkedArray) -> pl.Series:
     values = to_series(column)
     if values.dtype in (pl.String, pl.Null):
         return values.cast(pl.String)
-    # Bytes are no text in any format.
+    # Bytes are not text in any format: make them NULL.
     return values.clear(len(values)).cast(pl.String) if values.dtype == pl.Binary else _unquoted(as_json(column))
 
 
 def _unquoted(texts: pa.Array | pa.ChunkedArray) -> pl.Series:
-    """JSON texts, of those that are texts in JSON the value."""
+    """Decode JSON texts that are strings; leave others as they are."""
     given = pl.Series(pl.from_arrow(texts))
     is_text = given.str.starts_with('"').fill_null(value=False)
     plain = given.zip_with(~is_text, given.str.strip_prefix('"').str.strip_suffix('"'))

@@ -1,4 +1,4 @@
-"""How many bytes each row of a column has."""
+"""Compute the bytes of each row of a column."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from keyfold.ingestion.parsing.rows import Lines
 
 
 def row_sizes(column: pa.Array) -> Lines:
-    """Bytes of each row's value, once it has its own."""
+    """The bytes of each row's value. Dictionary values are counted in each row."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
@@ -26,7 +26,7 @@ def row_sizes(column: pa.Array) -> Lines:
         return sums[offsets[1:]] - sums[offsets[:-1]]
     if types.is_struct(kind):
         return sum((row_sizes(field) for field in column.flatten()), _none(column))
-    return _none(column) + 8  # numbers and times; fixed sizes of more are bounded by their pages
+    return _none(column) + 8  # numbers and times; larger fixed-size values are bounded by their pages
 
 
 def _none(column: pa.Array) -> Lines:

@@ -1,4 +1,4 @@
-"""The shape that every parser hands over, and the validation that parts it into accepted and rejected rows."""
+"""`Rows`, the output of all parsers, and their validation into accepted and rejected rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import ISO_FORMAT, to_iso
 
 _ALL_TIME = timedelta(days=10_000 * 366)
-"""A longer bound takes any time, and Polars counts no span of more than some hundred thousand years."""
+"""Longer bounds accept any time. Polars cannot represent spans over some hundred thousand years."""
 
 Lines = npt.NDArray[np.int64]
-"""Numbers of lines, from 1."""
+"""Line numbers, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One row that could not be read as the stream's columns, or is not valid."""
+    """A row that could not be read, or is not valid."""
 
     raw: str
     line: int
@@ -32,16 +32,16 @@ class Reject:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a format's parser found in one chunk.
+    """The rows that a parser read from a chunk.
 
     Attributes:
-        columns: the rows that could be read, columns by their raw names, not yet of the stream's types.
-        lines: the line number of each of those rows.
-        raw: gives the raw text of the row at a position in `columns`; asked for bad rows only.
+        columns: the rows that could be read, by raw column names, not yet cast to the stream's types.
+        lines: the line numbers of these rows.
+        raw: returns the raw text of the row at a position in `columns`; called for bad rows only.
         rejects: the rows that could not be read.
-        header: of CSV, the text that names its columns; empty of others.
-        broken: by line and place, why an element of the list whose elements are events is none; NULL stands there.
-        where: begins the reason of the row at a position: where in its line it is, if it is not the whole line.
+        header: the header of a CSV file; empty for other formats.
+        broken: reasons why elements of the exploded list were replaced by NULL, by line and index.
+        where: returns a prefix for the reason of the row at a position: its index in the line's list, if it is an element.
     """
 
     columns: pa.Table
@@ -58,12 +58,12 @@ class ValidatedRows:
     """A chunk's rows, each accepted or rejected.
 
     Attributes:
-        read: how many rows the parser found; each element is one where a list's elements are events.
-        accepted: those that are valid, in the event table's columns and types.
-        lines: the line number of each accepted row.
-        rejects: the others, by line.
-        untimed: how many accepted rows had no time of their own, so that their arrival stands in.
-        header: as of `Rows`.
+        read: number of rows that the parser found. If a list is exploded, each element is a row.
+        accepted: the valid rows, with the event table's columns and types.
+        lines: the line numbers of the accepted rows.
+        rejects: the other rows, by line.
+        untimed: number of accepted rows without an event time, which got their arrival time.
+        header: as in `Rows`.
     """
 
     read: int
@@ -81,25 +81,25 @@ def validate_rows(
     path: str | None = None,
     oldest: datetime | None = None,
 ) -> ValidatedRows:
-    """Type the rows and check them against the stream's rules.
+    """Cast rows to the stream's types, and check them against its rules.
 
     Args:
-        stream: what the rows should be.
-        rows: what a parser read.
-        arrived: when they came (UTC), all at once or each for itself; event times are bounded by it and never by the
-            clock of this machine, so that a replay answers as the first run did.
+        stream: the stream of the rows.
+        rows: rows from a parser.
+        arrived: when they arrived (UTC): one time for all, or one for each. Event times are bounded by it and not by this
+            machine's clock, so that repeating a batch gives the same result.
         path: the value of columns that the stream takes from the file's path.
-        oldest: the least event time that is accepted; None where any is.
+        oldest: the oldest event time that is accepted; None if any is.
     """
     read = rows.columns.num_rows + len(rows.rejects)
     typed, wrong = cast_columns(map_columns(stream, rows.columns, path), rows.columns.num_rows, stream.schema)
-    # Of the plan, as the bound is: a replay writes what the first attempt would have written.
+    # From the plan, so that a repeated batch writes the same rows as the first attempt.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
     lacks_time = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
     if stream.missing_time == "arrival":
         lacks_time = frame[stream.event_time].is_null()
-        # A value that is there and would not go is NULL by now too: `wrong` has it, and it goes to quarantine.
+        # A time that could not be cast is NULL here too, but `wrong` has its reason, and the row goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
     reasons = _reasons(stream, frame, wrong, oldest)
     lines, rejects = rows.lines, list(rows.rejects)
@@ -114,13 +114,13 @@ def validate_rows(
 
 
 def none_accepted(stream: Stream, rows: Rows) -> ValidatedRows:
-    """Rows of which the parser could read none."""
+    """The result for rows that are all rejected by the parser."""
     accepted = pl.DataFrame(stream.event_schema.empty_table())
     return ValidatedRows(len(rows.rejects), accepted, rows.lines, rows.rejects, header=rows.header)
 
 
 def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: datetime | None) -> pl.Series:
-    """Per row the first thing that is wrong with it, or NULL."""
+    """The first fault of each row, or NULL."""
     missing = [
         pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
         for column in stream.schema
@@ -143,7 +143,7 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: date
 
 
 def _wanted(stream: Stream, column: str) -> str:
-    """Which raw columns would have been the value, where their names do not say so themselves."""
+    """The raw names of a missing column's sources, for the reason, if they differ from the column's name."""
     source = stream.source(column)
     names = ("the line",) if source.json and not source.names else source.names
     return f": no value in {' or '.join(names)}" if names and names != (column,) else ""

@@ -1,6 +1,6 @@
-"""Opens text files, decompresses them, and cuts them into chunks of whole lines; proves them readable on the way.
+"""Open text files, decompress them, check their encoding, and cut them into chunks of whole lines.
 
-A file may turn out broken at its end: whoever takes its chunks keeps nothing of a file that raises.
+A file may turn out to be broken at its end. Callers must discard all chunks of a file that raises an error.
 """
 
 import codecs
@@ -12,10 +12,10 @@ from keyfold.ingestion.formats import open_text
 from keyfold.storage.place import Place
 
 CHUNK = 16 << 20
-"""Bytes of text that are parsed at once."""
+"""Maximum bytes of text that are parsed at once."""
 
 CHUNK_LINES = 1 << 17
-"""Lines that are parsed at once: each costs memory of its own, however short it is."""
+"""Maximum lines that are parsed at once, since even short lines cost memory."""
 
 _MIB = 1 << 20
 
@@ -25,10 +25,10 @@ class UnreadableFileError(Exception):
 
 
 def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytes]:
-    """The chunks of a text file, decompressed where its name ends in .gz; see `chunks`.
+    """Read the chunks of a text file, which is decompressed if its name ends in .gz; see `chunks`.
 
     Raises:
-        OSError, EOFError, zlib.error: it cannot be read or decompressed.
+        OSError, EOFError, zlib.error: the file cannot be read or decompressed.
     """
     with open_text(path) as source:
         yield from chunks(source, max_line=max_line, max_bytes=max_bytes)
@@ -37,16 +37,16 @@ def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytes
 def chunks(
     source: IO[bytes] | GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
 ) -> Iterator[bytes]:
-    """Cut at line ends, without the byte order mark: each chunk holds whole lines; only the last may lack its newline.
+    """Cut text into chunks of whole lines, without the byte order mark. Only the last line may lack its newline.
 
     Args:
         source: the text.
         size: bytes that are read at once.
-        max_line: the longest line that is taken, in bytes.
-        max_bytes: the longest text that is taken, in bytes.
+        max_line: maximum bytes of a line.
+        max_bytes: maximum bytes of the text.
 
     Raises:
-        UnreadableFileError: not UTF-8, binary, or longer than it may be; told before more than that is in memory.
+        UnreadableFileError: the text is not UTF-8, is binary, or exceeds a limit, which is noticed before more is in memory.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     rest, done, is_begun = b"", 0, False
@@ -57,7 +57,7 @@ def chunks(
             raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)} of text, which is its limit")
         data = rest + block if rest else block
         if not is_begun:
-            # A read may give fewer bytes than the mark has.
+            # A read may return fewer bytes than the byte order mark has.
             if len(data) < len(codecs.BOM_UTF8):
                 rest = data
                 continue
@@ -78,13 +78,13 @@ def _check(decoder: codecs.IncrementalDecoder, block: bytes, done: int) -> None:
         raise UnreadableFileError("the file is not UTF-8 but UTF-16")
     if b"\0" in block:
         raise UnreadableFileError("the file holds NUL bytes: it is binary, or UTF-16")
-    # Plain ASCII is UTF-8, and is told in a fraction of the time; a character may yet go on from the block before.
+    # Checking for ASCII is much faster than decoding. A character may continue from the previous block, though.
     if decoder.getstate()[0] or not block.isascii():
         _decode(decoder, block, done)
 
 
 def _by_lines(data: bytes) -> Iterator[bytes]:
-    """Whole lines in parts of at most so many lines: halves, and halves of these."""
+    """Halve whole lines recursively until each part has at most `CHUNK_LINES`."""
     if data.count(b"\n") <= CHUNK_LINES:
         yield data
         return
@@ -94,7 +94,7 @@ def _by_lines(data: bytes) -> Iterator[bytes]:
 
 
 def _check_lines(data: bytes, limit: int) -> None:
-    """Jump from line end to line end, each time as far as a line may reach: few steps, however many lines there are."""
+    """Check the length of lines by jumping to the last line end within the limit: few steps even for many lines."""
     start = 0
     while len(data) - start > limit:
         end = data.rfind(b"\n", start, start + limit + 1)
@@ -104,11 +104,12 @@ def _check_lines(data: bytes, limit: int) -> None:
 
 
 def in_bytes(count: int) -> str:
-    """A size as reasons show it."""
+    """A size as text for reasons."""
     return f"{count // _MIB:,} MiB" if count >= _MIB else f"{count:,} bytes"
 
 
 def _decode(decoder: codecs.IncrementalDecoder, block: bytes, done: int, *, final: bool = False) -> None:
+    # Bytes of an incomplete character that the decoder kept from the previous block: the error's position counts them.
     held = len(decoder.getstate()[0])
     try:
         decoder.decode(block, final)

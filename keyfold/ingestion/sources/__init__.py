@@ -1,1 +1,1 @@
-"""Where raw events come from."""
+"""Sources of raw events: landing folders and Kafka topics."""

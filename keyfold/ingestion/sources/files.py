@@ -1,18 +1,17 @@
-"""Landing folders: which files are there, and which of them are whole.
+"""List the files of a landing folder, and decide which of them are complete.
 
-A producer that writes under a name that begins with a dot or an underscore and renames at the end is always safe: such
-names are not seen. Of other files,
+Names that begin with a dot or an underscore are ignored, so a producer that writes under such a name and renames the file at
+the end is always safe. Of other files:
 
-- where the stream has done-markers, a file is whole once `NAME.done` or `_SUCCESS` stands in its folder;
-- else it is whole once its size and content have stayed as they are for a while, the settling time.
+- If the stream has done markers, a file is complete once `NAME.done` or `_SUCCESS` is in its folder.
+- Otherwise it is complete once it has not changed for the settling time.
 
-Change times are the file server's and are compared with this machine's clock: one that lags behind by more than the
-settling time, or a mount that caches them for longer (NFS: `acregmax`, a minute), wants a longer settling time.
+Change times come from the file server and are compared with this machine's clock. If the clocks differ by more than the
+settling time, or a mount caches times for longer (NFS: `acregmax`, a minute), use a longer settling time.
 
-In a bucket an object is there once it is whole, so that none is waited for; and the store's own tag of its content tells
-whether it is what it was.
+Objects in a bucket are always complete, and the store's tag identifies their content.
 
-Links that lead out of the folder are not followed: whoever may write there may read no more than what is there.
+Links that lead out of the folder are not followed: a user who may write to the folder must not read other files through it.
 """
 
 import os
@@ -30,7 +29,7 @@ from keyfold.storage.remote_path import ObjectStat, RemotePath, StoreError
 from keyfold.times import micros
 
 SETTLE = timedelta(seconds=5)
-"""A file that changed less than this ago may still be being written."""
+"""The default settling time. A file that changed more recently may not be complete."""
 
 DONE = ".done"
 _SUCCESS = "_SUCCESS"
@@ -43,15 +42,15 @@ class LandedFile:
     r"""A file in a landing folder.
 
     Attributes:
-        path: below the landing folder. Where it is not UTF-8, the bytes that are not are written as `\xNN`, and a slash
-            at the end, which no file's path has, keeps it apart from a file whose name is written so.
+        path: relative to the landing folder. Bytes that are not UTF-8 are written as `\xNN`. Such a path ends in a slash, which
+            distinguishes it from a file whose name contains `\xNN` literally.
         size: bytes.
-        modified_at: its own modification time, nanoseconds since 1970: what tells that it was written again.
-        changed_at: inode change time in nanoseconds since 1970; the marker's where that is later. A modification time
-            would not do: `cp -p`, `mv` and rsync keep old ones, and whoever goes by them never sees such files.
-        marked: whether a done-marker is there; None where the stream has none.
-        refused: why it must not be read; None where it may.
-        tag: of an object's content, by the store; empty for a file.
+        modified_at: modification time in nanoseconds since 1970, to detect that the file was written again.
+        changed_at: inode change time in nanoseconds since 1970, or the marker's if that is later. The modification time
+            would not do, since `cp -p`, `mv` and rsync keep old ones.
+        marked: whether there is a done marker; None if the stream does not use them.
+        refused: why it must not be read; None if it may.
+        tag: the store's tag of an object's content; empty for a file.
     """
 
     path: str
@@ -63,12 +62,12 @@ class LandedFile:
     tag: str = ""
 
     def is_whole(self, now: int, settle: timedelta = SETTLE) -> bool:
-        """Whether nobody writes it any more.
+        """Whether the file is complete.
 
         Args:
-            now: nanoseconds since 1970, taken before the folder was listed: what came meanwhile waits for the next
-                time, in which whatever came before it is seen as well.
-            settle: how long a file without a marker must have stayed as it is.
+            now: nanoseconds since 1970, taken before the folder was listed. Files that arrive during the listing then wait
+                for the next one, which also sees all files that arrived before them.
+            settle: the settling time, for files without markers.
         """
         if self.marked is False:
             return False
@@ -79,21 +78,21 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What is in a landing folder; `unreadable` are the folders below it that could not be listed."""
+    """The files of a landing folder, and the folders below it that could not be listed."""
 
     files: tuple[LandedFile, ...]
     unreadable: tuple[str, ...] = ()
 
 
 def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
-    """List the files below a folder that ingest reads, in order of their paths.
+    """List the files below a landing folder, in the order of their paths.
 
     Args:
         folder: the landing folder.
-        done_marker: whether its files have done-markers.
+        done_marker: whether its files have done markers.
 
     Raises:
-        OSError: the folder itself is missing, no folder, or not to be read.
+        OSError: the folder is missing, not a folder, or not readable.
     """
     if isinstance(folder, RemotePath):
         return Listing(tuple(_objects(folder, done_marker)))
@@ -108,7 +107,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
                 entries = {entry.name: entry for entry in listed}
             below = "" if parent == top else os.path.relpath(parent, top) + "/"
             found = list(_files(top, below, entries, done_marker))
-            # A link to a folder within is passed over: its files are found where they are.
+            # Links to folders inside are skipped, since their files are found at their own paths.
             folders = [
                 entry.path
                 for name, entry in entries.items()
@@ -117,7 +116,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
         except OSError as error:
             if parent == top:
                 raise
-            # Removed since it was listed: there is nothing to read, and nothing to say.
+            # A folder that was removed since it was listed is not an error.
             if not isinstance(error, FileNotFoundError):
                 unreadable.append(_readable(parent)[0])
             continue
@@ -127,7 +126,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
 
 
 def refusal(folder: Place, path: str) -> str | None:
-    """Why a path below a landing folder must not be read; None where it may."""
+    """Why a path below a landing folder must not be read; None if it may."""
     if isinstance(folder, RemotePath):
         return None
     place, top = os.path.realpath(folder / path), os.path.realpath(folder)
@@ -135,19 +134,17 @@ def refusal(folder: Place, path: str) -> str | None:
 
 
 def fingerprint(file: Place) -> str:
-    """A digest of a file's content (XXH3, 128 bits); of an object, the store's tag.
-
-    All of it is read: a change in the middle that keeps the size is a change too.
+    """A digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
 
     Raises:
-        OSError: it cannot be read, or is no regular file any more.
+        OSError: the file cannot be read, or is no longer a regular file.
     """
     if isinstance(file, RemotePath):
         return file.stat().e_tag or ""
-    # Without waiting: a pipe that has taken the file's place would keep whoever opens it for ever.
+    # Non-blocking: opening a pipe that has replaced the file would wait for ever.
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as opened:
         if not S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise OSError(None, f"{file} is no regular file")
+            raise OSError(None, f"{file} is not a regular file")
         return _digest_of_content(opened)
 
 
@@ -167,7 +164,7 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
         try:
             if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
                 if entry.is_file() or entry.is_dir():
-                    # Told and not only passed over: a file that vanishes without a word is looked for in vain.
+                    # Reported and not skipped silently, so that users can find out why the file is missing.
                     link = entry.stat(follow_symlinks=False)
                     refused = f"the link leads out of the landing folder, to {_readable(place)[0]}"
                     yield LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused)
@@ -186,13 +183,13 @@ def _files(top: str, below: str, entries: dict[str, "os.DirEntry[str]"], done_ma
 
 
 def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
-    """Whether a file is what it was when it was admitted.
+    """Whether a file has not changed since it was admitted.
 
     Args:
-        file: which.
-        size: bytes.
-        times: its own modification time and that of its inode, nanoseconds since 1970.
-        digest: its `fingerprint`.
+        file: the file.
+        size: its size then, in bytes.
+        times: its modification time and inode change time then, in nanoseconds since 1970.
+        digest: its `fingerprint` then.
     """
     try:
         if isinstance(file, RemotePath):
@@ -200,14 +197,14 @@ def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) 
         found = os.stat(file)
         if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) == (size, *times):
             return True
-        # Copied or touched: other times, the same content.
+        # A copied or touched file has other times but the same content.
         return found.st_size == size and fingerprint(file) == digest
     except FileNotFoundError:
         return False
     except StoreError:
         raise
     except OSError:
-        return True
+        return True  # unreadable: the reader will report why
 
 
 def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
@@ -217,13 +214,13 @@ def _objects(folder: RemotePath, done_marker: bool) -> Iterator[LandedFile]:
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in found for marker in markers) if done_marker else None
-        # A store gives every object a tag; one that gives none has its times in its place.
+        # If a store gives no tag, size and time are used instead.
         tag = stat.e_tag or f"{stat.st_size}-{stat.st_mtime_ns}"
         yield LandedFile(str(path), stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, marked, None, tag)
 
 
 def _readable(path: str) -> tuple[str, str | None]:
-    """A path as UTF-8 can hold it, and why its file must not be read, where it is not UTF-8."""
+    """A path as valid UTF-8; and if the original is not, why its file must not be read."""
     content = os.fsencode(path)
     try:
         return content.decode(), None
@@ -243,5 +240,5 @@ def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:
 
 
 def _is_hidden(name: str) -> bool:
-    """As Spark's file source has it: `_year=2026` is a partition's folder."""
+    """Whether a name is ignored, as in Spark's file source. `_year=2026` is not: it is the folder of a partition."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")

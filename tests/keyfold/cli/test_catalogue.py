@@ -120,7 +120,7 @@ def test_an_unknown_name_is_bad_usage_before_spark_starts_and_the_nearest_is_nam
 def test_a_missing_folder_is_an_error_before_spark_starts(keyfold, no_spark, tmp_path):
     told = keyfold("ingest", "sales", "--from", str(tmp_path / "no such folder"))
     assert told.exit_code == 1
-    assert told.stderr.startswith(f"error: the landing folder {tmp_path}/no such folder is not there")
+    assert told.stderr.startswith(f"error: the landing folder {tmp_path}/no such folder does not exist")
     assert not (tmp_path / "home").exists()
 
 

@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_at_any_point_leaves_nothing_that_stops_a_later_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", full)
-        with pytest.raises(KeyfoldError, match="No space left on device; mend that and run it again"):
+        with pytest.raises(KeyfoldError, match="No space left on device; correct that and run it again"):
             ingest(no_spark(2), lakehouse, EVENTS, max_bytes_per_batch=10_000)
     # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
     assert is_unfinished(lakehouse, "clicks") == (point not in ("plan: before", "plan: one of several"))

@@ -182,7 +182,7 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
         fresh_connections()
         # Not to be had, however often it is asked for: as a policy would have it that was changed.
         faulty.choose = lambda request: Fault.DENIED if request.path.endswith("a.ndjson") else None
-        with pytest.raises(KeyfoldError, match=r"ingest of clicks broke off: .*a\.ndjson.*run it again"):
+        with pytest.raises(KeyfoldError, match=r"ingest of clicks was interrupted: .*a\.ndjson.*run it again"):
             ingest(DRIVER, there, CLICKS)
         faulty.choose = lambda _: None
         assert ingest(DRIVER, there, CLICKS).accepted == 1
@@ -231,7 +231,7 @@ def test_a_rebuild_puts_aside_what_was_there_and_goes_on_where_it_broke_off(ther
     monkeypatch.setattr(fail_points, "act", stop)
     with pytest.raises(RuntimeError, match="one table moved"):
         rebuild(DRIVER, there, CLICKS)
-    with pytest.raises(KeyfoldError, match="a rebuild of its tables broke off"):
+    with pytest.raises(KeyfoldError, match="a rebuild of its tables is unfinished"):
         ingest(DRIVER, there, CLICKS)
     summary = rebuild(DRIVER, there, CLICKS)
     assert (summary.accepted, seqs(there)) == (2, [1, 2])
@@ -263,7 +263,7 @@ def test_a_cache_that_others_may_write_to_is_refused(bucket, cache):
     open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
     (folder,) = cache.glob("keyfold-cache-*")
     folder.chmod(0o777)
-    with pytest.raises(KeyfoldError, match="is not this user's alone"):
+    with pytest.raises(KeyfoldError, match="is not private to this user"):
         open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
 
 

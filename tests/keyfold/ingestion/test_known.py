@@ -83,6 +83,6 @@ def test_what_is_not_known_any_more_is_refused_and_never_guessed(tmp_path):
         batch(pair, number, admitted(f"{number}"))
     for table in (tmp_path / "files").iterdir():
         table.unlink()
-    with pytest.raises(KeyfoldError, match="which files were read is not known any more"):
+    with pytest.raises(KeyfoldError, match="it is not known which files were read"):
         pair[1].of("landing/clicks")
     assert BATCHES_BETWEEN < KEPT

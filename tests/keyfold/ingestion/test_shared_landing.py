@@ -263,7 +263,7 @@ def test_conditions_that_change_while_a_killed_run_waits_are_refused(lakehouse: 
     with changed(fail_points, act=crash_at("done: after", 1)), pytest.raises(Crash):
         read(lakehouse)
     assert [is_unfinished(lakehouse, one.name) for one in SHARING] == [True, True]
-    with pytest.raises(IncompatibleState, match="ingest of orders broke off, and the conditions"):
+    with pytest.raises(IncompatibleState, match="ingest of orders was interrupted, and the conditions"):
         read(lakehouse, (replace(CLICKS, where={"kind": ("click", "strange")}), ORDERS))
     read(lakehouse)
     read(lakehouse, (replace(CLICKS, where={"kind": ("click", "strange")}), ORDERS))

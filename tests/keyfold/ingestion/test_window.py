@@ -166,7 +166,7 @@ def test_a_window_that_is_made_longer_makes_the_index_anew_from_the_event_table(
         land(lakehouse.landing("clicks") / f"{stream.max_age}.json", [event("u0", 1, 0)])
         summary = ingest(no_spark(1), lakehouse, stream)
         assert summary.duplicates == 1
-    assert "max_age or duplicate_window is longer now; it was made anew" in str(summary.warnings)
+    assert "max_age or duplicate_window is longer now; it was rebuilt" in str(summary.warnings)
 
 
 def test_a_stream_that_is_given_a_max_age_goes_by_the_newest_event_of_its_table(tmp_path: Path):

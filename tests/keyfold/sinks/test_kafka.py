@@ -173,7 +173,7 @@ def test_a_broker_that_is_away_loses_nothing(without_spark, broker: Broker, lake
     run_job(without_spark, lakehouse, JOB)
     monkeypatch.setattr(sender, "TIMEOUT", 0.5)
     away = to(broker, topic) | {"KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
-    with pytest.raises(KeyfoldError, match=r"do not reach topic .* The table has them; the next run sends them"):
+    with pytest.raises(KeyfoldError, match=r"do not reach topic .* The table has these rows; the next run sends them"):
         publish(lakehouse, JOB, away)
     monkeypatch.setattr(sender, "TIMEOUT", 60)
     # Whoever runs the job is told, and not held up again at once.

@@ -1,1 +1,1 @@
-"""Kafka topics: what they hold (`topic`), which offsets are read next (`offsets`), and the reading of them (`messages`)."""
+"""Kafka topics: their state (`topic`), the offsets to read next (`offsets`), and reading messages (`messages`)."""

@@ -1,7 +1,7 @@
-"""Reads ranges of offsets, in a worker: committed messages alone, each once, in the order of their offsets.
+"""Read ranges of offsets in a worker: only committed messages, each once, in the order of their offsets.
 
-A consumer is assigned to a range and belongs to no group: nothing is committed to Kafka, since how far a topic is read
-stands in the journal.
+The consumer is assigned partitions and does not join a group. It commits no offsets to Kafka, since the journal records how
+far a topic has been read.
 """
 
 import json
@@ -34,15 +34,15 @@ else:
     )
 
 SILENCE = 60.0
-"""Seconds without a message, or the end, of a range that was planned: then the run breaks off."""
+"""Seconds without a message before the end of a planned range, after which the run fails."""
 
 CHUNK_MESSAGES = 50_000
 CHUNK_BYTES = 16 << 20
-"""What is parsed at once; as much as of a file."""
+"""Limits of what is parsed at once, as for files."""
 
 _FIRST = 500
 _LOOK = 0.05
-"""Seconds; a call for messages gives what there is after so long."""
+"""Seconds after which a call for messages returns those that have arrived."""
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 _HEADER = "kafka_header."
@@ -52,15 +52,15 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Messages:
-    """Some messages of a partition.
+    """Messages of a partition.
 
     Attributes:
-        partition: which.
-        offsets: of each.
-        values: of each; None where it has none (a tombstone).
-        appended: when the broker took each, microseconds since 1970; None where it keeps the producer's own time instead.
-        columns: what a stream asks for beside the value, by raw column.
-        faults: by position, what of that could not be read.
+        partition: the partition.
+        offsets: their offsets.
+        values: their values; None for a tombstone.
+        appended: when the broker appended each, in microseconds since 1970; None if the topic keeps the producer's time.
+        columns: the raw columns that the stream takes from outside of the value.
+        faults: faults in these columns, by position.
     """
 
     partition: int
@@ -72,11 +72,10 @@ class Messages:
 
 
 def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
-    """Which of a stream's raw columns are a message's own, and not of its value.
+    """The raw columns of a stream that come from outside of a message's value.
 
-    `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (the message's own time, whoever set it), `kafka_key`
-    and `kafka_header.NAME` (text, UTF-8; of several headers of a name the last), `kafka_headers` (all, as a JSON list of
-    pairs).
+    `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (set by producer or broker), `kafka_key` and
+    `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs).
     """
     known = {"kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers"}
     return tuple(name for name in dict.fromkeys(raw_columns) if name in known or name.startswith(_HEADER))
@@ -86,10 +85,10 @@ class TopicReader:
     """A consumer of one topic; a context manager.
 
     Args:
-        settings: how to reach it.
-        topic: which.
-        columns: what is wanted beside values, of `message_columns`.
-        record_gaps: whether messages that are gone are told; else they are an error.
+        settings: settings of the connection.
+        topic: name of the topic.
+        columns: raw columns needed besides the value, from `message_columns`.
+        record_gaps: whether ranges of expired messages are returned; otherwise they are an error.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, columns: Sequence[str], *, record_gaps: bool) -> None:
@@ -97,21 +96,23 @@ class TopicReader:
         self._trouble = ""
         try:
             self._consumer = Consumer(
-                # The group is only a name that the client insists on.
+                # The client requires a group, which is not used.
                 {"group.id": "keyfold", "fetch.wait.max.ms": 100, "queued.min.messages": 200_000}
                 | settings.client(
                     **{
                         "enable.auto.commit": False,
                         "enable.partition.eof": True,
                         "isolation.level": "read_committed",
-                        # Never to another offset in silence.
+                        # Fail instead of silently continuing at another offset.
                         "auto.offset.reset": "error",
                     },
                     error_cb=self._remember,
                 )
             )
         except KafkaException as error:
-            raise OSError(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
+            raise OSError(
+                f"Kafka's client refuses its settings: {settings.without_secrets(error.args[0].str())}"
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -122,28 +123,29 @@ class TopicReader:
         self._consumer.close()
 
     def read(self, wanted: OffsetRange) -> Iterator[Messages | OffsetRange]:
-        """Read a range: chunks of messages, and ranges that are lost, in order.
+        """Read a range, and yield chunks of messages and ranges of expired ones, in order.
 
         Raises:
-            OSError: the broker does not answer, or refuses us.
-            KeyfoldError: messages are gone, and gaps are not recorded.
+            OSError: the broker does not answer, or refuses access.
+            KeyfoldError: messages have expired, and gaps are not recorded.
         """
         if wanted.is_lost:
             yield wanted
             return
+        # The first call asks for few messages, to learn their size; later calls ask for about a chunk.
         position, ask = wanted.start, _FIRST
         taken: list[Message] = []
         taken_bytes, heard = 0, time.monotonic()
         self._assign(wanted.partition, position)
         while position < wanted.end:
             found = self._consumer.consume(min(ask, wanted.end - position), timeout=_LOOK)
-            # By `map`, here and below: a call in Python for each message would cost as much as parsing it.
+            # `map` over C methods, here and below: a Python call per message would cost as much as parsing it.
             is_clean = not any(map(Message.error, found))
             faults = [] if is_clean else [message for message in found if message.error() is not None]
             good = found if is_clean else [message for message in found if message.error() is None]
             if good:
                 last = good[-1].offset() or 0
-                # Holes: the messages between may lie beyond the end.
+                # Offsets have gaps, so the last messages may be beyond the end.
                 if last >= wanted.end:
                     good = [message for message in good if (message.offset() or 0) < wanted.end]
                 position = min(last + 1, wanted.end)
@@ -163,24 +165,25 @@ class TopicReader:
                 taken, taken_bytes = [], 0
             if lost:
                 yield lost
+                # After an offset error the consumer has stopped: continue behind the gap.
                 self._assign(wanted.partition, position)
         if taken:
             yield self._messages(wanted.partition, taken)
 
     def _judge(self, message: Message, wanted: OffsetRange, position: int) -> tuple[int, OffsetRange | None]:
-        """What an error means: how far the range is read by it, and what is lost."""
+        """The next position after an error, and the expired range if there is one."""
         error = message.error()
-        assert error is not None  # noqa: S101 - it is why we are asked
+        assert error is not None  # noqa: S101 - the caller has checked it
         if error.code() == KafkaError._PARTITION_EOF:
-            # Markers and aborted messages at the end are no messages: the end of the partition tells that they are past.
+            # Transaction markers and aborted messages are not delivered: the end of the partition shows that they are past.
             reached = message.offset()
             return (min(max(position, reached), wanted.end) if reached is not None else position), None
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             first, end = self._bounds(wanted.partition)
             if position >= first:
                 raise OSError(
-                    f"topic {self._topic}: partition {wanted.partition} ends at offset {end}, and was planned to be read to "
-                    f"{wanted.end}: its end was cut off"
+                    f"topic {self._topic}: partition {wanted.partition} was planned to be read to offset {wanted.end}, but now "
+                    f"ends at {end}: it was truncated"
                 )
             lost = OffsetRange(partition=wanted.partition, start=position, end=min(first, wanted.end), is_lost=True)
             if not self._record_gaps:
@@ -189,7 +192,7 @@ class TopicReader:
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             self._remember(error)
             return position, None
-        raise OSError(f"topic {self._topic}: {self._settings.told(error.str())}")
+        raise OSError(f"topic {self._topic}: {self._settings.without_secrets(error.str())}")
 
     def _assign(self, partition: int, offset: int) -> None:
         self._consumer.assign([TopicPartition(self._topic, partition, offset)])
@@ -198,15 +201,15 @@ class TopicReader:
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=SILENCE)
         except KafkaException as error:
-            raise OSError(f"topic {self._topic}: {self._settings.told(error.args[0].str())}") from None
+            raise OSError(f"topic {self._topic}: {self._settings.without_secrets(error.args[0].str())}") from None
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = self._settings.told(error.str())
+        self._trouble = self._settings.without_secrets(error.str())
 
     def _silent(self, wanted: OffsetRange, position: int) -> str:
         why = f" ({self._trouble})" if self._trouble else ""
         return (
-            f"topic {self._topic}: Kafka at {self._settings.bootstrap} gave nothing for {SILENCE:g} s{why}, at offset "
+            f"topic {self._topic}: Kafka at {self._settings.bootstrap} sent nothing for {SILENCE:g} s{why}, at offset "
             f"{position} of partition {wanted.partition}, which was planned to be read to {wanted.end}"
         )
 

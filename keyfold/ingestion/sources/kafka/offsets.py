@@ -1,7 +1,7 @@
-"""Which offsets a run reads: pure functions of what a topic holds and of what was read of it.
+"""Plan the offsets that a run reads: pure functions of a topic's state and of how far it has been read.
 
-Offsets of a partition have holes: markers of transactions, aborted messages, what compaction took away. A range counts
-offsets and not messages, and is read when its end is reached, by whichever message or marker.
+Offsets of a partition have gaps: transaction markers, aborted messages, compacted messages. A range counts offsets, not
+messages. It has been read once any message or marker reaches its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +14,16 @@ from pydantic import BaseModel, ConfigDict
 from keyfold.errors import Damaged, KeyfoldError
 
 MESSAGE_BYTES = 256
-"""What an offset is taken to weigh where work is shared out: only the broker knows, and it does not say."""
+"""Assumed bytes of a message for dividing work, since the broker does not report sizes."""
 
 
 class OffsetRange(BaseModel):
     """Consecutive offsets of a partition.
 
     Attributes:
-        partition: which.
-        start, end: the first one, and the one after the last.
-        is_lost: whether its messages were gone before they were read; quarantine says so in their place.
+        partition: the partition.
+        start, end: the first offset, and the one after the last.
+        is_lost: whether its messages expired before they were read, which is recorded in quarantine.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,18 +35,18 @@ class OffsetRange(BaseModel):
 
     @property
     def size(self) -> int:
-        """About how many bytes."""
+        """Estimated bytes."""
         return 0 if self.is_lost else (self.end - self.start) * MESSAGE_BYTES
 
 
 class TopicShare(BaseModel):
-    """What a plan reads of a topic.
+    """The offsets of a topic that a plan reads.
 
     Attributes:
-        name: the topic's.
-        id: the broker's own for it; one that is deleted and made anew has another.
-        ranges: by partition, each partition's in order.
-        arrived_after: when the plan before was made: no message arrived earlier, as jobs on arrival time see it.
+        name: name of the topic.
+        id: the broker's id of the topic, which changes if it is deleted and created again.
+        ranges: the ranges, by partition and in order.
+        arrived_after: when the previous plan was made. Arrival times of messages are not set earlier than this.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,11 +58,11 @@ class TopicShare(BaseModel):
 
 
 class ReadTopic(BaseModel):
-    """How far a topic was read.
+    """How far a topic has been read.
 
     Attributes:
-        id: of the topic.
-        next: by partition the first offset that was not.
+        id: the broker's id of the topic.
+        next: the next offset to read, by partition.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,13 +71,13 @@ class ReadTopic(BaseModel):
     next: dict[int, int]
 
     def after(self, share: TopicShare) -> "ReadTopic":
-        """How far it is read with a share more."""
+        """How far the topic has been read after a share."""
         before = self.next if self.id == share.id else {}
         return ReadTopic(id=share.id, next=before | {one.partition: one.end for one in share.ranges})
 
 
 def read_by_all(reads: Iterable[ReadTopic | None]) -> ReadTopic | None:
-    """How far all of those who read a topic have read it; None where one has not begun, or read another topic of its name."""
+    """How far all streams have read a topic; None if one has not begun, or has read another topic of the same name."""
     found = list(reads)
     there = [one for one in found if one is not None]
     if len(there) < len(found) or len({one.id for one in there}) > 1:
@@ -87,13 +87,13 @@ def read_by_all(reads: Iterable[ReadTopic | None]) -> ReadTopic | None:
 
 @dataclass(frozen=True)
 class TopicState:
-    """What a topic holds.
+    """The offsets of a topic, by partition.
 
     Attributes:
-        name, id: as of `TopicShare`.
-        first: by partition the earliest offset that is still there.
-        end: by partition the one after the last whose transaction has ended.
-        begin: by partition where a run begins that has read nothing yet.
+        name, id: as in `TopicShare`.
+        first: the earliest offset that has not expired.
+        end: the offset after the last one whose transaction has ended.
+        begin: where a first run begins.
     """
 
     name: str
@@ -106,22 +106,22 @@ class TopicState:
 def plan_ranges(
     topic: TopicState, read: ReadTopic | None, *, record_gaps: bool = False, anew: bool = False, remedy: str = ""
 ) -> list[OffsetRange]:
-    """The ranges that are new, by partition; on the first look all partitions, of empty ranges too.
+    """The new ranges, by partition. In the first run, all partitions are returned, also with empty ranges.
 
     Args:
-        topic: what there is.
-        read: how far it was read, None before the first look.
-        record_gaps: whether messages that were lost before they were read are recorded; else they are an error.
-        anew: whether a topic that is not the one that was read, or ends before that, is read from its beginning.
-        remedy: how to start over, for errors.
+        topic: the state of the topic.
+        read: how far it has been read; None in the first run.
+        record_gaps: whether messages that expired unread are recorded; otherwise they are an error.
+        anew: whether a topic that was replaced by another, or truncated, is read from its beginning.
+        remedy: how to start over, for error messages.
 
     Raises:
-        KeyfoldError: messages were lost; or the topic is not the one that was read, or ends before where it was read to.
+        KeyfoldError: unread messages have expired, or the topic was replaced or truncated.
     """
     where = f"topic {topic.name}"
-    # Only where it is another one: who leaves the option on must not read the topic again with every run.
+    # Only if it was replaced or truncated, so that leaving the option on does not read the topic again in every run.
     if read is not None and anew and _is_another(topic, read):
-        # From its beginning, whatever a first look would begin with: nothing of this topic was read yet.
+        # From the beginning, not from `begin`: nothing of this topic has been read.
         return [OffsetRange(partition=at, start=topic.first[at], end=topic.end[at]) for at in sorted(topic.end)]
     if read is None:
         starts = {at: min(max(topic.begin[at], topic.first[at]), topic.end[at]) for at in sorted(topic.end)}
@@ -130,15 +130,15 @@ def plan_ranges(
         raise gone_error(topic.name, remedy)
     advice = _advice(remedy)
     if gone := sorted(read.next.keys() - topic.end.keys()):
-        raise Damaged(f"{where}: partition {gone[0]} was read, and is not there any more. {advice}")
+        raise Damaged(f"{where}: partition {gone[0]}, which was read before, no longer exists. {advice}")
     ranges: list[OffsetRange] = []
     for at in sorted(topic.end):
-        # A partition that has appeared since: all of it is new.
+        # A partition that was added since is read from its beginning.
         start, first, end = read.next.get(at, 0), topic.first[at], topic.end[at]
         if start > end:
             raise Damaged(
-                f"{where}: partition {at} was read up to offset {start}, and ends at {end}: its end was cut off (a leader "
-                f"that lagged behind, a restored broker). {advice}; where events have an id, copies are dropped"
+                f"{where}: partition {at} was read up to offset {start}, but now ends at {end}: it was truncated (perhaps by "
+                f"an unclean leader election or a restored broker). {advice}; copies of events with an id are dropped"
             )
         if start < first:
             if not record_gaps:
@@ -155,28 +155,29 @@ def _is_another(topic: TopicState, read: ReadTopic) -> bool:
 
 
 def gone_error(topic: str, remedy: str) -> KeyfoldError:
-    """What to say of a topic that is not the one that was read."""
+    """The error for a topic that was replaced by another of the same name."""
     return KeyfoldError(
-        f"topic {topic} is not the one that was read, though it has its name: it was deleted and made anew, or this is "
-        f"another cluster; offsets of the one say nothing of the other. {_advice(remedy)}"
+        f"topic {topic} is not the one that was read before: it was deleted and created again, or this is another cluster, so "
+        f"the recorded offsets do not apply. {_advice(remedy)}"
     )
 
 
 def _advice(remedy: str) -> str:
-    return f"`--topic-anew` (in Dagster: topic_anew) reads it from its beginning as another one; or {remedy}"
+    return f"`--topic-anew` (in Dagster: topic_anew) reads it from its beginning as a new topic; or {remedy}"
 
 
 def lost_error(topic: str, lost: OffsetRange) -> KeyfoldError:
-    """What to say of messages that were lost before they were read."""
+    """The error for messages that expired unread."""
     return KeyfoldError(
         f"topic {topic}: offsets {lost.start} to {lost.end - 1} of partition {lost.partition} were deleted before they were "
-        "read (retention is shorter than the time between runs). To go on without them: `--on-gap record` (in Dagster: "
-        "on_gap), which writes the gap to quarantine"
+        "read (retention is shorter than the time between runs). To continue without them: `--on-gap record` (in Dagster: "
+        "on_gap), which records the gap in quarantine"
     )
 
 
 def unread(topic: TopicState, read: ReadTopic | None) -> int:
-    """The lag: how many offsets are new, of a topic of the same id or of another."""
+    """The lag: the number of unread offsets. All of a topic with another id are unread."""
+    # A partition that is not known yet counts from where a run would begin to read it.
     known = read.next if read is not None and read.id == topic.id else {}
     fallback = topic.begin if read is None else topic.first
     return sum(
@@ -186,10 +187,10 @@ def unread(topic: TopicState, read: ReadTopic | None) -> int:
 
 
 def cut_batches(ranges: Sequence[OffsetRange], most: int) -> list[list[OffsetRange]]:
-    """Batches of about `most` offsets: each takes the same part of every range, so that partitions go on side by side.
+    """Cut ranges into batches of about `most` offsets. Each batch has the same share of every range.
 
-    One partition after the other would let the time of the first run far ahead of the others', whose events were late
-    then for a job that runs meanwhile.
+    Reading one partition after the other would advance event time far ahead of the other partitions, whose events would then
+    be late for jobs that run meanwhile.
     """
     if not ranges:
         return []
@@ -209,10 +210,11 @@ def cut_batches(ranges: Sequence[OffsetRange], most: int) -> list[list[OffsetRan
 
 
 def cut_pieces(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
-    """The same offsets in the same order, cut so that they make `count` equal parts of consecutive pieces."""
+    """Cut ranges, in order, so that consecutive pieces form `count` equal parts."""
     total = sum(one.end - one.start for one in ranges if not one.is_lost)
     if total == 0:
         return list(ranges)
+    # The boundaries of equal parts, counted in offsets over all ranges; a range is cut where a boundary is inside it.
     cuts = [total * at // count for at in range(1, count)]
     pieces: list[OffsetRange] = []
     done = 0

@@ -1,4 +1,4 @@
-"""Times at which Kafka is away, which a continuous run waits for the end of."""
+"""Outages of Kafka, for which a continuous run waits."""
 
 import time
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.sources.kafka.topic import KafkaTopic, UnreachableError, topic_state
 
 PAUSE = 1.0
-"""Seconds from one question to the next while Kafka is away; each waits for an answer besides."""
+"""Seconds between attempts while Kafka is unreachable, besides the time that each attempt waits for an answer."""
 
 
 def is_unreachable(topic: KafkaTopic, error: KeyfoldError) -> bool:
-    """Whether an error is of brokers that do not answer now, and may later; not of a topic or a login that is wrong."""
+    """Whether an error means that brokers do not answer now but may later, and not that a topic or a login is wrong."""
     if isinstance(error, UnreachableError):
         return True
-    # Who waited for messages in vain tells in words alone, as who could not write: ask.
+    # A worker reports both missing messages and a full disk as an OSError with text: ask the brokers which it was.
     if isinstance(error.__cause__, OSError):
         try:
             topic_state(topic)
@@ -26,33 +26,35 @@ def is_unreachable(topic: KafkaTopic, error: KeyfoldError) -> bool:
 
 
 class Outages:
-    """Tells of each outage once, and of its end.
+    """Reports the beginning and the end of each outage once.
 
     Args:
-        tell: takes a line for people; None: nobody is told.
+        report: called with a line of text; None for no reports.
     """
 
-    def __init__(self, tell: Callable[[str], None] | None) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None] | None) -> None:
+        self._report_line = report
         self._since: float | None = None
 
     @property
     def goes_on(self) -> bool:
-        """Whether Kafka is away."""
+        """Whether Kafka is unreachable now."""
         return self._since is not None
 
     def begin(self, error: KeyfoldError) -> None:
-        """Kafka did not answer, or does not yet."""
+        """Record that Kafka did not answer."""
         if self._since is None:
             self._since = time.monotonic()
-            self._say(f"{error}. It is waited for")
+            self._report(f"{error}. Ingest waits for it")
 
     def end(self) -> None:
-        """Kafka has answered."""
+        """Record that Kafka has answered."""
         if self._since is not None:
-            self._say(f"Kafka is back after {time.monotonic() - self._since:.0f} s: ingest goes on where it was")
+            self._report(
+                f"Kafka is back after {time.monotonic() - self._since:.0f} s: ingest continues where it stopped"
+            )
         self._since = None
 
-    def _say(self, text: str) -> None:
-        if self._tell is not None:
-            self._tell(text)
+    def _report(self, text: str) -> None:
+        if self._report_line is not None:
+            self._report_line(text)

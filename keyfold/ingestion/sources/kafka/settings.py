@@ -1,12 +1,12 @@
-"""How Kafka is reached: by the environment alone, of whoever runs ingest and of Spark's workers.
+"""Kafka's settings, from environment variables of the process that runs ingest and of Spark's workers.
 
     KEYFOLD_KAFKA_BOOTSTRAP   host:port, several separated by commas
     KEYFOLD_KAFKA_CONF        settings of TLS and SASL by librdkafka's names, `name=value` separated by blanks, or
-                              @/path/of/a/file of them that nobody else can read
-    KEYFOLD_KAFKA_TOPICS      which streams come by Kafka, `stream=topic` separated by blanks
+                              @/path/of/a/private/file with them
+    KEYFOLD_KAFKA_TOPICS      streams that are read from Kafka, `stream=topic` separated by blanks
 
-Passwords and keys stand in no plan, record, message or log: a worker reads them from its own environment when it
-connects, and whatever the client library says of its trouble loses them on its way.
+Passwords and keys are in no plan, record, message or log: a worker reads them from its own environment when it connects, and
+they are removed from errors of the client library.
 """
 
 import os
@@ -27,7 +27,7 @@ CONF_VARIABLE = "KEYFOLD_KAFKA_CONF"
 TOPICS_VARIABLE = "KEYFOLD_KAFKA_TOPICS"
 
 PREFIX = "kafka://"
-"""What tells a topic from a folder where either may be named."""
+"""The prefix that distinguishes a topic from a folder."""
 
 _ADDRESSES = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -45,16 +45,16 @@ _KEYFOLD_S = {
         "",
     ),
 }
-"""Settings that exactly-once rests on; the first has a variable of its own."""
+"""Settings that exactly-once delivery depends on. The first one has its own variable."""
 
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """How a cluster is reached.
+    """Settings of the connection to a Kafka cluster.
 
     Attributes:
         bootstrap: addresses of brokers.
-        conf: further settings by librdkafka's names; never shown.
+        conf: other settings by librdkafka's names; never shown.
     """
 
     bootstrap: str
@@ -62,83 +62,85 @@ class KafkaSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "KafkaSettings":
-        """The settings that the environment gives.
+        """Read the settings from the environment.
 
         Raises:
-            KeyfoldError: there are none, or a variable has a value that it cannot have. No value of a setting is told.
+            KeyfoldError: a variable is missing or invalid. The message contains no value of a setting.
         """
         bootstrap = environment.get(BOOTSTRAP_VARIABLE, "").replace(" ", "")
         if not bootstrap:
             raise Misconfigured(
-                f"{BOOTSTRAP_VARIABLE} is not set: it says where Kafka is, as in broker.example.org:9092 (several "
-                "separated by commas)"
+                f"{BOOTSTRAP_VARIABLE} is not set: give Kafka's address, as in broker.example.org:9092 (several separated by "
+                "commas)"
             )
         if not _ADDRESSES.fullmatch(bootstrap):
             raise Misconfigured(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
         conf = _conf(environment.get(CONF_VARIABLE, "").strip())
         for name in sorted(_KEYFOLD_S.keys() & conf.keys()):
             if variable := _KEYFOLD_S[name]:
-                raise Misconfigured(f"{CONF_VARIABLE}: {name} has a variable of its own, {variable}")
-            raise Misconfigured(f"{CONF_VARIABLE}: {name} is Keyfold's to set, exactly-once rests on it; leave it out")
+                raise Misconfigured(f"{CONF_VARIABLE}: {name} is set by its own variable, {variable}")
+            raise Misconfigured(
+                f"{CONF_VARIABLE}: {name} is set by Keyfold, since exactly-once delivery depends on it; remove it"
+            )
         return cls(bootstrap, conf)
 
     @classmethod
     def of_worker(
         cls, bootstrap: str, names: Sequence[str], environment: Mapping[str, str] = os.environ
     ) -> "KafkaSettings":
-        """The settings for a worker: addresses and names of settings are the driver's, values the worker's own.
+        """The settings for a worker: addresses and names of settings from the driver, values from its own environment.
 
         Raises:
-            KeyfoldError: the worker's environment lacks settings that the driver has, or has others.
+            KeyfoldError: the worker's environment has other settings than the driver's.
         """
         found = cls.from_environment({**environment, BOOTSTRAP_VARIABLE: bootstrap})
         if set(found.conf) != set(names):
             raise Misconfigured(
                 f"Spark's workers have other settings of Kafka in {CONF_VARIABLE} than the process that started the run "
-                f"({', '.join(sorted(set(found.conf) ^ set(names)))}): set it where Spark is started, and start a warm Spark anew"
+                f"({', '.join(sorted(set(found.conf) ^ set(names)))}): set it where Spark is started, and restart a warm Spark"
             )
         return found
 
     def client(self, **more: Any) -> dict[str, Any]:
-        """The whole configuration of a client; hand it to nobody else."""
-        # Without a word on stderr: what it has to say comes as an error, and goes through `told`.
+        """The full configuration of a client, with secrets: pass it to nothing else."""
+        # No log on stderr: errors are raised, and secrets removed by `without_secrets`.
         return {"log_level": 0, "socket.keepalive.enable": True, "client.id": "keyfold"} | {
             **self.conf,
             "bootstrap.servers": self.bootstrap,
             **more,
         }
 
-    def told(self, text: object) -> str:
-        """What a client said, without the values of secret settings."""
+    def without_secrets(self, text: object) -> str:
+        """A client's message without the values of secret settings."""
         hidden = {f"{name}.secret": value for name, value in self.conf.items() if _is_secret(name, value)}
         return without_secrets(str(text), hidden)
 
 
 def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Which topic a stream comes by, by the stream's name; those that are left out come as files.
+    """The topics of KEYFOLD_KAFKA_TOPICS, by stream. Other streams are read from files.
 
     Raises:
-        KeyfoldError: the variable says nothing of the kind, there is no such stream, or a topic cannot have such a name.
+        KeyfoldError: an entry is invalid, there is no such stream, or a name is not valid for a topic.
     """
     topics = parse_conf(environment.get(TOPICS_VARIABLE, ""), TOPICS_VARIABLE)
     for stream, topic in topics.items():
         if stream not in project_streams():
             raise Misconfigured(
-                f"{TOPICS_VARIABLE} names {stream}, and no stream has this name: {', '.join(project_streams())}"
+                f"{TOPICS_VARIABLE} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
             )
         if owner := project_streams()[stream].landing:
             raise Misconfigured(
-                f"{TOPICS_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} there"
+                f"{TOPICS_VARIABLE} names {stream}, which shares the landing of {owner}: name {owner} instead"
             )
         check_topic(topic, f"{TOPICS_VARIABLE}: the topic of {stream}")
     return topics
 
 
 def check_topic(topic: str, what: str = "the topic") -> str:
-    """A topic's name.
+    """Return a topic's name after checking it.
 
     Raises:
-        KeyfoldError: no topic can have this name.
+        KeyfoldError: the name is not valid for a topic.
     """
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise Misconfigured(f"{what} is {topic!r}: names of topics are letters, digits, '.', '_' and '-', 249 at most")
@@ -153,14 +155,14 @@ def _conf(text: str) -> dict[str, str]:
         mode = file.stat().st_mode
         content = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise Misconfigured(f"{CONF_VARIABLE} names {file}, which cannot be read: {why}") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise Misconfigured(f"{CONF_VARIABLE} names {file}, which others may read or write: `chmod 600 {file}`")
+        raise Misconfigured(f"{CONF_VARIABLE} names {file}, which other users may read or write: `chmod 600 {file}`")
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return parse_conf("\n".join(lines), CONF_VARIABLE)
 
 
 def _is_secret(name: str, value: str) -> bool:
-    # Keys and certificates may stand there whole, in PEM.
+    # Keys and certificates may be given as PEM text.
     return is_secret(name, value) or name.endswith((".pem", ".jaas.config", "oauthbearer.config"))

@@ -1,4 +1,4 @@
-"""A topic, as a run is told of it, and what the broker says of it."""
+"""`KafkaTopic`, a topic as a source of ingest, and its state at the broker."""
 
 import atexit
 import os
@@ -36,7 +36,7 @@ else:
     AdminClient, OffsetSpec = from_extra("kafka", "confluent_kafka.admin", "AdminClient", "OffsetSpec")
 
 TIMEOUT = 15.0
-"""Seconds until a broker must have answered."""
+"""Seconds to wait for a broker's answer."""
 
 Start = Literal["earliest", "latest"] | datetime
 OnGap = Literal["error", "record"]
@@ -47,12 +47,12 @@ class KafkaTopic:
     """A topic as a source of ingest.
 
     Attributes:
-        name: the topic's.
-        start: where to begin when nothing of it was read yet: `earliest`, `latest`, or the first message of a time on.
-            Partitions that appear later are read from their beginning, whatever this says.
-        on_gap: what messages are that were deleted before they were read: an `error`, or a row in quarantine (`record`).
-        anew: take a topic that was deleted and made anew, or whose end was cut off, as another one: from its beginning.
-        settings: how to reach it; by default the environment's.
+        name: name of the topic.
+        start: where the first run begins: `earliest`, `latest`, or the first message from a time on. Partitions that are
+            added later are always read from their beginning.
+        on_gap: how to treat messages that expired unread: as an `error`, or as a row in quarantine (`record`).
+        anew: read a topic that was deleted and created again, or truncated, from its beginning.
+        settings: settings of the connection; by default from the environment.
     """
 
     name: str
@@ -66,15 +66,15 @@ class KafkaTopic:
 
     @property
     def source(self) -> str:
-        """What names it in plans and in quarantine."""
+        """The name of the topic in plans and in quarantine: `kafka://TOPIC`."""
         return PREFIX + self.name
 
 
 def read_start(text: str) -> Start:
-    """Where to begin, as a person writes it: `earliest`, `latest`, or an ISO 8601 time.
+    """Parse `earliest`, `latest`, or an ISO 8601 time.
 
     Raises:
-        KeyfoldError: it is none of these.
+        KeyfoldError: the text is none of these.
     """
     words: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
     try:
@@ -84,19 +84,19 @@ def read_start(text: str) -> Start:
 
 
 def topic_state(topic: KafkaTopic) -> TopicState:
-    """What a topic holds now, as a reader of committed messages sees it.
+    """The current offsets of a topic, for a reader of committed messages.
 
     Raises:
-        KeyfoldError: the broker does not answer, refuses us, or has no such topic.
+        KeyfoldError: the broker does not answer, refuses access, or has no such topic.
     """
     cluster = _cluster(topic.settings)
     identity, partitions = cluster.describe(topic.name)
     there = [TopicPartition(topic.name, number) for number in partitions]
     first = cluster.offsets(topic.name, there, OffsetSpec.earliest())
-    # The last stable offset: what lies behind it may yet be aborted.
+    # With isolation level READ_COMMITTED this is the last stable offset: later messages may still be aborted.
     end = cluster.offsets(topic.name, there, OffsetSpec.latest())
     if isinstance(topic.start, datetime):
-        # Not by a float, which may be one off. A time before 1970 is negative, and would be a code: -1 is the newest.
+        # Integer division, since a float may be off by one. Negative numbers are codes for Kafka (-1: the newest).
         at_time = OffsetSpec.for_timestamp(max(micros(topic.start) // 1000, 0))
         found = cluster.offsets(topic.name, there, at_time)
         begin = {number: offset if offset >= 0 else end[number] for number, offset in found.items()}
@@ -106,10 +106,10 @@ def topic_state(topic: KafkaTopic) -> TopicState:
 
 
 def topic_id(topic: KafkaTopic) -> str:
-    """The broker's own id of a topic; empty where there is none of its name.
+    """The broker's id of a topic; empty if there is no such topic.
 
     Raises:
-        KeyfoldError: the broker does not answer, or refuses us.
+        KeyfoldError: the broker does not answer, or refuses access.
     """
     try:
         return _cluster(topic.settings).describe(topic.name)[0]
@@ -118,7 +118,7 @@ def topic_id(topic: KafkaTopic) -> str:
 
 
 class UnreachableError(Unreachable):
-    """No broker answers, or none that could say."""
+    """No broker answers, or none can answer now."""
 
 
 class _NoSuchTopicError(NotFound):
@@ -127,7 +127,7 @@ class _NoSuchTopicError(NotFound):
 
 @cache
 def _final_codes() -> frozenset[int]:
-    """Codes that waiting does not change. Brokers that start, stop or move report any of a dozen others."""
+    """Error codes that do not go away by waiting. Brokers that start, stop or move report a dozen others."""
     return frozenset(
         {
             KafkaError._AUTHENTICATION,
@@ -147,14 +147,16 @@ def _final_codes() -> frozenset[int]:
 
 
 class _Cluster:
-    """A client that asks brokers what they have."""
+    """A client for the metadata of topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings, self._trouble, self._is_refused = settings, "", False
         try:
             self._admin = AdminClient(settings.client(error_cb=self._remember))
         except KafkaException as error:
-            raise Misconfigured(f"Kafka's client refuses its settings: {settings.told(error.args[0].str())}") from None
+            raise Misconfigured(
+                f"Kafka's client refuses its settings: {settings.without_secrets(error.args[0].str())}"
+            ) from None
 
     def describe(self, topic: str) -> tuple[str, list[int]]:
         """A topic's id and its partitions."""
@@ -176,27 +178,27 @@ class _Cluster:
         where = f"Kafka at {self._settings.bootstrap}"
         if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
-        why = "; ".join(filter(None, (self._settings.told(fault.str()), self._trouble)))
-        # A login that is refused looks like a broker that does not answer, but for what the client says of it.
+        why = "; ".join(filter(None, (self._settings.without_secrets(fault.str()), self._trouble)))
+        # A refused login looks like a broker that does not answer; only the client's callback distinguishes them.
         kind = KeyfoldError if fault.code() in _final_codes() or self._is_refused else UnreachableError
         raise kind(
-            f"topic {topic}: {where} does not tell what it holds: {why}. See that it runs, and that {BOOTSTRAP_VARIABLE} "
-            f"and {CONF_VARIABLE} fit it"
+            f"topic {topic}: {where} does not answer: {why}. Check that it runs, and that {BOOTSTRAP_VARIABLE} and "
+            f"{CONF_VARIABLE} are right"
         )
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = self._settings.told(error.str())
+        self._trouble = self._settings.without_secrets(error.str())
         self._is_refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 _clusters: dict[tuple[int, str, frozenset[tuple[str, str]]], _Cluster] = {}
-# While Python is whole: a thread of the client that calls into one that ends takes the process down.
+# Close clients before Python shuts down: a client thread that calls into a dying interpreter crashes the process.
 atexit.register(_clusters.clear)
 
 
 def _cluster(settings: KafkaSettings) -> _Cluster:
-    """A client that is connected already, where there is one: continuous ingest asks several times a second."""
-    # By process: a client's threads do not survive a fork.
+    """The client for a cluster, connected once: continuous ingest asks several times per second."""
+    # Keyed by process, since a client's threads do not survive a fork.
     key = (os.getpid(), settings.bootstrap, frozenset(settings.conf.items()))
     if key not in _clusters:
         _clusters.clear()

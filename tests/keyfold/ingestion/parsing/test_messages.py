@@ -85,7 +85,7 @@ def test_one_message_that_cannot_be_decoded_rejects_itself_alone():
         75: "the message is not UTF-8",
         76: "the message is not UTF-8",
         77: "the message holds NUL bytes",
-        78: f"the message has {len(good) + 200} bytes, and 200 are its stream's limit",
+        78: f"the message has {len(good) + 200} bytes, more than its stream's limit of 200",
     }
     rejects = parse_messages(STREAM, values, np.arange(len(values)), ARRIVED).rejects
     assert rejects[3].raw == "\\xff\\xfe"

@@ -168,10 +168,10 @@ def test_csv_has_paths_as_its_columns_names_and_no_lists(tmp_path):
     (row,) = file_rows(Stream("flat", schema, "time", sources=sources), path, ARRIVED)
     assert (row["repository"], row["payload"], row["reason"]) == (5, "{}", None)
     assert reasons(file_rows(READINGS, path, ARRIVED)) == [
-        "the file is CSV, which has no lists or objects, and stream readings takes readings[]"
+        "the file is CSV, which has no lists or objects, but stream readings needs readings[]"
     ]
     assert reasons(file_rows(PUSHES, path, ARRIVED)) == [
-        "the file is CSV, which has no lists or objects, and stream pushes takes the text of a whole JSON line"
+        "the file is CSV, which has no lists or objects, but stream pushes needs the text of a whole JSON line"
     ]
 
 
@@ -202,10 +202,10 @@ def test_a_parquet_column_without_fields_is_refused_with_its_file(tmp_path):
     pq.write_table(pa.table({"device": ["x"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"readings": [1]}), tmp_path / "b.parquet")
     assert reasons(file_rows(READINGS, tmp_path / "a.parquet", ARRIVED)) == [
-        "the file's column device holds no objects but string, and fields of it are read"
+        "the file's column device holds string and not objects, but the stream reads fields of it"
     ]
     assert reasons(file_rows(READINGS, tmp_path / "b.parquet", ARRIVED)) == [
-        "the file's column readings holds no lists but int64, and elements of it are read"
+        "the file's column readings holds int64 and not lists, but the stream reads elements of it"
     ]
 
 

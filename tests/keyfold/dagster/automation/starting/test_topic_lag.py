@@ -98,7 +98,7 @@ def test_the_sensor_tells_dagster_of_new_messages_and_of_brokers_that_cannot_be_
         return told
 
     def unreachable() -> TopicState:
-        raise KeyfoldError("topic rides: Kafka at a:1 does not tell what it holds: Connection refused")
+        raise KeyfoldError("topic rides: Kafka at a:1 does not answer: Connection refused")
 
     told = tick(TopicSource(lambda: topic(5, 1), lambda: None))
     assert isinstance(told, dg.SensorResult)

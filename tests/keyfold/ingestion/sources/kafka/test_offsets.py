@@ -138,7 +138,7 @@ def test_an_end_that_was_cut_off_is_refused():
     with pytest.raises(KeyfoldError, match=r"read up to offset 5, and ends at 4"):
         plan_ranges(topic([0], [4]), read)
     assert offsets(plan_ranges(topic([2], [4]), read, anew=True)) == [(0, 2), (0, 3)]
-    with pytest.raises(KeyfoldError, match=r"partition 3 was read, and is not there"):
+    with pytest.raises(KeyfoldError, match=r"partition 3, which was read before, no longer exists"):
         plan_ranges(topic([0], [9]), ReadTopic(id="a", next={0: 5, 3: 1}))
 
 

@@ -20,7 +20,7 @@ def test_settings_come_from_the_environment_and_show_no_value():
     assert found.bootstrap == "a.example.org:9092,b.example.org:9092"
     assert found.client()["sasl.password"] == "planted-word"
     assert "planted" not in repr(found)
-    assert found.told("login of ann with planted-word failed") == "login of ann with (hidden) failed"
+    assert found.without_secrets("login of ann with planted-word failed") == "login of ann with (hidden) failed"
 
 
 def test_a_file_of_settings_must_be_its_user_s_alone(tmp_path: Path):
@@ -43,8 +43,8 @@ def test_a_file_of_settings_must_be_its_user_s_alone(tmp_path: Path):
         ({"KEYFOLD_KAFKA_BOOTSTRAP": ""}, "KEYFOLD_KAFKA_BOOTSTRAP is not set"),
         ({"KEYFOLD_KAFKA_BOOTSTRAP": "planted:secret@host"}, "must be host:port"),
         ({"KEYFOLD_KAFKA_CONF": "sasl.password planted-word"}, "has no '='"),
-        ({"KEYFOLD_KAFKA_CONF": "isolation.level=read_uncommitted"}, "isolation.level is Keyfold's to set"),
-        ({"KEYFOLD_KAFKA_CONF": "bootstrap.servers=x:1"}, "has a variable of its own, KEYFOLD_KAFKA_BOOTSTRAP"),
+        ({"KEYFOLD_KAFKA_CONF": "isolation.level=read_uncommitted"}, "isolation.level is set by Keyfold"),
+        ({"KEYFOLD_KAFKA_CONF": "bootstrap.servers=x:1"}, "is set by its own variable, KEYFOLD_KAFKA_BOOTSTRAP"),
     ],
 )
 def test_what_cannot_be_is_refused_without_repeating_it(given, told):
@@ -71,5 +71,5 @@ def test_topics_of_streams_are_named_by_the_environment():
     for wrong in ("a/b", "", "x" * 250, ".."):
         with pytest.raises(KeyfoldError, match="names of topics are"):
             kafka_topics({"KEYFOLD_KAFKA_TOPICS": f"weather={wrong}"})
-    with pytest.raises(KeyfoldError, match="names rides, and no stream has this name: ride_points"):
+    with pytest.raises(KeyfoldError, match="names rides, but there is no such stream; streams: ride_points"):
         kafka_topics({"KEYFOLD_KAFKA_TOPICS": "rides=rides"})
