@@ -79,7 +79,7 @@ def test_a_set_up_that_failed_is_not_taken_for_done(machine):
 
 def test_a_set_up_without_the_archive_of_classes_is_done_all_the_same(machine):
     told = set_up(machine, ARCHIVES="1").stdout
-    assert "setup: Spark will start more slowly" in told
+    assert "setup: could not archive Spark's classes: Spark will start more slowly" in told
     assert "setup: ready" in told
 
 
@@ -133,7 +133,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_before_spark_starts_and_aft
     users.write_bytes(b"what a user adds")
     packages["check"]([mine, users], {name: sha256(b"Delta's own").hexdigest()})
     mine.write_bytes(b"Delta's own, and something more")
-    with pytest.raises(KeyfoldError, match=f"{mine} is not the jar that spark_jars.sha256 names.*delete {tmp_path}"):
+    with pytest.raises(KeyfoldError, match=f"{mine} is not the jar in spark_jars.sha256.*delete {tmp_path}"):
         packages["check"]([users, mine], locked)
     with pytest.raises(
         KeyfoldError, match=r"is in no line of spark_jars.sha256; where DELTA_PACKAGE or S3_PACKAGES was changed"
@@ -153,7 +153,7 @@ def test_a_tampered_jar_stops_the_set_up_with_one_message(tmp_path):
         [sys.executable, "-c", script], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert f"setup: {jar} is not the jar that spark_jars.sha256 names" in ended.stderr
+    assert f"setup: {jar} is not the jar in spark_jars.sha256" in ended.stderr
 
 
 def test_the_jars_that_spark_takes_here_are_the_locked_ones(spark):

@@ -1,1 +1,1 @@
-"""Calls over HTTP to services outside, each within one bound and to an address that was looked at: for jobs and alerts."""
+"""HTTP calls to external services, for jobs and alerts: with one time limit per call, and only to checked addresses."""

@@ -1,9 +1,8 @@
-"""One exchange over HTTP within one bound: the name, the connection, TLS, the call, its headers, and its body.
+"""An HTTP exchange with one time limit for everything: name resolution, connection, TLS, request, headers and body.
 
-HTTP clients bound each wait for bytes, so that a service that sends one a second is waited for as long as it likes.
-Here an exchange is one coroutine, which is cancelled when its time is over. A host's name is resolved for each exchange, and the
-request goes to the very address that was looked at. No redirect is followed and no proxy of the environment is asked:
-either would have another host get the events, and the token.
+HTTP clients limit each wait for bytes, so a service that sends one byte per second is never timed out. Here an exchange is a
+coroutine that is cancelled when its time is over. The host's name is resolved for each exchange, and the request goes to the
+checked address. Redirects and proxies of the environment are not followed, since another host would get events and token.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ MAX_ANSWER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back.
+    """A response.
 
     Attributes:
-        status: of HTTP.
-        headers: names in lower case.
+        status: HTTP status code.
+        headers: headers, with names in lower case.
         content: the whole body.
     """
 
@@ -38,14 +37,14 @@ class Answer:
 
 
 class Exchanges:
-    """Keeps connections to one URL; a context manager, safe to call from several threads."""
+    """Exchanges with one URL, over kept connections. A context manager, safe to use from several threads."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, timeout: float, max_connections: int) -> None:
-        # Here, since definitions load this module, and httpx takes a tenth of a second.
+        # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
         import httpx  # noqa: PLC0415
 
         self._url, self._headers, self._timeout = httpx.URL(url), dict(headers), timeout
-        # A transport and not a client: a client logs each URL, and a webhook's is a secret.
+        # A transport and not a client, since a client logs URLs, and that of a webhook is a secret.
         self._transport = httpx.AsyncHTTPTransport(
             verify=httpx.create_ssl_context() if self._url.scheme == "https" else False,
             limits=httpx.Limits(max_connections=max_connections),
@@ -64,16 +63,16 @@ class Exchanges:
         self._wait_for(self._transport.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        # Does not wait for a resolver that is away.
+        # Closing the loop does not wait for a name resolution that hangs.
         self._loop.close()
 
     def post(self, content: bytes, headers: Mapping[str, str]) -> Answer:
-        """POST and take the whole answer.
+        """POST, and return the whole response.
 
         Raises:
-            TimeoutError: it is not all there within the bound.
-            OSError: no connection, or it broke.
-            ValueError: the answer is too long.
+            TimeoutError: the response was not complete in time.
+            OSError: the connection failed or broke.
+            ValueError: the response is too long.
         """
         import httpx  # noqa: PLC0415
 
@@ -93,7 +92,7 @@ class Exchanges:
         addresses = await self._addresses()
         failure: Exception = ConnectionError(f"{self._url.host} has no address")
         for address in addresses:
-            # A share of the time each: the first may be one that never answers.
+            # Each address gets a share of the time, since the first one may never answer.
             request = self._request(address, content, headers, self._timeout / len(addresses))
             try:
                 response = await self._transport.handle_async_request(request)
@@ -106,7 +105,7 @@ class Exchanges:
     def _request(
         self, address: Address, content: bytes, headers: Mapping[str, str], seconds_to_connect: float
     ) -> "httpx.Request":
-        """The request to one address, under the host's name, which TLS verifies."""
+        """A request to an address, with the host's name, which TLS verifies."""
         import httpx  # noqa: PLC0415
 
         return httpx.Request(
@@ -118,7 +117,7 @@ class Exchanges:
         )
 
     async def _addresses(self) -> list[Address]:
-        """The addresses of the host, all of which may be asked, in the order in which they are to be tried."""
+        """The host's addresses, all of them allowed, in the order to try them."""
         host, port = self._url.host, self._url.port or {"http": 80, "https": 443}[self._url.scheme]
         found = [literal] if (literal := literal_address(host)) else []
         if not found:
@@ -128,7 +127,7 @@ class Exchanges:
                 raise ConnectionError(f"{host}: {error}") from error
             found = list(dict.fromkeys(address_of(str(entry[4][0])) for entry in entries))
         for address in found:
-            # Of several addresses, one that is refused refuses all: its name is not what it was thought to be.
+            # One refused address refuses all: the name does not belong to the expected service.
             if reason := why_refused(address, host):
                 raise ConnectionError(f"{host} is at {address}, {reason}")
         return found

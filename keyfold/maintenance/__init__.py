@@ -1,15 +1,15 @@
-"""Care of Delta tables, without a JVM: small files are joined, and files that nobody needs any more are deleted.
+"""Maintain Delta tables without a JVM: compaction of small files, and deletion of files that are no longer needed.
 
-Joining is safe at any time for who reads: its commits say that they change no data, so jobs pass over them, and the
-files it replaces stay. Deleting is not: a job opens the files that were added since it last read, long after later
-versions have replaced those. So
+Compaction is safe for readers at any time: its commits change no data, so jobs skip them, and the replaced files stay.
+Deletion needs care, since a job opens the files that were added after its last read, even if later versions have replaced
+them. So:
 
-- files are kept for the retention at least, and back to the oldest version that a keyed job has yet to read;
-- a job that has not read anything begins with the table as it is then, and needs nothing older;
-- files that a commit record names and the table has yet to take are kept;
-- where it cannot be told how far a job has come, nothing of the table is deleted.
+- Files are kept for the retention period, and back to the oldest version that a keyed job still has to read.
+- A job that has not read anything begins with the current version, and needs nothing older.
+- Files that a commit record names are kept until the table has that commit.
+- If the position of a job is not known, nothing of the table is deleted.
 
-Readers outside of Keyfold are not known here: give them a retention that is long enough.
+Readers outside of Keyfold are not known: choose a retention period that is long enough for them.
 """
 
 from keyfold.maintenance.one_table import RETENTION, Maintained, maintain

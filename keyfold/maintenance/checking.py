@@ -1,7 +1,7 @@
-"""Whether a lakehouse is whole: every file that counts is read and compared with what the journals say. Nothing is written.
+"""Check a lakehouse for damage: read all its files and compare them with its journals. Nothing is written.
 
-Needs no Spark and no lock: runs may go on meanwhile. What seems damaged is looked at again, and counts if it is seen each
-time: a run that goes on replaces and removes files, and never the same ones for long.
+The check needs no Spark and no lock, and runs may go on meanwhile. As they replace and remove files, damage is reported only if
+it is found in several attempts.
 """
 
 import time
@@ -37,14 +37,14 @@ _RESTORE = "restore it from a backup"
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check of a lakehouse came to.
+    """The result of a check.
 
     Attributes:
-        home: of the lakehouse.
-        checked: what was looked at: streams, generations of jobs, tables.
-        files: data files that were read.
-        bytes: that they have.
-        findings: what is wrong, and what could not be verified.
+        home: the lakehouse directory.
+        checked: the streams, generations of jobs and tables that were checked.
+        files: number of data files read.
+        bytes: their size.
+        findings: damage, and what could not be verified.
     """
 
     home: str
@@ -59,7 +59,7 @@ class Checked:
         return not any(finding.is_damage for finding in self.findings)
 
     def describe(self) -> Iterator[str]:
-        """In lines for people."""
+        """Lines of text about the result."""
         for finding in self.findings:
             yield f"{'damaged' if finding.is_damage else 'not verified'}: {finding.path} {finding.what}; {finding.remedy}"
         damaged = sum(finding.is_damage for finding in self.findings)
@@ -70,16 +70,16 @@ class Checked:
 
 
 def check(lakehouse: Lakehouse) -> Checked:
-    """Read all that a lakehouse holds, and compare it with what its journals say.
+    """Read all files of a lakehouse, and compare them with its journals.
 
-    Landing files are not looked at (they may go once they are read), nor is what a rebuild has put aside.
+    Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside.
 
     Raises:
-        KeyfoldError: the home is not there.
-        OSError: a disk, or a store, fails.
+        KeyfoldError: the lakehouse directory does not exist.
+        OSError: a disk or a store fails.
     """
     if not lakehouse.home.is_dir():
-        raise NotFound(f"the lakehouse home {lakehouse.home} is not there; name another one with --home")
+        raise NotFound(f"the lakehouse directory {lakehouse.home} does not exist; give another one with --home")
     seen, names, findings = Seen(), [], list[Finding]()
     for name, look in _owners(lakehouse):
         names.append(name)
@@ -91,7 +91,7 @@ _Look = Callable[[Seen], Iterator[Finding]]
 
 
 def _lasting(look: _Look, seen: Seen) -> list[Finding]:
-    """What is found each time, the first of each path."""
+    """The findings that all attempts have in common, the first of each path."""
     found = _first_of_each(look(seen))
     for _ in range(_TRIES - 1):
         if not found:
@@ -108,7 +108,7 @@ def _first_of_each(findings: Iterator[Finding]) -> list[Finding]:
         for finding in findings:
             by_path.setdefault(finding.path, finding)
     except FileNotFoundError as error:
-        # A generation that goes live, a branch or a backup that is removed: it is not there the next time.
+        # A generation that has gone live, or a removed branch: the next attempt does not list it.
         by_path.setdefault(str(error.filename), Finding(str(error.filename), "is gone", _RESTORE))
     return list(by_path.values())
 
@@ -117,6 +117,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
     home = lakehouse.home
     streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
     for stream in sorted(name for name in streams if not name.startswith(".")):
+        # `stream=stream` binds the loop's current value: the function is called later.
         yield f"stream {stream}", lambda seen, stream=stream: _of_ingest(lakehouse, stream, seen)
     for folder in sorted((home / "jobs").glob("*")):
         job = folder.name
@@ -137,10 +138,10 @@ def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Findin
         return
     if (folder / REBUILD).exists():
         again = lakehouse.command("ingest", stream, "--rebuild")
-        yield Finding(str(folder / REBUILD), "is of a rebuild that broke off", f"finish it: `{again}`", is_damage=False)
+        yield Finding(str(folder / REBUILD), "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
         return
     if birth is None:
-        # What a beginning that was killed leaves is an empty table.
+        # Empty tables without a record are fine: a killed start leaves them.
         if (folder / "journal").is_dir() or any(
             is_table(table) and DeltaTable(str(table)).count()
             for table in (lakehouse.events(stream), lakehouse.quarantine(stream))
@@ -159,11 +160,11 @@ def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Findin
     try:
         done = journal.last_done()
     except KeyfoldError:
-        return  # it was named
-    anew = "restore it, or run ingest again: it makes the index anew from the event table where it is needed"
+        return  # reported already
+    rebuilds = "restore it, or run ingest again: it rebuilds the index from the event table if needed"
     for segment in done.segments if done else ():
         if what := _fault_of_segment(birth.segments / segment.name, segment.checksum):
-            yield Finding(str(birth.segments / segment.name), what, anew)
+            yield Finding(str(birth.segments / segment.name), what, rebuilds)
     if not faults:
         yield from _of_agreement(journal, birth.tables, birth.ids, birth.identity, birth.where, remedy)
 
@@ -171,11 +172,7 @@ def _of_ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> Iterator[Findin
 def _fault_of_segment(path: Place, checksum: str) -> str | None:
     try:
         with open_for_reading(path) as file:
-            return (
-                None
-                if not checksum or checksum_of(file) == checksum
-                else "is not what was written (its checksum is another one)"
-            )
+            return None if not checksum or checksum_of(file) == checksum else "is damaged (its checksum is wrong)"
     except FileNotFoundError:
         return "is gone"
 
@@ -191,7 +188,7 @@ def _of_pointer(lakehouse: Lakehouse, job: str) -> Iterator[Finding]:
 def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> Iterator[Finding]:
     record, remedy = folder / GENERATION_RECORD, _refresh(lakehouse, job)
     if not record.exists():
-        # Without batches it is what a killed beginning leaves.
+        # Without batches, it is what a killed start leaves.
         if any(folder.glob("journal/*.done.json")):
             yield Finding(str(record), "is gone", remedy)
         return
@@ -203,7 +200,7 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
         yield Finding(str(record), f"cannot be read ({first_line(error)})", remedy)
         return
     faults = False
-    # A branch's own folder has no lock: a run that makes it holds the job's.
+    # The job's lock, since a run of a branch holds that one too.
     for finding in _of_records(lakehouse.job(job), generation.journal, generation.checksummed, remedy):
         faults |= finding.is_damage
         yield finding
@@ -219,21 +216,21 @@ def _of_generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) ->
 
 def _of_checkpoint(generation: Generation, remedy: str) -> Iterator[Finding]:
     done, finished = generation.journal.last_done(), finished_batch(generation.checkpoint)
-    # One behind is as a crash leaves it; before the first batch is finished it may be removed whole.
+    # A crash may leave the checkpoint one batch behind. Before the first batch is finished, it may be missing.
     if done is not None and done.batch and (finished is None or not done.batch - 1 <= finished <= done.batch):
         has = "no batch" if finished is None else f"batch {finished}"
-        what = f"has finished {has}, and the journal says batch {done.batch}: they are of different times"
+        what = f"has finished {has}, but the journal has finished batch {done.batch}: they are of different times"
         yield Finding(str(generation.checkpoint), what, remedy)
 
 
 def _of_records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], remedy: str) -> Iterator[Finding]:
-    """What is wrong with the records of a journal, and with the files whose checksums it keeps."""
+    """Check the records of a journal, and the files whose checksums it records."""
     record = journal.folder / RECORD
     try:
         recorded = read_checksums(journal.folder)
     except DamagedError:
         recorded = None
-        yield Finding(str(record), "is damaged (its checksum is another one)", f"{_RESTORE}, or remove it and run once")
+        yield Finding(str(record), "is damaged (its checksum is wrong)", f"{_RESTORE}, or remove it and run once")
     if recorded is not None:
         for path, what in differences(recorded, parts):
             yield Finding(str(path), what, remedy)
@@ -247,19 +244,17 @@ def _of_records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place
             except KeyfoldError as error:
                 yield Finding(str(path), f"cannot be read ({first_line(error)})", remedy)
     if numbers and not record.exists():
-        told = "is not there, so that what the journal says cannot be verified"
-        yield Finding(str(record), told, "run once, which writes it", is_damage=False)
+        what = "is missing, so that the journal cannot be verified"
+        yield Finding(str(record), what, "run once, which writes it", is_damage=False)
     elif recorded is not None and numbers and recorded.batch < numbers[-1] and not is_held(owner):
-        told = (
-            f"ends at batch {recorded.batch}, and batch {numbers[-1]} is done: a run broke off, or it is an older one"
-        )
-        yield Finding(str(record), told, "run once, which writes it anew", is_damage=False)
+        what = f"ends at batch {recorded.batch}, but batch {numbers[-1]} is done: a run was interrupted, or it is an older copy"
+        yield Finding(str(record), what, "run once, which rewrites it", is_damage=False)
 
 
 def _of_agreement(
     journal: Journal[Any, Any], tables: dict[str, Place], ids: dict[str, str], identity: str, where: str, remedy: str
 ) -> Iterator[Finding]:
-    """Whether the tables have taken what the journal says; asked where each is well by itself."""
+    """Check that tables and journal agree, once neither is damaged."""
     try:
         check_tables(journal, tables, ids, identity, where, remedy)
     except (KeyfoldError, DeltaError) as error:

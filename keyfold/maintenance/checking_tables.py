@@ -1,4 +1,4 @@
-"""Whether a Delta table is whole: its log has no gap and can be read, and its data files hold what was written to them."""
+"""Check a Delta table for damage: its log is complete and readable, and its data files match their checksums."""
 
 import json
 import re
@@ -23,13 +23,13 @@ _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\b.*\.parquet$")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong.
+    """A fault that a check found.
 
     Attributes:
-        path: of the file.
-        what: is wrong with it, for people.
+        path: the file.
+        what: what is wrong with it, as the rest of a sentence.
         remedy: what to do.
-        is_damage: False of what could not be verified, and may be well.
+        is_damage: False if the file could not be verified, and may be intact.
     """
 
     path: str
@@ -46,12 +46,12 @@ class Seen:
 
 
 def findings_of_table(table: Place, remedy: str, seen: Seen) -> Iterator[Finding]:
-    """What is wrong with a table; reads its log and every data file below it, those of older versions too.
+    """Check a table: read its log and all data files in its folder, also those of older versions.
 
     Args:
-        table: its folder.
-        remedy: what to do with a damaged file.
-        seen: takes note of what was read.
+        table: the table's folder.
+        remedy: what to do about a damaged file.
+        seen: records the files that were read.
     """
     faults = list(_of_log(table / "_delta_log", remedy))
     yield from faults
@@ -71,14 +71,14 @@ def findings_of_table(table: Place, remedy: str, seen: Seen) -> Iterator[Finding
         if below is None or below.parts[0] == "_delta_log" or found.path.name.startswith("."):
             continue
         checksum = checksum_in_name(found.path.name)
-        # Without a checksum, and in no version: perhaps half written.
+        # A file without a checksum that the table does not name may be half written.
         if checksum is None and below.as_posix() not in named:
             continue
         seen.files[str(found.path)] = found.bytes
         try:
             what = _fault_of_rows(found.path) if checksum is None else _fault_of_content(found.path, checksum)
         except FileNotFoundError:
-            continue  # it was listed, and is replaced by now
+            continue  # it was deleted since it was listed
         if what:
             yield Finding(str(found.path), what, remedy)
 
@@ -91,13 +91,13 @@ def _of_log(log: Place, remedy: str) -> Iterator[Finding]:
         yield Finding(str(log), "is gone", remedy)
         return
     newest = max(checkpoints, default=-1)
-    # Behind the newest checkpoint entries may be cleaned up.
+    # Entries before the newest checkpoint may have been cleaned up.
     for version in range(newest + 1, max(entries, default=newest) + 1):
         path = log / f"{version:020d}.json"
         if version not in entries:
-            yield Finding(str(path), "is gone, and later entries of the log are there", remedy)
+            yield Finding(str(path), "is gone, but the log has later entries", remedy)
         elif not _is_entry(path):
-            yield Finding(str(path), "is empty or torn", remedy)
+            yield Finding(str(path), "is empty or incomplete", remedy)
     for version in sorted(checkpoints):
         for name in names:
             if name.startswith(f"{version:020d}.checkpoint") and (what := _fault_of_rows(log / name)):
@@ -108,7 +108,7 @@ def _of_log(log: Place, remedy: str) -> Iterator[Finding]:
 
 
 def _is_entry(path: Place) -> bool:
-    """Whether an entry has a JSON object in each line, and one at least."""
+    """Whether an entry has at least one line, and a JSON object in each."""
     try:
         lines = path.read_bytes().splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
@@ -126,11 +126,11 @@ def _is_pointer(path: Place) -> bool:
 def _fault_of_content(path: Place, checksum: str) -> str | None:
     with open_for_reading(path) as file:
         found = checksum_of(file)
-    return None if found == checksum else "is not what was written (its checksum is another one)"
+    return None if found == checksum else "is damaged (its checksum is wrong)"
 
 
 def _fault_of_rows(path: Place) -> str | None:
-    """What is wrong with a Parquet file that says no checksum: all of it is read."""
+    """The fault of a Parquet file without a checksum, which is found by reading all of it."""
     try:
         with parquet_file(path) as file:
             for _ in file.iter_batches():

@@ -1,4 +1,4 @@
-"""One table's care: its small files are joined, then those that nobody needs are deleted."""
+"""Maintain one table: compact its small files, then delete files that are no longer needed."""
 
 import json
 import math
@@ -15,28 +15,28 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import files_below, sync_folder
-from keyfold.maintenance.joining import join_small_files
+from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.readers import Reader, readers
 from keyfold.storage.place import Place, path_below
 
 RETENTION = timedelta(days=7)
-"""Delta's own default."""
+"""The default retention period, that of Delta."""
 
 _MARGIN = timedelta(hours=1)
-"""For clocks that differ, and for a join that began before a version and was committed after it."""
+"""A margin for differing clocks, and for a compaction that began before a version and was committed after it."""
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """What was done to a table.
+    """The result of a table's maintenance.
 
     Attributes:
-        files_before, files_after: that the table consists of.
-        bytes_before, bytes_after: of all data files on disk, those of older versions too.
-        deleted: files that were deleted.
-        retention: how far back files were kept.
-        kept_for: the job for which they were kept longer than was asked for.
-        not_deleted: why nothing was deleted, where something stood in the way.
+        files_before, files_after: number of files in the table's current version.
+        bytes_before, bytes_after: size of all data files on disk, also those of older versions.
+        deleted: number of deleted files.
+        retention: the retention period that was applied.
+        kept_for: the job for which files were kept longer than requested.
+        not_deleted: why nothing was deleted, if that failed.
     """
 
     files_before: int
@@ -58,27 +58,27 @@ def maintain(
     time: str | None = None,
     written: Sequence[Sequence[WrittenFile]] = (),
 ) -> Maintained:
-    """Join a table's small files, then delete those that nobody needs any more.
+    """Compact a table, then delete files that are no longer needed.
 
-    Only appends may go on meanwhile: of an upsert and this, one would fail. Hold the job's lock.
+    Only appends may go on meanwhile: a concurrent upsert or this would fail. So hold the lock of a job with upsert tables.
 
     Args:
-        lakehouse: where the jobs are that read the table.
-        name: of the table in plans, `events.<stream>` or a job's.
-        table: its folder.
-        retention: files that it has replaced are kept for so long, and longer while a job has yet to read them.
-        time: of an event table, the column of times by which its files are put in order.
-        written: its files by the commit records that are kept of whoever writes it, oldest first.
+        lakehouse: the lakehouse of the jobs that read the table.
+        name: the table's name in plans: `events.<stream>`, or that of a job's table.
+        table: the table's folder.
+        retention: how long replaced files are kept. They are kept longer while a job still has to read them.
+        time: the column of times of an event table, by which its files are ordered.
+        written: the table's files in each commit record that its writer's journal keeps, oldest first.
     """
     before = DeltaTable(str(table))
     files_before, bytes_before = len(before.file_uris()), _bytes_on_disk(table)
-    join_small_files(table, time)
+    compact(table, time)
     reached("maintenance: files joined")
     deleted, kept_for, obstacle = 0, None, None
     try:
         kept, kept_for, versions = _kept(lakehouse, name, table, retention)
         deleted = _delete(table, kept, versions, written)
-        # A vacuum passes over folders that begin with _.
+        # Vacuum ignores folders that begin with _.
         deleted += _delete_staged(table, retention, _paths(written))
         retention = max(retention, kept)
     except (KeyfoldError, DeltaError) as error:
@@ -99,7 +99,7 @@ def maintain(
 def _kept(
     lakehouse: Lakehouse, name: str, table: Place, retention: timedelta
 ) -> tuple[timedelta, str | None, list[int]]:
-    """How far back files are needed, for whom where that is longer than asked for, and versions to keep whole."""
+    """The retention period that readers need, the job that needs a longer one than requested, and versions to keep whole."""
     latest = DeltaTable(str(table)).version()
     behind = [reader for reader in readers(lakehouse, name, table) if reader.version <= latest]
     if not behind:
@@ -111,26 +111,27 @@ def _kept(
 
 
 def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequence[Sequence[WrittenFile]]) -> int:
-    """Delete what no version that is kept consists of, unless the table may yet take it.
+    """Delete files that no kept version has, except those that may still be committed.
 
-    That is what the newest commit record names, and what is newer: a batch may be at work that is not done. The machine's
-    clock tells as well how old a file is, but a clock may be wrong.
+    These are the files of the newest commit record, and all newer files, which may be of a batch in progress. Vacuum checks the
+    age of files too, but by the machine's clock, which may be wrong.
     """
 
     def found(*, full: bool) -> list[str]:
         return DeltaTable(str(table)).vacuum(
             retention_hours=math.ceil(kept / timedelta(hours=1)),
-            dry_run=True,  # that is to say: say which; the two commits of a VACUUM are of use to nobody
+            dry_run=True,  # only list: the files are deleted below, and VACUUM's two commits are not needed
             full=full,
             keep_versions=versions or None,
             enforce_retention_duration=kept >= RETENTION,
         )
 
     named = _paths(written[-1:])
-    # All of them: files whose removal an old checkpoint has forgotten would stay for ever else.
+    # A full vacuum lists all files in the folder. Otherwise files whose removal the log no longer records would stay for ever.
     gone = [path for path in found(full=True) if path not in named]
     newest = [file.path for file in next((files for files in reversed(written) if files), ())]
     if gone and newest:
+        # Files that the log says were removed may go at any age. Others must be older than the newest committed ones.
         replaced = set(found(full=False))
         since = min((changed_at for path in newest if (changed_at := _changed_at(table / path)) is not None), default=0)
         gone = [path for path in gone if path in replaced or (_changed_at(table / path) or since) < since]
@@ -142,7 +143,7 @@ def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequenc
 
 
 def _delete_staged(table: Place, retention: timedelta, named: set[str]) -> int:
-    """Delete rows that waited to be merged and that no commit record knows (any more)."""
+    """Delete old staged rows that no commit record names."""
     oldest = clock.time() - retention.total_seconds()
     old = [
         path
@@ -170,14 +171,14 @@ def _committed_at(table: Place, reader: Reader) -> datetime:
     try:
         for line in log.read_text(encoding="utf-8").splitlines():
             if info := json.loads(line).get("commitInfo"):
-                # Where a table has it, it never goes back; the clock's own time may.
+                # The in-commit timestamp never goes back; the clock's time may.
                 milliseconds = info.get("inCommitTimestamp") or info["timestamp"]
                 return datetime.fromtimestamp(milliseconds / 1000, UTC)
         return datetime.fromtimestamp(log.stat().st_mtime_ns / 1e9, UTC)
     except FileNotFoundError:
         raise Damaged(
-            f"{reader.name} has read to before version {reader.version}, whose log entry is gone: it cannot go on; "
-            "run it with --full-refresh, or remove its folder if it is no more"
+            f"{reader.name} has read up to before version {reader.version}, whose log entry is gone: it cannot continue; "
+            "run it with --full-refresh, or remove its folder if it is no longer used"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Which versions of an event table keyed jobs have yet to read, from their journals."""
+"""Find the versions of an event table that keyed jobs still have to read, from the jobs' journals."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Reader:
     """A generation of a job that reads a table.
 
     Attributes:
-        name: of the reader, for people.
-        version: the first version that it may yet have to open files of.
-        read: the version that it has read last, whose log entry identifies the table; of its first run, the one it reads.
+        name: the job and its generation, for messages.
+        version: the first version whose files it may still have to open.
+        read: the version that it read last, whose log entry identifies the table; in its first run, the version it reads.
     """
 
     name: str
@@ -29,18 +29,18 @@ class Reader:
 
 
 def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
-    """The generations that read a table and have begun to.
+    """The generations that have begun to read a table.
 
-    Of a job's generations the live one counts, and a newer one that is being filled; a newer one that nobody fills is
-    what a refresh that died has left, and nobody will ever go on with it.
+    These are a job's live generation, and a newer one that is being filled. A newer one without a running job was left by a
+    killed refresh and will not be continued.
 
     Args:
-        lakehouse: where the jobs are.
-        name: of the table in plans, `events.<stream>`.
-        table: its folder.
+        lakehouse: the lakehouse of the jobs.
+        name: the table's name in plans, `events.<stream>`.
+        table: the table's folder.
 
     Raises:
-        KeyfoldError: a journal cannot be read, or what a job has yet to read cannot be told.
+        KeyfoldError: a journal cannot be read, or the position of a job is not known.
     """
     identity = table_id(table)
     for folder in sorted(lakehouse.home.glob("jobs/*/generation-*")):
@@ -50,20 +50,22 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         if is_old or is_dead or not (folder / "generation.json").exists():
             continue
         generation = Generation(folder, read_json(folder / "generation.json"))
-        # Of another table of that name, or of an earlier version of Keyfold: it is not gone on with either.
+        # A generation that read another table of this name, or that another version of Keyfold wrote, cannot be continued.
         if generation.record.get("input_ids", {}).get(name) != identity or generation.record["format"] != FORMAT:
             continue
         where = f"job {folder.parent.name}, {folder.name}"
-        with positions_explained(where, name, "run it with --full-refresh, or remove its folder if it is no more"):
+        with positions_explained(
+            where, name, "run it with --full-refresh, or remove its folder if it is no longer used"
+        ):
             versions = _versions_needed(generation, name, table)
         if versions is not None:
             yield Reader(where, *versions)
 
 
 def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:
-    """The first version to read and the one read last; None where nothing older than the table as it is now will be read.
+    """The first version to read and the one read last; None if only the current version or later ones will be read.
 
-    A batch that Spark has not finished is worked on again, done or not: what counts is where its run began.
+    A batch that Spark has not finished is repeated, even if its commit record exists. So its run's start position counts.
     """
     journal, done = generation.journal, generation.journal.last_done()
     if done is None:
@@ -75,9 +77,9 @@ def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[i
     before = journal.done(following - 1) if following else None
     position = before.positions.get(name) if before else None
     if position is not None:
-        # A run that finds nothing makes no batch: what lies between may be many nights of maintenance.
+        # A run without new data makes no batch, so many commits of maintenance may follow the position: skip them.
         return next_change(table, position), position.version
-    # In a generation's first run the whole of one version is read.
+    # A generation's first run reads one version as a whole.
     plan = journal.plan(following)
     planned = [one.position.version for one in plan.inputs if one.table == name] if plan else []
     return (planned[0], planned[0]) if planned else None

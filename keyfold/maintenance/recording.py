@@ -1,6 +1,6 @@
-"""Checksums of the log entries that maintenance has written beside runs: `keyfold check` verifies what is recorded.
+"""Record checksums of the log entries that maintenance wrote, which `keyfold check` verifies.
 
-Where a run holds the lock it records them itself.
+If a run holds the lock, that run records them.
 """
 
 from contextlib import suppress
@@ -14,12 +14,12 @@ from keyfold.lakehouse import Lakehouse, exclusive
 
 
 def record_ingest(lakehouse: Lakehouse, stream: str) -> None:
-    """Record the checksums of a stream's ingest, unless a run is on.
+    """Record the checksums of a stream's ingest, unless a run is active.
 
     Raises:
         OSError: the disk is full or fails.
     """
-    # A lock makes its folder.
+    # Checked first, since taking a lock creates the folder.
     if not lakehouse.ingest(stream).is_dir():
         return
     with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream), f"maintenance of {stream}"):
@@ -29,7 +29,7 @@ def record_ingest(lakehouse: Lakehouse, stream: str) -> None:
 
 
 def record_job(lakehouse: Lakehouse, job: str) -> None:
-    """Record the checksums of a job's live generation, unless a run is on.
+    """Record the checksums of a job's live generation, unless a run is active.
 
     Raises:
         OSError: the disk is full or fails.

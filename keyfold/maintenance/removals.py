@@ -1,7 +1,7 @@
-"""What a table's log remembers of files that the table has replaced: each of its checkpoints names them all, for a week by default.
+"""Set how long a table's log checkpoints name removed files, a week by default.
 
-A table that takes a batch a second replaces 600,000 files a week. Its checkpoints, of which one comes every ten versions,
-would have 36 MB each, and whoever opens the table reads one.
+A table with a batch per second removes 600,000 files a week. Its checkpoints, one per ten versions, would have 36 MB each, and
+opening the table reads one.
 """
 
 from datetime import timedelta
@@ -15,20 +15,20 @@ _PROPERTY = "delta.deletedFileRetentionDuration"
 
 
 def remember_removals(table: Place, retention: timedelta) -> None:
-    """Have a table's log remember for so long which files were replaced: as long as maintenance keeps the files themselves.
+    """Make a table's log name removed files for as long as maintenance keeps the files.
 
-    Nobody else may write to the table meanwhile: who appends to it would have to begin again.
+    No other process may write to the table meanwhile, since a concurrent append would fail.
 
     Args:
         table: an existing Delta table.
-        retention: as `maintain` takes it.
+        retention: as for `maintain`.
     """
     delta = DeltaTable(str(table))
-    wanted = _told(retention)
-    # Where a table says nothing, it is Delta's own default.
-    if delta.metadata().configuration.get(_PROPERTY, _told(RETENTION)) != wanted:
+    wanted = _as_interval(retention)
+    # A table without the property has Delta's default.
+    if delta.metadata().configuration.get(_PROPERTY, _as_interval(RETENTION)) != wanted:
         delta.alter.set_table_properties({_PROPERTY: wanted})
 
 
-def _told(retention: timedelta) -> str:
+def _as_interval(retention: timedelta) -> str:
     return f"interval {retention // timedelta(seconds=1)} seconds"

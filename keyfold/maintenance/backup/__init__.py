@@ -1,4 +1,4 @@
-"""Backups of a lakehouse that are consistent while runs go on, and restoring from them."""
+"""Make consistent backups of a lakehouse while runs go on, and restore them."""
 
 from keyfold.maintenance.backup.backups import Backup, Restored, back_up, list_backups, restore
 

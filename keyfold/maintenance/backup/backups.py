@@ -1,4 +1,4 @@
-"""Backing a lakehouse up while runs go on, and restoring it."""
+"""Back up a lakehouse while runs go on, and restore a backup."""
 
 import io
 import time
@@ -22,13 +22,13 @@ _COPIES_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup that was made.
+    """A new backup.
 
     Attributes:
-        name: when it was begun, in UTC; `restore` takes it.
-        files, bytes: of which it consists.
-        new_contents, new_bytes: that no earlier backup had.
-        seconds: that it took.
+        name: its name for `restore`: the time when it began, in UTC.
+        files, bytes: number and size of its files.
+        new_contents, new_bytes: number and size of the contents that no earlier backup had.
+        seconds: duration.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Backup:
 
 @dataclass(frozen=True)
 class Restored:
-    """A lakehouse that was restored.
+    """A restored lakehouse.
 
     Attributes:
-        name: of the backup.
-        home: where it is now.
-        files, bytes: that were written.
-        seconds: that it took.
+        name: name of the backup.
+        home: the new lakehouse directory.
+        files, bytes: number and size of the files written.
+        seconds: duration.
     """
 
     name: str
@@ -58,24 +58,24 @@ class Restored:
 
 
 def back_up(lakehouse: Lakehouse, to: Place, *, keep: int | None = None) -> Backup:
-    """Back a lakehouse up; runs, continuous ones too, and maintenance go on meanwhile.
+    """Back up a lakehouse. Runs, also continuous ones, and maintenance may go on meanwhile.
 
     Args:
-        lakehouse: whose files.
-        to: a folder or bucket of backups outside of it; made where there is none.
-        keep: how many backups stay there; all without it.
+        lakehouse: the lakehouse.
+        to: a folder or bucket for backups, outside of the lakehouse; created if missing.
+        keep: number of backups to keep there; None keeps all.
 
     Raises:
-        KeyfoldError: there is no lakehouse, `to` lies in it, another backup to there is under way, or runs replace files
-            faster than they can be copied.
-        OSError: a disk is full or fails; there is no new backup then.
+        KeyfoldError: there is no lakehouse, `to` is inside of it, another backup to the same folder is running, or runs
+            replace files faster than they can be copied.
+        OSError: a disk is full or fails; no backup was made.
     """
     if not lakehouse.home.is_dir():
         raise NotFound(f"there is no lakehouse in {lakehouse.home}")
     if path_below(to, lakehouse.home) is not None:
-        raise Misconfigured(f"{to} lies in the lakehouse {lakehouse.home}: back it up to a place outside of it")
+        raise Misconfigured(f"{to} is inside the lakehouse {lakehouse.home}: give a folder outside of it")
     if keep is not None and keep < 1:
-        raise Misconfigured(f"keep is {keep}: at least the new backup stays")
+        raise Misconfigured(f"keep is {keep}: give 1 or more, since the new backup is kept")
     began = time.monotonic()
     with exclusive(to, "a backup"):
         store = BackupStore(to)
@@ -99,23 +99,25 @@ def list_backups(folder: Place) -> list[str]:
 
 
 def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Restored:
-    """Write the files of a backup to a home where nothing is yet; each content is compared with its digest.
+    """Restore a backup to an empty lakehouse directory, and verify the digest of each file.
 
     Args:
-        folder: of backups.
-        lakehouse: whose home is to be made; it may be another place than the backup's own.
-        name: of the backup; the newest without it.
+        folder: the folder or bucket of backups.
+        lakehouse: the lakehouse to create, at the same path as the original or at another.
+        name: name of the backup; None for the newest.
 
     Raises:
-        KeyfoldError: there is no such backup, a content of it is gone or damaged, or the home is not empty.
-        OSError: a disk is full or fails; remove what was written, and restore again.
+        KeyfoldError: there is no such backup, part of it is gone or damaged, or the lakehouse directory is not empty.
+        OSError: a disk is full or fails; remove the written files, and restore again.
     """
     began, store = time.monotonic(), BackupStore(folder)
     names = store.names()
     if not names:
         raise NotFound(f"there is no backup in {folder}")
     if lakehouse.home.is_dir() and next(iter(files_below(lakehouse.home)), None) is not None:
-        raise Misconfigured(f"{lakehouse.home} is not empty: restore to a new home, or move that one aside")
+        raise Misconfigured(
+            f"{lakehouse.home} is not empty: restore to a new lakehouse directory, or move this one aside"
+        )
     files = store.read(name or names[-1])
 
     def write(one: BackedUpFile) -> None:
@@ -131,7 +133,7 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Res
 
 
 class _Copier:
-    """Copies parts; what an earlier backup holds of a file that has not changed since is not read again."""
+    """Copies parts of a lakehouse. Files that have not changed since the last backup are not read."""
 
     def __init__(self, store: BackupStore, there: Mapping[str, int]) -> None:
         self._store, self._there = store, there
@@ -141,7 +143,7 @@ class _Copier:
         self._new: set[str] = set()
 
     def copy_part(self, lakehouse: Lakehouse, name: str) -> list[BackedUpFile]:
-        """Copy a part, from its list on again where files of it went meanwhile."""
+        """Copy a part. If files were removed meanwhile, list it again and retry."""
         for attempt in range(1, _TRIES + 1):
             try:
                 part = cut_part(lakehouse, name)
@@ -154,12 +156,13 @@ class _Copier:
                 if attempt == _TRIES:
                     raise KeyfoldError(
                         f"{name} could not be backed up in {_TRIES} tries: {error}. If a file is missing for good, restore "
-                        "it; else runs replace files faster than they are copied: back up when there is less to do"
+                        "it; otherwise runs replace files faster than they are copied: back up when fewer runs are active"
                     ) from error
         raise AssertionError("a try returns or raises")
 
     def _copy(self, path: str, file: FoundFile) -> BackedUpFile:
         before = self._before.get(path)
+        # Size, time and tag, without path and digest.
         is_same = before is not None and before[1:3] + before[4:] == (file.bytes, file.changed_at, file.tag)
         if before is not None and is_same and (before.digest in self._new or before.digest in self._there):
             return before
@@ -167,11 +170,12 @@ class _Copier:
             digest, size = self._store.put(source)
         self._new.add(digest)
         copied = BackedUpFile(path, size, file.changed_at, digest, file.tag)
-        # So that another try of this part does not read it again.
+        # Remembered, so that a retry of this part does not read the file again.
         self._before[path] = copied
         return copied
 
     def _copy_held(self, part: Part, copied: Iterable[BackedUpFile]) -> list[BackedUpFile]:
+        # Checksum records of a bucket refer to files by tags, which differ after a restore: replace them by digests.
         digests = {one.tag: one.digest for one in copied if one.tag}
         digests |= {tag: digest_of(content) for content, tag in part.held.values() if tag}
         held = []

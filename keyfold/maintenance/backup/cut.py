@@ -1,13 +1,13 @@
-"""Which files of a lakehouse make a consistent copy of it, although runs write there meanwhile.
+"""Select the files for a consistent copy of a lakehouse while runs write to it.
 
-A copy of a stream's ingest, or of a generation of a job, is cut at its newest commit record. It holds
+A copy of a stream's ingest, or of a generation of a job, is cut at its newest commit record. It has:
 
-- the journal up to that record, and every plan, since a run's plans are written together;
-- the tables' logs up to that batch, and all data files: those that no entry of the copied log names count for nothing;
+- the journal up to that record, and all plans, since the plans of a run are written together;
+- the tables' logs up to that batch, and all data files (those that the copied log does not name have no effect);
 - the checkpoint's record of finished batches up to that batch, and state of no later version.
 
-This is what a crash right after that batch leaves behind, so that a run on the restored copy goes on from there as after a
-crash. Jobs are cut before the streams that they read, so that the event tables hold all that the jobs have read.
+A crash right after that batch would leave the same files. So a run on the restored copy resumes as after a crash. Jobs are cut
+before the streams that they read, so that the event tables have all events that the jobs have read.
 """
 
 import re
@@ -35,18 +35,18 @@ _STATE = re.compile(r"\.?(\d+)(_[^.]*)?\.(zip|changelog|delta|snapshot)(\.crc)?"
 
 
 class MovedOnError(KeyfoldError):
-    """Runs or maintenance have removed files of a part since it was listed; it is listed again."""
+    """Files of a part were removed since it was listed. List it again."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What belongs together in a copy.
+    """Files that are copied together.
 
     Attributes:
-        name: for people.
-        held: the content of files that are written anew in place, by path below the home, as it was at the right moment,
-            each with its tag in a store.
-        files: all others, by path below the home. They are never written again under the same name, or may be of any time.
+        name: a name for messages.
+        held: files that are overwritten in place, by path in the lakehouse: their content at the right moment, with its tag
+            in a store.
+        files: all other files, by path in the lakehouse. They are never overwritten, or may be of any version.
     """
 
     name: str
@@ -55,21 +55,21 @@ class Part:
 
 
 def part_names(lakehouse: Lakehouse) -> list[str]:
-    """The parts of a lakehouse by their folders below its home, in the order in which they are to be cut and copied."""
+    """The parts of a lakehouse, by folder, in the order in which they must be cut and copied."""
     jobs, streams = lakehouse.home.glob("jobs/*"), lakehouse.home.glob("ingest/*")
     others = [lakehouse.home / name for name in ("monitoring", "open", "aside", "landing", "")]
     return [_below(lakehouse, folder) for folder in (*sorted(jobs), *sorted(streams), *others)]
 
 
 def cut_part(lakehouse: Lakehouse, name: str) -> Part:
-    """List a part as it is to be copied; see `part_names`.
+    """List the files of a part to copy; see `part_names`.
 
     Raises:
-        MovedOnError: files went while they were listed; list it again.
+        MovedOnError: files were removed while they were listed; list the part again.
         KeyfoldError: a record cannot be read.
     """
     folder, top = (lakehouse.home / name if name else lakehouse.home), name.partition("/")[0]
-    part = Part(name or "files of the home itself")
+    part = Part(name or "files at the top of the lakehouse directory")
     try:
         if top == "jobs":
             _cut_job(lakehouse, folder, part)
@@ -81,35 +81,35 @@ def cut_part(lakehouse: Lakehouse, name: str) -> Part:
         else:
             _take(lakehouse, part, files_below(folder) if top else _files_in(folder))
     except FileNotFoundError as error:
-        raise MovedOnError(f"{name}: {error.filename or error} went while it was listed") from error
+        raise MovedOnError(f"{name}: {error.filename or error} was removed while it was listed") from error
     return part
 
 
 def _cut_job(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
-    # First, since files of later than a checksum are well, and files of before it are damage.
+    # Checksums first: files newer than their checksum pass the check, and older ones count as damaged.
     _hold(
         lakehouse,
         part,
         *folder.glob(f"generation-*/journal/{CHECKSUMS}"),
         *folder.glob(f"branches/*/journal/{CHECKSUMS}"),
     )
-    # Before the generations are listed: the one that it names is then among them.
+    # The pointer before the generations are listed, so that the one it names is among them.
     _hold(lakehouse, part, folder / "current.json", *folder.glob("together-*.json"))
     for generation in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
-        # It is written last: without it, a generation is being made, or was given up.
+        # The record is written last. Without it, the generation is being created, or its creation was interrupted.
         if (generation / RECORD).exists():
             _cut_generation(lakehouse, generation, part)
 
 
 def _cut_generation(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
-    # Before the journal: a clock of later would take events for late that the restored job has yet to read.
+    # Before the journal: with a newer clock, events that the restored job still has to read would be late.
     _hold(lakehouse, part, folder / "journal" / "standing.json")
     last = _cut_journal(lakehouse, folder / "journal", part)
     identity = read_json(folder / RECORD)["identity"]
     for table in sorted((folder / "tables").glob("*")):
         _cut_table(lakehouse, table, part, f"{identity}/{table.name}", last)
-    kept = (file for file in files_below(folder) if _is_of_cut(file.path, folder, last))
-    _take(lakehouse, part, kept)
+    of_cut = (file for file in files_below(folder) if _is_of_cut(file.path, folder, last))
+    _take(lakehouse, part, of_cut)
 
 
 def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
@@ -122,7 +122,7 @@ def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
         return False
     if below.parts[1] in ("commits", "offsets"):
         number = _FINISHED.fullmatch(below.name)
-        # Spark has begun the next batch when a run ends, and goes on from that entry.
+        # When a run ends, Spark has begun the next batch, and resumes from that entry of `offsets`.
         return number is None or int(number[1]) <= last + (below.parts[1] == "offsets")
     if below.parts[1] == "parts":
         return int(below.name.partition("-")[0]) <= last
@@ -132,7 +132,7 @@ def _is_of_cut(path: Place, folder: Place, last: int) -> bool:
 
 def _cut_ingest(lakehouse: Lakehouse, folder: Place, part: Part) -> None:
     _hold(lakehouse, part, folder / "journal" / CHECKSUMS, folder / "ingest.json", folder / "rebuild.json")
-    # Before the journal: it covers the batches up to some record, and the journal holds those after it.
+    # The known files before the journal, so that the journal has the batches after the ones that they cover.
     _take(lakehouse, part, files_below(folder / "files"))
     last = _cut_journal(lakehouse, folder / "journal", part)
     for name in [name for name in part.files if _covers(name) > last]:
@@ -151,7 +151,7 @@ def _covers(name: str) -> int:
 
 
 def _cut_journal(lakehouse: Lakehouse, journal: Place, part: Part) -> int:
-    """Take the records of a journal up to its newest commit record, whose number is given back; -1 of none."""
+    """Add the records of a journal, and return the number of its newest commit record; -1 if there is none."""
     if not journal.is_dir():
         return -1
     found = [file for file in files_below(journal) if file.path.parent == journal]
@@ -163,7 +163,7 @@ def _cut_journal(lakehouse: Lakehouse, journal: Place, part: Part) -> int:
 
 
 def _cut_table(lakehouse: Lakehouse, table: Place, part: Part, application: str = "", last: int = -1) -> None:
-    """Take a Delta table as it is, or as it was after a batch of an application."""
+    """Add a Delta table in its current version, or in that after an application's batch."""
     if not is_table(table):
         return
     log: LogCut = cut_log(table / "_delta_log", application, last)
@@ -178,7 +178,7 @@ def _cut_table(lakehouse: Lakehouse, table: Place, part: Part, application: str 
     except DeltaError as error:
         raise MovedOnError(f"{table}: its log changed while it was listed ({error})") from error
     if absent:
-        raise MovedOnError(f"{table}: {', '.join(list(absent)[:3])} went while the table was listed")
+        raise MovedOnError(f"{table}: {', '.join(list(absent)[:3])} was removed while the table was listed")
 
 
 def _hold(lakehouse: Lakehouse, part: Part, *paths: Place) -> None:
@@ -205,7 +205,7 @@ def _files_in(folder: Place) -> Iterator[FoundFile]:
 
 def _relative(path: Place, folder: Place) -> PurePosixPath:
     found = path_below(path, folder)
-    assert found is not None  # noqa: S101 - whoever calls this has found the path below the folder
+    assert found is not None  # noqa: S101 - callers have found the path below the folder
     return PurePosixPath(found.as_posix())
 
 

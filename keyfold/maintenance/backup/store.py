@@ -1,9 +1,9 @@
-"""A folder or bucket of backups: each content once, under its digest, and a list of files a backup.
+"""A folder or bucket of backups: each content once, under its digest, and a list of files for each backup.
 
 TO/content/<digest>              the content of files (BLAKE2b, 256 bits)
-TO/backups/<time>.json.gz        what a backup consists of; it is written last
+TO/backups/<time>.json.gz        the list of a backup's files, written last
 
-A backup shares with earlier ones what has not changed, and each is whole by itself.
+Backups share contents that have not changed. Each backup can be restored by itself.
 """
 
 import gzip
@@ -27,11 +27,11 @@ class BackedUpFile(NamedTuple):
     """A file of a backup.
 
     Attributes:
-        path: below the lakehouse's home.
+        path: its path in the lakehouse.
         size: bytes.
-        changed_at: of the file that was copied, nanoseconds since 1970; 0 of one whose content was held.
-        digest: of its content.
-        tag: of the file that was copied from a bucket: there, times are in seconds.
+        changed_at: modification time of the original, in nanoseconds since 1970; 0 if its content was held in memory.
+        digest: digest of its content.
+        tag: the store's tag of the original, since a store's times are only in seconds.
     """
 
     path: str
@@ -43,12 +43,12 @@ class BackedUpFile(NamedTuple):
 
 @dataclass(frozen=True)
 class FileList:
-    """What a backup consists of.
+    """The list of a backup's files.
 
     Attributes:
-        name: of the backup: when it was begun, in UTC.
-        home: whose it is.
-        files: in order of their paths.
+        name: name of the backup: the time when it began, in UTC.
+        home: the lakehouse directory that was backed up.
+        files: the files, in the order of their paths.
     """
 
     name: str
@@ -64,7 +64,7 @@ class BackupStore:
         self._content, self._lists = folder / "content", folder / "backups"
 
     def names(self) -> list[str]:
-        """The backups that are there, oldest first."""
+        """The names of the backups, oldest first."""
         suffix = ".json.gz"
         try:
             return sorted(path.name.removesuffix(suffix) for path in self._lists.glob(f"*{suffix}"))
@@ -72,10 +72,10 @@ class BackupStore:
             return []
 
     def read(self, name: str) -> FileList:
-        """The list of a backup's files.
+        """Read the list of a backup's files.
 
         Raises:
-            KeyfoldError: there is none of that name, it is damaged, or it names a file outside of a home.
+            KeyfoldError: there is no such backup, its list is damaged, or it names a file outside of the lakehouse.
         """
         path = self._lists / f"{name}.json.gz"
         try:
@@ -86,23 +86,26 @@ class BackupStore:
             there = ", ".join(self.names()) or "none"
             raise NotFound(f"no backup {name!r} in {self.folder}; backups there: {there}") from None
         except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
-            raise Damaged(f"{path} is damaged ({error}); take another backup of the list") from error
+            raise Damaged(f"{path} is damaged ({error}); restore another backup") from error
         if not is_known:
             raise IncompatibleState(f"{path} was written by another version of Keyfold; restore it with that version")
         if bad := [one.path for one in files if not _stays_below(one.path)]:
-            raise NotFound(f"{path} names {bad[0]!r}, which is outside of a home: no backup of Keyfold's does so")
+            raise NotFound(
+                f"{path} names {bad[0]!r}, which is outside of the lakehouse: Keyfold did not write this list; restore "
+                "another backup"
+            )
         return FileList(name, found["home"], files)
 
     def write(self, files: FileList) -> None:
-        """Write the list of a backup's files, durably: from here on there is that backup."""
+        """Write the list of a backup's files durably, which completes the backup."""
         sync_folder(self._content)
         content = {"format": _FORMAT, "home": files.home, "files": files.files}
         write_once(self._lists / f"{files.name}.json.gz", gzip.compress(json.dumps(content).encode(), mtime=0))
 
     def put(self, source: IO[bytes]) -> tuple[str, int]:
-        """Store a content; gives back its digest and its size in bytes."""
+        """Store a content, and return its digest and its size in bytes."""
         digest, size = hashlib.blake2b(digest_size=32), 0
-        # By a name that `sweep` knows, should this process be killed.
+        # Under a temporary name that `sweep` removes if this process is killed.
         with new_file(self._content / f".aside-{uuid.uuid4().hex}", lambda _: digest.hexdigest()) as file:
             while some := source.read(_AT_ONCE):
                 digest.update(some)
@@ -111,17 +114,17 @@ class BackupStore:
         return digest.hexdigest(), size
 
     def contents(self) -> dict[str, int]:
-        """The sizes of the contents that are there, by digest; call it under the lock of whoever writes there."""
+        """The sizes of all contents, by digest. Call it under the folder's lock."""
         if not self._content.is_dir():
             return {}
         sweep(self._content)
         return {file.path.name: file.bytes for file in files_below(self._content)}
 
     def get(self, one: BackedUpFile) -> Iterator[bytes]:
-        """The content of a file, piece by piece.
+        """Read the content of a file, piece by piece.
 
         Raises:
-            KeyfoldError: it is gone or damaged, which shows at the last piece.
+            KeyfoldError: the content is gone, or damaged, which is noticed after the last piece.
         """
         digest, where = hashlib.blake2b(digest_size=32), self._content / one.digest
         try:
@@ -135,9 +138,10 @@ class BackupStore:
             raise Damaged(f"{where}, the content of {one.path}, is damaged; restore another backup")
 
     def keep(self, number: int) -> int:
-        """Remove all but the newest backups, and the contents that no backup has; gives back how many contents went."""
+        """Remove all but the newest backups, and contents that no backup uses; return the number of removed contents."""
         for name in self.names()[:-number]:
             (self._lists / f"{name}.json.gz").unlink(missing_ok=True)
+        # After the lists are removed, so that an interruption leaves unused contents and never a list without contents.
         wanted = {one.digest for name in self.names() for one in self.read(name).files}
         unwanted = self.contents().keys() - wanted
         for digest in unwanted:
@@ -146,7 +150,7 @@ class BackupStore:
 
 
 def digest_of(content: bytes) -> str:
-    """The digest by which a content is stored."""
+    """The digest under which a content is stored."""
     return hashlib.blake2b(content, digest_size=32).hexdigest()
 
 

@@ -190,7 +190,7 @@ def refusal(url: str) -> str:
         (["fd00:ec2::254"], "metadata"),
         (["203.0.113.9", "169.254.169.254"], "metadata"),
         (["127.0.0.1"], "this machine"),
-        (["0.0.0.0"], "no one machine's"),  # noqa: S104 - an address, bound to by nobody
+        (["0.0.0.0"], "not the address of a single machine"),  # noqa: S104 - an address, bound to by nobody
     ],
 )
 def test_a_name_that_leads_to_a_forbidden_address_is_not_connected_to(addresses, reason, monkeypatch):

@@ -33,7 +33,7 @@ from keyfold.lakehouse.leaves import (
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import erase_rows
-from keyfold.maintenance.joining import join_small_files
+from keyfold.maintenance.compaction import compact
 from keyfold.storage.place import to_place
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import changed
@@ -103,7 +103,7 @@ def test_any_batches_leave_the_rows_of_a_dictionary_in_leaves_that_do_not_overla
             table.check()
             table.leaves()
             if then == "joined":
-                join_small_files(table.path)
+                compact(table.path)
             if then == "compacted":
                 DeltaTable(str(table.path)).optimize.compact()
 
@@ -190,7 +190,7 @@ def test_a_column_that_the_table_got_later_is_null_in_leaves_that_are_written_an
 def test_leaves_are_not_joined_by_maintenance(table: Divided):
     table.take({("new",): value(1)}, 2)
     before = table.files()
-    join_small_files(table.path)
+    compact(table.path)
     assert table.files() == before
 
 

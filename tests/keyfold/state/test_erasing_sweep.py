@@ -25,7 +25,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
-from keyfold.maintenance.joining import join_small_files
+from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.one_table import maintain
 from keyfold.privacy import MASK
 from keyfold.state.changing import editing
@@ -153,7 +153,7 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private,
         assert json.loads(edited) == [{"user": MASK if is_private else key}]
         # Delta's own compaction writes the least and the greatest values into the log.
         for table in (lakehouse.quarantine("clicks"), lakehouse.monitoring("edits")):
-            join_small_files(table)
+            compact(table)
         erasure = Erasure({"user": [key]}, BY, remove_unsearchable=removed)
         assert check(lakehouse).findings == ()
         counted = erase(spark, lakehouse, stream, [job], erasure, dry_run=True)

@@ -122,7 +122,7 @@ def test_what_cannot_be_backed_up_or_restored_is_refused_and_says_why(tmp_path):
     lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
     with pytest.raises(KeyfoldError, match="there is no lakehouse in"):
         back_up(Lakehouse(tmp_path / "none"), backups)
-    with pytest.raises(KeyfoldError, match="lies in the lakehouse"):
+    with pytest.raises(KeyfoldError, match="is inside the lakehouse"):
         back_up(lakehouse, lakehouse.home / "backups")
     with pytest.raises(KeyfoldError, match="there is no backup in"):
         restore(backups, Lakehouse(tmp_path / "new"))
@@ -156,7 +156,7 @@ def test_a_backup_that_names_a_file_outside_of_a_home_is_refused(tmp_path, path)
     found = json.loads(gzip.decompress(listed.read_bytes()))
     found["files"][0][0] = path
     listed.write_bytes(gzip.compress(json.dumps(found).encode()))
-    with pytest.raises(KeyfoldError, match="outside of a home"):
+    with pytest.raises(KeyfoldError, match="outside of the lakehouse"):
         restore(backups, Lakehouse(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 

@@ -85,8 +85,8 @@ def test_a_generation_that_was_born_with_a_url_is_told_the_remedy_and_goes_on_wi
         ({"url": "http://[64:ff9b::a9fe:a9fe]/"}, "link-local"),
         ({"url": "http://[fd00:ec2::254]/"}, "link-local or a cloud's metadata"),
         ({"url": "http://100.100.100.200/"}, "link-local or a cloud's metadata"),
-        ({"url": "http://0.0.0.0/"}, "no one machine's"),
-        ({"url": "http://224.0.0.1/"}, "no one machine's"),
+        ({"url": "http://0.0.0.0/"}, "not the address of a single machine"),
+        ({"url": "http://224.0.0.1/"}, "not the address of a single machine"),
     ],
 )
 def test_a_service_that_must_not_be_asked_is_refused_when_settings_are_loaded(service, message):

@@ -1,8 +1,8 @@
-"""Joins small files of a table; of an event table neighbours in time, so that its files follow one another in time.
+"""Compact a table: merge its small files; for an event table, merge neighbours in time.
 
-Jobs read in slices of event time: a file that spans many of them is read many times. Delta's own OPTIMIZE puts files
-together as they come, and the joined ones lie across each other as much as those before. Nor do the names of its files
-have a checksum: every joined file is written here, as batches write theirs.
+Jobs read slices of event time, and read a file once for each slice that it overlaps. Delta's own OPTIMIZE merges files in any
+order, so that the merged files overlap in time as before. Also, its file names have no checksums. So the merged files are
+written here, as batches write theirs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,24 +23,24 @@ from keyfold.storage.place import Place
 from keyfold.times import from_micros
 
 _TARGET = 100 << 20
-"""Size of a joined file, where the table does not say `delta.targetFileSize`: Delta's own default for OPTIMIZE."""
+"""Target bytes of a merged file, unless the table sets `delta.targetFileSize`: Delta's default for OPTIMIZE."""
 
 _MOST_AT_ONCE = 16
-"""Files of the target size that are put in order among themselves in one commit, at most."""
+"""Maximum size of one commit, in files of the target size."""
 
 _FEWER = 2
-"""Files are joined only where that leaves at most one in so many: else each night would write the newest ones again."""
+"""Files are merged only if their number falls by this factor. Otherwise each run would rewrite the newest files."""
 
 _SCATTERED = 2.0
-"""Files are put in order where reading them slice by slice opens each so many times."""
+"""Files are rewritten in order of time if reading them slice by slice opens each more often than this."""
 
 
-def join_small_files(table: Place, time: str | None = None) -> None:
-    """Join a table's small files.
+def compact(table: Place, time: str | None = None) -> None:
+    """Merge a table's small files.
 
     Args:
         table: an existing Delta table.
-        time: of an event table, the column of times by which its files are put in order.
+        time: the column of times of an event table, by which its files are ordered.
     """
     delta = DeltaTable(str(table))
     target = int(delta.metadata().configuration.get("delta.targetFileSize", _TARGET))
@@ -52,7 +52,7 @@ def join_small_files(table: Place, time: str | None = None) -> None:
             replace_files(table, group, [written] if written.rows else [])
         return
     for group in _groups(snapshot(table, time).files, target):
-        # The same cuts as jobs make: what is joined along them is read once.
+        # Cut as jobs cut their slices, so that each merged file is read once.
         slices = cut(group, target)
         if _FEWER * len(slices) <= len(group) or cuts_through(slices) > _SCATTERED:
             written = [_write(table, one, time, schema) for one in slices]
@@ -60,7 +60,7 @@ def join_small_files(table: Place, time: str | None = None) -> None:
 
 
 def _small_ones(delta: DeltaTable, table: Place, target: int) -> Iterator[list[DataFile]]:
-    """Files of less than the target size, in groups of at most that; small ones together, so that large ones stay."""
+    """Group files below the target size, smallest first, so that large ones need not be rewritten."""
     actions = delta.get_add_actions()
     columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     small = sorted(
@@ -71,13 +71,13 @@ def _small_ones(delta: DeltaTable, table: Place, target: int) -> Iterator[list[D
     )
     group: list[DataFile] = []
     total = 0
-    for size, path, told in small:
+    for size, path, rows in small:
         if total + size > target and group:
             if len(group) > 1:
                 yield group
             group, total = [], 0
-        # Other programs need not say how many rows a file has.
-        group.append(DataFile(path, _count(table / path) if told is None else told, size, None, None))
+        # Other writers may leave the number of rows out of the log.
+        group.append(DataFile(path, _count(table / path) if rows is None else rows, size, None, None))
         total += size
     if len(group) > 1:
         yield group
@@ -89,11 +89,12 @@ def _count(file: Place) -> int:
 
 
 def _groups(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
-    """Files in order of time, in groups of some target size or more that end where no file lies across, if that is soon."""
+    """Group files in order of time, each group of at least the target size. Groups end between files if possible."""
     group: list[DataFile] = []
     size, last = 0, 0
     for file in sorted((file for file in files if file.rows), key=_by_time):
         first, end = _span(file)
+        # End the group at the target size if this file begins after all others end; else at a multiple of it.
         if group and (size >= _MOST_AT_ONCE * target or (size >= target and first > last)):
             yield group
             group, size, last = [], 0, 0
@@ -114,7 +115,7 @@ def _write(table: Place, one: Slice, time: str, schema: pa.Schema) -> WrittenFil
 
 
 def _columns(there: Sequence[str], schema: pa.Schema) -> Iterator[pl.Expr]:
-    """The table's columns of a file; one that the table got later is NULL in it."""
+    """The table's columns, for a file; columns that were added to the table later are NULL."""
     for name, kind in polars_schema(schema).items():
         yield pl.col(name).cast(kind) if name in there else pl.lit(None, kind).alias(name)
 
