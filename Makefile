@@ -1,27 +1,27 @@
-# make demo [FROM=folder]   load, run and check everything once, then say what came out
-# make faults               plant bad data: checks turn red, assets are held back, alerts go out
-# make ui [PORT=3000]       Dagster's pages on 127.0.0.1, with a warm Spark (WARM=no without); results of checks at PORT + 1
-# make test                 format, lint, types, layers, then every test, in WORKERS=3 processes
-# make browser-tests        all tests in a browser; make test opens each kind of page once
-# make slow-tests           slower variants of tests on Spark, and more that start everything; make test has one of each kind
-# make chaos [TRIES=10]     faults of every kind, each counted: how many came, and what was lost or doubled (0)
-# make examples             the tests that make their examples up, with all of them: make test tries a quarter
-# make cluster-tests        tests of clusters, and those that share a Spark session on a master and two workers (ONLY=folder; HOMES=bucket: homes in one)
-# make docs                 the pages' tables anew from the code, then the pages as a site, in site/
-# make bench                the benchmarks behind the figures in docs/
+# make demo [FROM=folder]   ingest, run and check everything once, and print the results
+# make faults               ingest bad data: checks fail, assets are blocked, alerts are sent
+# make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1 with a warm Spark (WARM=no: without); check results at PORT + 1
+# make test                 check format, lint, types and layers, then run the tests in WORKERS=3 processes
+# make browser-tests        run all browser tests; make test opens each kind of page once
+# make slow-tests           run slower variants of tests on Spark and of whole systems; make test has one of each kind
+# make chaos [TRIES=10]     inject faults of all kinds, and count faults, lost rows and duplicates (0)
+# make examples             run property-based tests with all examples; make test runs 25 % of them
+# make cluster-tests        run cluster tests, and the other Spark tests on two workers (ONLY=folder; HOMES=bucket: in a bucket)
+# make docs                 regenerate the tables of the pages from the code, and build the site in site/
+# make bench                run the benchmarks behind the figures in docs/
 # make nexmark              Nexmark beside Flink and stock Spark (QUERIES=all, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
 
 export PORT ?= 3000
 export WARM ?= yes
-# Three on two cores: much of a test is waiting. 20 minutes, and 28 with two.
+# Three workers on two cores, since tests wait a lot: 20 minutes, against 28 with two workers.
 WORKERS ?= 3
-# After so many seconds `make test` ends all tests that still run, and fails.
+# `make test` ends all running tests and fails after this many seconds.
 SECONDS_TO_TEST ?= 3600
 export KEYFOLD_HOME ?= $(CURDIR)/.keyfold
 export DAGSTER_HOME ?= $(CURDIR)/.keyfold/dagster
 export DAGSTER_DISABLE_TELEMETRY ?= yes
-# Pyright is in its wheel: it neither asks the network for a newer one nor needs a Node.js of the machine's.
+# Use the Pyright in its wheel: do not look for a newer one on the network or for the machine's Node.js.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
@@ -50,7 +50,7 @@ lint: setup
 	.venv/bin/pyright
 	.venv/bin/lint-imports
 
-# Side by side: types keep one core busy, and the others wait for the network. Each tells when it is done, where make can.
+# In parallel: type checks keep one core busy, and the others wait for the network. With output-sync, outputs do not mix.
 test: setup
 	@$(MAKE) --no-print-directory -j4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint browser-for-tests kafka-for-tests
 	.venv/bin/python tests/bounded.py $(SECONDS_TO_TEST) .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -91,7 +91,7 @@ bench: setup
 	.venv/bin/python -m benchmarks.ingest
 	.venv/bin/python -m benchmarks.small_runs --runs 200
 
-# Less than ten minutes on two quiet cores; Flink comes from PyPI at the first time, into an environment of its own.
+# Takes less than ten minutes on two idle cores. The first run installs Flink from PyPI into its own environment.
 nexmark: setup
 	.venv/bin/python -m benchmarks.nexmark $(if $(QUERIES),--queries $(QUERIES)) $(if $(EVENTS),--events $(EVENTS)) $(if $(ENGINES),--engines $(ENGINES)) $(MORE)
 

@@ -1,1 +1,1 @@
-"""Benchmarks: figures as ratios to something that runs beside, never as a timed test."""
+"""Benchmarks. Figures are ratios to something measured in the same run; no test depends on timing."""

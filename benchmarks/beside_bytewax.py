@@ -1,9 +1,9 @@
-"""`python -m benchmarks.beside_bytewax --python PYTHON`: landing files to committed summaries, beside Bytewax.
+"""`python -m benchmarks.beside_bytewax --python PYTHON`: compare Keyfold with Bytewax, from landing files to summaries.
 
-PYTHON is an interpreter of an environment with `bytewax==0.21.1` (and `orjson`, or else it parses by the standard
-library). Bytewax runs in two processes, parses and folds the same points, and writes lines; Keyfold validates, removes
-duplicates, keeps a table of events and one of summaries, and is exactly once. Whole warm runs by turns: of Bytewax, whose
-processes start in a moment, the start is left out.
+PYTHON is an interpreter with `bytewax==0.21.1` (and `orjson`; otherwise it parses with the standard library). Bytewax runs in
+two processes, parses and folds the same points, and writes lines. Keyfold validates, removes duplicates, keeps a table of
+events and one of summaries, and is exactly once. Both do whole warm runs in turn. The start of Bytewax's processes is
+subtracted.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""How fast a job's state is made of a table: `python -m benchmarks.bootstrap --keys 1000000`.
+"""Measure how fast a job's state is built from a table: `python -m benchmarks.bootstrap --keys 1000000`.
 
-The table is written first, as Parquet, one row a key; what is timed is the whole bootstrap: every row checked, written
-as the new generation's seed, hashed, cut into key groups, and taken in by Spark's state store. Beside it, in the same run,
-what Polars alone takes to read the table, sort it by key and write it once.
+The table is a Parquet file with one row per key. The whole bootstrap is timed: every row is checked, written as the new
+generation's seed, hashed, cut into key groups, and taken in by Spark's state store. In the same run, Polars alone reads the
+table, sorts it by key and writes it once.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from spark_jobs.streams import SALES
 
 
 def main() -> None:
-    """Print keys a second, and the ratio to Polars' sorting of the same table."""
+    """Print keys per second, and the ratio to Polars' sorting of the same table."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--keys", type=int, default=1_000_000)
     arguments.add_argument("--key-groups", type=int, default=256)
@@ -37,17 +37,17 @@ def main() -> None:
         sorting = time.monotonic() - began
         job = build_job(JOBS["purchase_totals"], {"key_groups": given.key_groups})
         began = time.monotonic()
-        told = bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
+        result = bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
         seconds = time.monotonic() - began
         print(
-            f"{told.checked.keys:,} keys in {seconds:.1f} s: {told.checked.keys / seconds:,.0f} keys/s; Polars sorts and "
+            f"{result.checked.keys:,} keys in {seconds:.1f} s: {result.checked.keys / seconds:,.0f} keys/s; Polars sorts and "
             f"writes the table in {sorting:.1f} s: {sorting / seconds:.2f} of its speed"
         )
     spark.stop()
 
 
 def totals(keys: int) -> pl.LazyFrame:
-    """Totals as `purchase_totals` keeps them, a row a key."""
+    """State rows of `purchase_totals`, one per key."""
     number = pl.int_range(keys, eager=False)
     return pl.select(
         item=pl.lit("item-") + number.cast(pl.String).str.zfill(9),

@@ -1,7 +1,7 @@
-"""Ride summaries as a Bytewax 0.21 dataflow, from files of JSON lines to a file of summaries; run by `beside_bytewax`.
+"""Ride summaries as a Bytewax 0.21 dataflow, from JSON lines to a file of summaries; run by `beside_bytewax`.
 
-It is written as Bytewax's guide has it: lines are parsed in batches, points are keyed by ride, and one state a ride is
-folded point by point. It keeps no table and nothing that a crash would be made good from.
+It follows Bytewax's guide: lines are parsed in batches, points are keyed by ride, and the state of each ride is folded point by
+point. It keeps no table and no recovery data.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Ride summaries three ways, over the same Delta table of points, with the same micro-batches and state store.
+"""Ride summaries in four ways, over the same Delta table of points, with the same micro-batches and state store.
 
 - `keyfold`: the job as shipped, with distance and fare.
-- `native`: Spark's own windowed aggregation a ride: count, first and last time, first and last status, fare. No
-  distance, which it cannot say; an hour's tumbling window in place of the end of a ride.
-- `native_lean`: the same without the two statuses, so that Spark can aggregate by hashing alone.
-- `stock`: transformWithState in row mode as its guide shows it, a value state and a timer a ride.
+- `native`: Spark's windowed aggregation per ride: count, first and last time, first and last status, fare. Distance cannot be
+  expressed, and a tumbling window of an hour replaces the end of a ride.
+- `native_lean`: the same without the two statuses, so that Spark can use hash aggregation.
+- `stock`: transformWithState in row mode as in Spark's guide, with a value state and a timer per ride.
 """
 
 import math
@@ -33,7 +33,7 @@ DELAY = "10 minutes"
 
 
 def keyfold(spark: SparkSession, home: Path) -> int:
-    """Run the shipped job; gives back the rows written, as all contestants do."""
+    """Run the shipped job, and return the number of rows written, as all contestants do."""
     job = build_job(JOBS["ride_summaries"])
     return run_job(spark, Lakehouse(home), job).counts.rows["ride_summaries"]
 
@@ -93,7 +93,7 @@ TIMEOUT_IN_MS = 30 * 60 * 1000
 
 
 class StockProcessor(StatefulProcessor):
-    """The row-mode state machine that a reader of Spark's guide would write."""
+    """The row-mode state machine, written as in Spark's guide."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle

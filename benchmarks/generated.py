@@ -1,11 +1,11 @@
-"""Models beside labelled series that are made: `python -m benchmarks.generated [--model NAME|all] [--seeds 1 2]`.
+"""Score models on generated, labelled series: `python -m benchmarks.generated [--model NAME|all] [--seeds 1 2]`.
 
-Every base with every kind of anomaly, scored as the Numenta benchmark scores (standard profile), and series in which
-nothing happens. What is printed for each model:
+Each base is combined with each kind of anomaly and scored as in the Numenta benchmark (standard profile). There are also series
+without anomalies. For each model are printed:
 
-- `best`, `as shipped`: as `benchmarks.nab` has them; as shipped also by kind of anomaly and by base;
-- `alarms`: how many alarms a week there were where nothing happens, in shares of the number stated: at one, and at two
-  a week; on average and in the worst series. The first two weeks, of ten, do not count. For models that count days.
+- `best`, `as shipped`: as in `benchmarks.nab`; `as shipped` also by kind of anomaly and by base;
+- `alarms`: alarms per week in series without anomalies, relative to the stated number, for one and for two a week: the average
+  and the worst series. The first two of ten weeks do not count. Only for models that count days.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CALM_WEEKS, FIRST_WEEKS = 10, 2
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.generated", description=__doc__)
     parser.add_argument("--model", choices=[*MODELS, "all"], default=DEFAULT_MODEL)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="each makes every series anew")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="each generates other series")
     arguments = parser.parse_args()
     corpus = labelled_corpus(arguments.seeds)
     calm = [unlabelled(base, seed, 7 * CALM_WEEKS) for seed in arguments.seeds for base in BASES]
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def alarm_shares(model: str, calm: Sequence[LabelledSeries], alarms_per_week: float) -> np.ndarray:
-    """Alarms of each series in shares of those stated, once the first weeks are over; for models that count days."""
+    """Alarms of each series after the first weeks, relative to the stated number. Only for models that count days."""
     half_at = find_model(model).half_at
     if half_at is None:
         raise ValueError(f"{model} does not count days")
@@ -70,7 +70,7 @@ def _alarm_columns(model: str, calm: Sequence[LabelledSeries]) -> list[str]:
 def _by(
     what: str, names: Sequence[str], corpus: Sequence[LabelledSeries], scored: dict[str, list[ScoredSeries]]
 ) -> Table:
-    """As shipped, by kind of anomaly or by base."""
+    """A table of the scores as shipped, by kind of anomaly or by base."""
     table = Table(what, *names, title="as shipped")
     groups = [one.category if what == "kind" else _base(one) for one in corpus]
     for group in dict.fromkeys(groups):

@@ -1,8 +1,8 @@
-"""Anomalies to plant in a metric, of many kinds, as large as the metric's own spread makes them visible.
+"""Kinds of anomalies to plant in a metric, scaled to the metric's own spread.
 
-Each kind changes the rows from an onset on, for a while or for good, and gives the changed values. Sizes are in
-deviations of the values around their own time of day, so that a spike in a quiet metric is small and one in a wild
-metric large.
+Each kind changes the values from an onset on, for a while or for good, and returns the changed values. Sizes are in deviations
+of the values around the median of their hour of the day, so that a spike in a quiet metric is small and one in a wild metric is
+large.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.generated_bases import DAY, Floats
 
 Anomaly = Callable[[np.random.Generator, Floats, Floats, int], Floats]
-"""Takes random numbers, times, values and the row of the onset."""
+"""Takes a random generator, times, values and the row of the onset; returns the changed values."""
 
 HOUR = 3600.0
 
@@ -62,14 +62,14 @@ def stuck(random: np.random.Generator, times: Floats, values: Floats, onset: int
 
 
 def missing_season(random: np.random.Generator, times: Floats, values: Floats, onset: int) -> Floats:
-    """For a day the metric is what it was twelve hours ago: a night by day, a day by night."""
+    """For a day, the metric repeats the values of twelve hours before: night values by day, day values by night."""
     part = _for(times, onset, DAY)
     source = np.searchsorted(times, times[part] - DAY / 2)
     return _with(values, part, lambda rows: values[np.minimum(source, onset)][: len(rows)])
 
 
 def denser(random: np.random.Generator, times: Floats, values: Floats, onset: int) -> Floats:
-    """High values that were seen before come one after the other, for half a day."""
+    """High values, each of which occurred before, follow one another for half a day."""
     low, high = (float(np.quantile(values[:onset], share)) for share in (0.97, 0.995))
     part = _for(times, onset, random.uniform(6, 14) * HOUR)
     often = random.uniform(0.3, 0.7)

@@ -1,7 +1,7 @@
-"""Metrics without anomalies, of many kinds: what a detector must stay silent on.
+"""Kinds of metrics without anomalies, on which a detector must stay silent.
 
-Each base draws a metric at given moments. Its parameters (level, noise, how strong the day is) are drawn too, so that
-no two metrics of a base are alike. None was made after a series of the Numenta benchmark.
+Each base generates a metric at given times. Its parameters (level, noise, strength of the daily pattern) are random too, so
+that no two metrics of a base are alike. No base is modelled on a series of the Numenta benchmark.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 DAY = 86_400.0
-"""Seconds of a day; times are seconds, 0 is a Monday's midnight."""
+"""Seconds of a day. Times are in seconds; 0 is midnight on a Monday."""
 
 Base = Callable[[np.random.Generator, Floats], Floats]
 
@@ -54,7 +54,7 @@ def heavy_tails(random: np.random.Generator, times: Floats) -> Floats:
 
 
 def hourly_jobs(random: np.random.Generator, times: Floats) -> Floats:
-    """Idle but for a job that comes every few hours, a little early or late, and takes a little longer or shorter."""
+    """Idle except for a job every few hours, whose start and duration vary a little."""
     every = random.choice([3600.0, 7200.0, 4 * 3600.0, 6 * 3600.0])
     runs = np.arange(times[0], times[-1] + every, every)
     begins = runs + random.normal(0, 200, size=len(runs))
@@ -73,20 +73,20 @@ def few_values(random: np.random.Generator, times: Floats) -> Floats:
 
 
 def percentage(random: np.random.Generator, times: Floats) -> Floats:
-    """A share that lies near its limit and cannot pass it."""
+    """A percentage near its limit, which it cannot pass."""
     load = 95 + 4 * _autoregression(random, len(times), 0.9) - random.exponential(2, size=len(times))
     return np.clip(load, 0, 100)
 
 
 def price(random: np.random.Generator, times: Floats) -> Floats:
-    """A price: a multiplicative walk back to its mean, somewhat dearer by day, now and then an outlier."""
+    """A price: a multiplicative, mean-reverting walk, somewhat higher by day, with occasional outliers."""
     level = np.exp(0.25 * _autoregression(random, len(times), 0.97) + 0.2 * random.normal(size=len(times)))
     outlier = np.where(random.random(len(times)) < 0.002, random.uniform(1.5, 3, size=len(times)), 1.0)
     return random.uniform(0.2, 2) * level * outlier * (0.7 + 0.3 * _day_shape(random, times))
 
 
 def rush_hours(random: np.random.Generator, times: Floats) -> Floats:
-    """A speed that breaks down at rush hours of working days, not always, not at the same minute; whole numbers."""
+    """A speed in whole numbers that drops in most rush hours of working days, at varying times."""
     free = random.uniform(60, 80)
     speed = free + random.uniform(1, 4) * random.normal(size=len(times))
     day = (times // DAY).astype(np.int64)
@@ -100,7 +100,7 @@ def rush_hours(random: np.random.Generator, times: Floats) -> Floats:
 
 
 def sawtooth(random: np.random.Generator, times: Floats) -> Floats:
-    """What fills up and is emptied (a disk, a cache), with a period of its own that is no day."""
+    """A level that rises and is reset (a disk, a cache), with a period other than a day."""
     period = random.uniform(0.15, 0.6) * DAY
     phase = (times / period + 0.02 * np.cumsum(random.normal(size=len(times))) / np.sqrt(len(times))) % 1.0
     return random.uniform(10, 1000) * (0.2 + phase + 0.02 * random.normal(size=len(times)))
@@ -126,7 +126,7 @@ BASES: dict[str, Base] = {
 
 
 def moments(random: np.random.Generator, days: int) -> Floats:
-    """Times of a metric: one in five minutes mostly, or in ten or sixty; one metric in four has gaps of hours."""
+    """Times of a metric: mostly every five minutes, or every ten or sixty; one metric in four has gaps of hours."""
     step = random.choice([300.0, 300.0, 300.0, 600.0, 3600.0])
     length = days * (4 if step == 3600.0 else 1) * DAY
     times = np.arange(0.0, length, step)
@@ -139,7 +139,7 @@ def moments(random: np.random.Generator, days: int) -> Floats:
 
 
 def _day_shape(random: np.random.Generator, times: Floats) -> Floats:
-    """From a low night to one by day."""
+    """A daily pattern from a low value at night to 1 by day."""
     night, peak = random.uniform(0.1, 0.7), random.uniform(0, DAY)
     wave = (1 + np.cos(2 * np.pi * (times - peak) / DAY)) / 2
     return night + (1 - night) * wave ** random.uniform(0.5, 2.0)

@@ -1,8 +1,8 @@
-"""Labelled series that are made, not found: a base (`generated_bases`) with anomalies (`generated_anomalies`).
+"""Generated, labelled series: a base (`generated_bases`) with anomalies (`generated_anomalies`).
 
-A series has one anomaly or two of one kind planted in it. A window begins an hour or so before the onset and is as long
-as those of the Numenta benchmark: a tenth of the series for all windows together. Series in which nothing happens say how
-many alarms a week a detector gives all the same.
+A series has one or two anomalies of one kind. A window begins about an hour before the onset, and is as long as those of the
+Numenta benchmark: a tenth of the series for all windows together. Series without anomalies show how many false alarms per week
+a detector gives.
 """
 
 import zlib
@@ -20,11 +20,11 @@ MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 WINDOW_SHARE = 0.1
 DAYS = 21
 LEAD = 12
-"""Rows of a window before the onset: labels are never exact."""
+"""Rows of a window before the onset, since labels are never exact."""
 
 
 def labelled(base: str, kind: str, seed: int) -> LabelledSeries:
-    """A series of a base with anomalies of a kind, which is its category; the seed says which."""
+    """A series of a base with anomalies of a kind, which is its category."""
     random = np.random.default_rng([seed, zlib.crc32(f"{base}/{kind}".encode())])
     times = moments(random, DAYS)
     values = BASES[base](random, times)
@@ -40,12 +40,12 @@ def labelled(base: str, kind: str, seed: int) -> LabelledSeries:
 
 
 def labelled_corpus(seeds: Sequence[int]) -> list[LabelledSeries]:
-    """A series of each base and kind for each seed."""
+    """One series for each base, kind and seed."""
     return [labelled(base, kind, seed) for seed in seeds for base in BASES for kind in ANOMALIES]
 
 
 def unlabelled(base: str, seed: int, days: int) -> LabelledSeries:
-    """A series of a base in which nothing happens."""
+    """A series of a base without anomalies."""
     random = np.random.default_rng([seed, zlib.crc32(base.encode())])
     times = moments(random, days)
     key = f"nothing/{base}-{seed}"
@@ -53,7 +53,7 @@ def unlabelled(base: str, seed: int, days: int) -> LabelledSeries:
 
 
 def readings(key: str, times: Floats, values: Floats) -> pl.DataFrame:
-    """The rows of `METRICS` of a series at seconds after a Monday."""
+    """A series as rows of `METRICS`; times are in seconds after a Monday's midnight."""
     start = int(MONDAY.timestamp() * 1e6)
     moment = pl.Series((times * 1e6).astype(np.int64) + start).cast(pl.Datetime("us", "UTC"))
     return pl.DataFrame({"key": [key] * len(times), "timestamp": moment, "value": values})

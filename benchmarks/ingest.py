@@ -1,10 +1,10 @@
-"""Ingest beside Spark's own reading of the same files, and what de-duplication costs: `python -m benchmarks.ingest`.
+"""Compare ingest with Spark's own reading of the same files, and measure de-duplication: `python -m benchmarks.ingest`.
 
-By turns in one process, warm, with a lakehouse of its own each: `ingest` validates, de-duplicates and commits 16 NDJSON
-files of ride points; `spark` reads them by a schema that is given to it and writes Delta, without any of that.
+Both run in turn in one warm process, each in a new lakehouse. `ingest` validates, de-duplicates and commits 16 NDJSON files of
+ride points. `spark` reads them with a given schema and writes Delta, without validation or de-duplication.
 
-`--history N` measures runs of 1,000 and of 1 M rows in a lakehouse of N earlier events (index of ids made up, table empty):
-of new events among them in time, and of the same events sent again.
+`--history N` measures runs of 1,000 and 1 M rows in a lakehouse with N earlier events (a generated index of ids; the table is
+empty): first new events among them in time, then the same events again.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def against_spark(spark: SparkSession, folder: Path, small: int, large: int, rep
 
 
 def against_history(spark: SparkSession, folder: Path, events: int, repeat: int) -> None:
-    """Print what runs cost in a lakehouse with so many earlier events."""
+    """Print the time of runs in a lakehouse with this many earlier events."""
     table = Table(title=f"runs of ingest with {events:,} earlier events in 30 days, seconds, {os.cpu_count()} cores")
     for column in ("rows", "what", "without history", "with it", "peak GiB of this process"):
         table.add_column(column, justify="left" if column == "what" else "right")
@@ -140,7 +140,7 @@ def against_history(spark: SparkSession, folder: Path, events: int, repeat: int)
 
 
 def _make_up(lakehouse: Lakehouse, events: int) -> None:
-    """Let an ingest's index know of so many more events, in segments as merging would leave them."""
+    """Add generated events to an index of ids, in segments of the sizes that merging leaves."""
     journal, folder = ingest_journal(lakehouse, RIDE_POINTS.name), lakehouse.ingest(RIDE_POINTS.name) / "ids"
     done = journal.last_done()
     assert done is not None  # noqa: S101
@@ -151,7 +151,7 @@ def _make_up(lakehouse: Lakehouse, events: int) -> None:
     for number in range(count):
         rows = min(SEGMENT_ROWS, events - number * SEGMENT_ROWS)
         hashes = np.sort(random.integers(0, 2**64, rows, np.uint64))
-        # All of them meet the new events in time: nothing may be passed over.
+        # All segments overlap the new events in time, so that none can be skipped.
         times = first + random.integers(0, span, rows)
         segments.append(write_segment(folder, Ids(hashes, random.integers(0, 2**64, rows, np.uint64), times)))
     journal.write_done(done.model_copy(update={"segments": tuple(segments)}))

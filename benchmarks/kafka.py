@@ -1,8 +1,8 @@
-"""Ingest from a topic beside ingest of the same events as files, in one run: `python -m benchmarks.kafka`.
+"""Compare ingest from a topic with ingest of the same events as files: `python -m benchmarks.kafka`.
 
-By turns in one process, warm, with a lakehouse of its own each: the same lines lie in 16 NDJSON files and in a topic of as
-many partitions as there are cores, on a broker of this machine, which shares its cores. `--small` measures single small
-runs in a lakehouse that goes on: from a message produced to its row committed.
+Both run in turn in one warm process, each in a new lakehouse. The same lines are in 16 NDJSON files and in a topic with one
+partition per core, on a broker that shares this machine's cores. `--small` measures single small runs in the same lakehouse:
+from a produced message to its committed row.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, repeat: int) -> None:
-    """Print whole warm runs of both, and the ratio."""
+    """Print the times of whole warm runs of both, and the ratio."""
     landing = _write_points(folder / "files", rows, 1)
     topic = KafkaTopic(broker.topic(os.cpu_count() or 1), settings=KafkaSettings(broker.bootstrap))
     _produce(broker.producer(**{"linger.ms": 50, "compression.type": "lz4"}), topic.name, landing)
@@ -81,7 +81,7 @@ def beside_files(spark: SparkSession, broker: Broker, folder: Path, rows: int, r
 
 
 def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) -> None:
-    """Print what a run costs that reads 100 messages, in a lakehouse that goes on."""
+    """Print the time of runs that each read 100 messages, in the same lakehouse."""
     topic = KafkaTopic(broker.topic(2), settings=KafkaSettings(broker.bootstrap))
     lakehouse, took = Lakehouse(folder / "small"), []
     producer = broker.producer()
@@ -92,8 +92,8 @@ def small_runs(spark: SparkSession, broker: Broker, folder: Path, count: int) ->
         assert ingest(spark, lakehouse, RIDE_POINTS, topic).accepted == 100  # noqa: S101
         if number:
             took.append(time.monotonic() - began)
-    told = ", ".join(f"{name} {np.percentile(took, part):.3f}" for name, part in (("median", 50), ("99th", 99)))
-    Console(width=150).print(f"100 messages produced, read, committed; s: {told} of {count} runs")
+    figures = ", ".join(f"{name} {np.percentile(took, part):.3f}" for name, part in (("median", 50), ("99th", 99)))
+    Console(width=150).print(f"100 messages produced, read, committed; s: {figures} of {count} runs")
 
 
 def _produce(producer: Producer, topic: str, landing: Path) -> None:

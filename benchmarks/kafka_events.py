@@ -1,6 +1,6 @@
-"""Events for Kafka at a steady rate, sent by a process of its own; each has the time at which it was due, as its message has.
+"""Send events to Kafka at a steady rate from a separate process. Event and message have the time at which it was due.
 
-A producer that the machine holds up sends late what was due, and that delay counts like every other.
+If the machine delays the producer, it sends due events late, and this delay counts like any other.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, Self
 from confluent_kafka import Producer
 
 MakeEvent = Callable[[int, str], bytes]
-"""Number of an event, and its time in ISO 8601, to a message's value."""
+"""Takes an event's number and its time in ISO 8601, and returns a message's value."""
 
 _CHUNK_SECONDS = 0.02
 
@@ -22,10 +22,10 @@ class SteadyProducer:
     """Sends events at a rate until it is stopped; a context manager.
 
     Args:
-        bootstrap: where the broker is.
-        topic: where events go, to its partitions in turn.
-        make: makes an event; a function of a module, since another process calls it.
-        rate: events a second.
+        bootstrap: address of the broker.
+        topic: the topic, whose partitions get events in turn.
+        make: makes an event; a module's function, since another process calls it.
+        rate: events per second.
     """
 
     def __init__(self, bootstrap: str, topic: str, make: MakeEvent, rate: float) -> None:
@@ -53,10 +53,10 @@ class SteadyProducer:
         return int(self._sent.value)
 
     def stop(self) -> None:
-        """Send what is due by now, and end.
+        """Send the events that are due, and stop.
 
         Raises:
-            RuntimeError: not all of it could be sent.
+            RuntimeError: some events could not be sent.
         """
         self._stop.set()
         self._process.join(90)

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.kafka_prompt [--job J] [--rate N] [--seconds N]`: from an event in Kafka to its committed row.
+"""`python -m benchmarks.kafka_prompt [--job J] [--rate N] [--seconds N]`: latency from an event in Kafka to its committed row.
 
-Real processes all: a broker, a producer at a steady rate, `keyfold ingest STREAM --continuous` and `keyfold run JOB
---continuous`. Nothing is asked of them: when all is over, the logs of the Delta tables say when each row was committed
-(the time of change of the log entry that names its file), and the rows when they were due.
+All processes are real: a broker, a producer at a steady rate, `keyfold ingest STREAM --continuous` and `keyfold run JOB
+--continuous`. They are not disturbed by the measurement: at the end, the logs of the Delta tables say when each row was
+committed (the modification time of the log entry that names its file), and the rows say when they were due.
 
-- `moving_averages`: each reading has a row; it is due when the reading's message was, by the message's own time.
-- `vehicle_trips`: trips end by a timer, as their vehicles fall silent; a row is due so long after the trip's last point.
+- `moving_averages`: each reading has a row, which is due at the time of the reading's message.
+- `vehicle_trips`: trips end by a timer once their vehicles are silent; a row is due this long after the trip's last point.
 
-Every event must be there once in the end, or the run fails.
+The benchmark fails unless every event is counted exactly once at the end.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Times = npt.NDArray[np.float64]
 
 
 def reading(number: int, time: str) -> bytes:
-    """A station's reading: stations in turn."""
+    """A reading of a station; stations take turns."""
     pressure, temp = 1000 + number % 37, 50 + number % 23
     return (
         f'{{"station_id":"S{number % _KEYS:05d}","time":"{time}","temp":{temp}.4,"dewp":41.2,"humid":63.5,'
@@ -54,9 +54,9 @@ def reading(number: int, time: str) -> bytes:
 
 
 def point(number: int, time: str) -> bytes:
-    """A point of a vehicle that moves, for so many points; then another one has its turn, and it is heard of no more."""
+    """A point of a moving vehicle. After a number of points, the vehicle falls silent, and another one takes its place."""
     turn, place = divmod(number, _KEYS)
-    # Not all at once: each place has begun another number of points ago.
+    # Vehicles change at different times: each place started with a different number of points.
     vehicle = (turn + place % _POINTS_A_TRIP) // _POINTS_A_TRIP
     return (
         f'{{"vehicle_id":"V{place:05d}-{vehicle}","time":"{time}","latitude":48.{number % 8999 + 1000},'
@@ -70,11 +70,11 @@ class Workload:
     """A job under load.
 
     Attributes:
-        job, stream: which.
+        job, stream: names of the job and its stream.
         make: makes an event.
-        given: parameters beside the common ones.
-        due_after: so long after `end_time` a row of the job's table is due.
-        events: of a table's rows, how many events they stand for, by table; with those that are late they make all.
+        given: parameters besides the common ones.
+        due_after: how long after `end_time` a row of the job's table is due.
+        events: for each table, the number of events that its rows stand for. With late events they make all events.
     """
 
     job: str
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> None:
-    """Run all of it once, and print what came of it."""
+    """Run the benchmark once, and print the results."""
     work, lakehouse = WORKLOADS[arguments.job], Lakehouse(folder / "home")
     (folder / "kafka").mkdir(parents=True)
     with ExitStack() as stack:
@@ -134,13 +134,13 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         topic = broker.topic(arguments.partitions)
         producer = SteadyProducer(broker.bootstrap, topic, work.make, arguments.rate)
         stack.enter_context(producer)
-        # Both look for signals while they start: what goes wrong before the end ends them too.
+        # Both processes handle signals while they start, so an error before the end can stop them too.
         processes = Processes(folder, {**os.environ, BOOTSTRAP_VARIABLE: broker.bootstrap})
         stack.callback(processes.end)
         home = ("--home", str(lakehouse.home))
         processes.start("ingest", "ingest", work.stream, "--continuous", "--from", f"kafka://{topic}", *home)
         processes.wait(lambda: any(commits(Path(str(lakehouse.events(work.stream))))))
-        # So that the last of all do not wait for more: event time goes on once nothing comes.
+        # With an idle timeout, event time advances when no more events come, so that the last rows do not wait.
         given = {"watermark_delay": arguments.delay, "idle_after": "3s", "key_groups": str(arguments.key_groups)}
         parameters = [
             text for name, value in {**given, **work.given}.items() for text in ("--param", f"{name}={value}")
@@ -167,11 +167,11 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 class Processes:
-    """Commands that run until they are told to end.
+    """Commands that run until they are stopped.
 
     Args:
-        folder: where their logs go.
-        environment: theirs.
+        folder: the folder for their logs.
+        environment: their environment variables.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -191,7 +191,7 @@ class Processes:
             )
 
     def wait(self, is_so: Callable[[], bool], patience: float = _PATIENCE) -> None:
-        """Wait until something is so; ends the benchmark where it takes longer than so many seconds."""
+        """Wait for a condition. If it takes longer than `patience` seconds, stop the benchmark."""
         end = time.monotonic() + patience
         while not is_so():
             for name, process in self._running.items():
@@ -202,7 +202,7 @@ class Processes:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """Tell them to end, and see that they do."""
+        """Stop all processes, and check that they end."""
         for process in self._running.values():
             process.send_signal(signal.SIGTERM)
         for name, process in self._running.items():
@@ -211,11 +211,11 @@ class Processes:
 
 @dataclass(frozen=True)
 class Commit:
-    """An entry of a Delta table's log that brought rows.
+    """An entry of a Delta table's log that added rows.
 
     Attributes:
-        at: when it was there, seconds since 1970.
-        files: of its rows.
+        at: when it was written, in seconds since 1970.
+        files: the files that it added.
     """
 
     at: float
@@ -223,7 +223,7 @@ class Commit:
 
 
 def commits(table: Path) -> Iterator[Commit]:
-    """The entries of a table's log that brought rows, in order."""
+    """The entries of a table's log that added rows, in order."""
     for entry in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in entry.read_text().splitlines()]
         added = [one["add"]["path"] for one in actions if one.get("add", {}).get("dataChange")]
@@ -232,7 +232,7 @@ def commits(table: Path) -> Iterator[Commit]:
 
 
 def delays(table: Path, due: pl.Expr, since: float, until: float) -> tuple[Times, list[float]]:
-    """By row that was due in a span: from then to its commit, in seconds; and when the commits of the span were."""
+    """The delays, in seconds, from due time to commit of all rows due in a span; and the times of the span's commits."""
     found, times = [np.empty(0)], []
     for one in commits(table):
         if since <= one.at < until:
@@ -246,8 +246,8 @@ def delays(table: Path, due: pl.Expr, since: float, until: float) -> tuple[Times
 def tell(
     arguments: argparse.Namespace, lakehouse: Lakehouse, work: Workload, since: float, until: float, load: float
 ) -> None:
-    """Print how long rows took, to the event table and to the job's."""
-    # What was due at the end is given the time to come.
+    """Print the delays of rows in the event table and in the job's table."""
+    # The span ends earlier, so that its last rows had time to be committed.
     time.sleep(20)
     print(f"{work.job} at {arguments.rate:,.0f} events/s, {os.cpu_count()} processors, load {load:.1f}")
     hops = {
@@ -265,7 +265,7 @@ def tell(
 
 
 def counted(lakehouse: Lakehouse, work: Workload) -> int:
-    """How many events the job's tables stand for, those that came late among them."""
+    """The number of events that the job's tables stand for, with late events."""
     tables = {**work.events, f"late.{work.job}": pl.len()}
     return sum(
         int(pl.scan_delta(str(lakehouse.table(name))).select(events).collect().item() or 0)
@@ -274,7 +274,7 @@ def counted(lakehouse: Lakehouse, work: Workload) -> int:
 
 
 def repeated(lakehouse: Lakehouse, work: Workload) -> int:
-    """How many rows of the job's table are there twice."""
+    """The number of duplicate rows in the job's table."""
     rows = pl.scan_delta(str(lakehouse.table(work.job))).collect()
     return int(rows.is_duplicated().sum())
 

@@ -1,4 +1,4 @@
-"""Peak memory and processor time of a process and all its children (JVM, Python workers), from /proc."""
+"""Measure peak memory and processor time of a process and all its children (JVM, Python workers), from /proc."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ _EVERY_SECONDS = 0.25
 
 
 class PeakMemory(threading.Thread):
-    """Samples the sum of proportional set sizes, so that memory which forked workers share counts once."""
+    """Samples the sum of proportional set sizes, which counts memory shared by forked workers once."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -22,19 +22,19 @@ class PeakMemory(threading.Thread):
             self.peak_bytes = max(self.peak_bytes, memory(self._root))
 
     def stop(self) -> int:
-        """End the sampling and give the peak in bytes."""
+        """Stop sampling, and return the peak in bytes."""
         self._done.set()
         self.join()
         return self.peak_bytes
 
 
 def memory(root: int) -> int:
-    """Bytes that a process and its children have now; what forked workers share counts once."""
+    """Bytes that a process and its children use now. Memory shared by forked workers counts once."""
     return sum(map(set_size, family(root)))
 
 
 def processor_seconds(root: int) -> float:
-    """What they have used of the processors, children that have ended among them; of no matter who else is at work."""
+    """Processor seconds of a process and its children, also of ended ones. Not affected by other processes."""
     ticks = 0
     for process in family(root):
         try:
@@ -46,7 +46,7 @@ def processor_seconds(root: int) -> float:
 
 
 def family(root: int) -> set[int]:
-    """A process and all that came of it, as long as their parents live."""
+    """A process and its descendants, as long as their parents live."""
     children: dict[int, list[int]] = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -63,7 +63,7 @@ def family(root: int) -> set[int]:
 
 
 def set_size(process: int) -> int:
-    """Bytes of memory of a process, its share of what it shares with others; 0 of one that is gone."""
+    """Bytes of a process's memory, with its share of shared memory; 0 if it has ended."""
     try:
         for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,15 +1,15 @@
-"""Models beside the Numenta Anomaly Benchmark: `python -m benchmarks.nab [--data DIR] [--model NAME|all]`.
+"""Score models on the Numenta Anomaly Benchmark: `python -m benchmarks.nab [--data DIR] [--model NAME|all]`.
 
-Each series is a metric of the job `anomaly_predictions`, whose own step scores its rows, each by a model that has
-learned the rows before it and nothing else. What is printed for each model and profile:
+Each series is a metric of the job `anomaly_predictions`, whose own step scores its rows. Each row is scored by a model that has
+learned only the rows before it. For each model and profile are printed:
 
-- `best`: the score at the threshold that suits these series best, as the benchmark's own table of results has it;
-- `category left out`: each category scored at the threshold that suits the others: what to expect of metrics of another
-  kind;
+- `best`: the score at the best threshold for these series, as in the benchmark's own table of results;
+- `category left out`: the score if each category is scored at the best threshold of the others, as an estimate for other kinds
+  of metrics;
 - `as shipped`: the score at the model's own threshold;
-- `µs an event`: the model's processor time where one call brings all series whole, the best of three.
+- `µs an event`: the model's processor time if one call has all series as a whole, the best of three.
 
-Of the default model also the score by category, and by the alarms a week that are asked for.
+For the default model, the scores are also printed by category, and by the requested number of alarms per week.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from spark_jobs.jobs.anomaly_predictions.models import MODELS, find_model
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nab"
 DEFAULT_MODEL = "rarity"
 RATES = (3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25)
-"""Alarms a week to show the score at."""
+"""The numbers of alarms per week to show the score for."""
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -65,12 +65,12 @@ def main() -> None:
 
 
 def score_corpus(model: str, corpus: Sequence[LabelledSeries]) -> list[ScoredSeries]:
-    """Score every row of every series by the job's step, one key a series."""
+    """Score all rows of all series by the job's step. Each series is a key."""
     return [ScoredSeries(_score(model, one), one.windows) for one in corpus]
 
 
 def bulk_cost(name: str, corpus: Sequence[LabelledSeries]) -> float:
-    """Processor time of predicting and learning all series in one call, in microseconds an event."""
+    """Processor time of predicting and learning all series in one call, in microseconds per event."""
     rows = pl.concat([one.readings for one in corpus]).rename({"timestamp": "event_time"})
     events, model = rows.sort("key", "event_time", "value"), find_model(name)
     models, spent = model.initial(events["key"].unique().sort()), []
@@ -82,12 +82,12 @@ def bulk_cost(name: str, corpus: Sequence[LabelledSeries]) -> float:
 
 
 def as_shipped(model: str, scored: Sequence[ScoredSeries], profile: Profile) -> Result:
-    """The result at the model's own threshold; the job calls a value anomalous that scores above it."""
+    """The result at the model's own threshold, above which the job calls a value anomalous."""
     return result_at(float(np.nextafter(find_model(model).threshold, 1.0)), scored, profile)
 
 
 def category_left_out(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries], profile: Profile) -> float:
-    """The score when each category is scored at the best threshold of all others together."""
+    """The score if each category is scored at the best threshold of all others together."""
     raw = 0.0
     for category in {one.category for one in corpus}:
         parts: dict[bool, list[ScoredSeries]] = {True: [], False: []}
@@ -103,7 +103,7 @@ def _score(model: str, series: LabelledSeries) -> np.ndarray:
     harness.batch(series.readings)
     harness.batch(advance_to=END_OF_TIME)
     predicted = harness.written["anomaly_predictions"].sort("event_time", "value", maintain_order=True)
-    # The job takes events in order of time, then of value: so do their rows.
+    # The job processes events in order of time, then of value.
     rows = series.readings.with_row_index("row").sort("timestamp", pl.col("value") + 0.0, maintain_order=True)["row"]
     if predicted.height != series.readings.height:
         raise KeyfoldError(f"{series.key}: {predicted.height} predictions of {series.readings.height} rows")
@@ -119,13 +119,13 @@ def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries
         chosen = [result for one, result in zip(corpus, scored, strict=True) if one.category == category]
         result = as_shipped(DEFAULT_MODEL, chosen, STANDARD)
         windows = sum(len(one.windows) for one in chosen)
-        told = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
-        table.add_row(category, str(len(chosen)), str(windows), told)
+        shown = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
+        table.add_row(category, str(len(chosen)), str(windows), shown)
     return table
 
 
 def _by_rate(scored: Sequence[ScoredSeries]) -> Table:
-    """The standard profile's score by the alarms a week that are asked for."""
+    """The standard profile's score by the requested number of alarms per week."""
     half_at = find_model(DEFAULT_MODEL).half_at
     table = Table("alarms a week", "standard", title=DEFAULT_MODEL)
     if half_at is None:

@@ -1,7 +1,7 @@
-"""The series of the Numenta Anomaly Benchmark as they lie in a folder: `category/series.csv`, gzipped or not.
+"""Read the series of the Numenta Anomaly Benchmark from a folder: `category/series.csv`, gzipped or not.
 
-Beside the categories lies `windows.json`: for each series (`category/series.csv`) the first and last moment of each
-labelled window.
+The folder also has `windows.json`, with the first and last time of each labelled window for each series
+(`category/series.csv`).
 """
 
 import json
@@ -22,7 +22,7 @@ class LabelledSeries:
     """A series and its windows.
 
     Attributes:
-        key: its path below the folder, without ending.
+        key: its path in the folder, without extension.
         readings: `key`, `timestamp` (taken as UTC) and `value`, in the order of the file.
         windows: first and last row of each window.
     """
@@ -37,10 +37,10 @@ class LabelledSeries:
 
 
 def read_corpus(folder: Path) -> list[LabelledSeries]:
-    """Read every series below a folder, in order of their keys.
+    """Read all series below a folder, in the order of their keys.
 
     Raises:
-        KeyfoldError: there is no such folder, no `windows.json`, no series, or one that does not go with its windows.
+        KeyfoldError: there is no such folder, no `windows.json`, no series, or a series does not fit its windows.
     """
     if not folder.is_dir():
         raise KeyfoldError(f"no folder {folder}: give the folder of the benchmark's series with --data")
@@ -49,7 +49,7 @@ def read_corpus(folder: Path) -> list[LabelledSeries]:
     windows = json.loads((folder / WINDOWS).read_text(encoding="utf-8"))
     files = {_key(path, folder): path for ending in _ENDINGS for path in sorted(folder.glob(f"*/*{ending}"))}
     if not files:
-        raise KeyfoldError(f"no series in {folder}: they lie there as category/series.csv or category/series.csv.gz")
+        raise KeyfoldError(f"no series in {folder}: expected category/series.csv or category/series.csv.gz")
     return [_read(key, files[key], windows) for key in sorted(files)]
 
 

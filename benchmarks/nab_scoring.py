@@ -1,17 +1,17 @@
 """The scoring of the Numenta Anomaly Benchmark (NAB), for any number of series at once.
 
-A detector gives every row of a series a score; a threshold, one for all series, makes alarms of scores. NAB rewards the
-first alarm in each labelled window, the more the earlier it comes, and charges every alarm outside of windows and every
-window without an alarm. The first part of each series, the probationary period, does not count.
+A detector gives each row of a series a score. Scores above a threshold, which is the same for all series, are alarms. NAB
+rewards the first alarm in each labelled window, more for earlier ones, and penalizes alarms outside of windows and windows
+without an alarm. The first part of each series, the probationary period, does not count.
 
 Written from the description of the benchmark (Lavin and Ahmad, 2015, arXiv:1510.03336) and checked against the rules of
 its reference implementation, as of NAB 1.1:
 
-- a row inside a window is worth the scaled sigmoid of its place, from almost 1 at the window's first row to almost 0 at
-  its last, divided by the sigmoid's value at the first row, so that a perfect alarm is worth exactly 1;
-- a row outside is worth the same sigmoid of its distance from the last window's end, in widths of that window: just
-  behind a window an alarm costs little, from three widths on, and before the first window, it costs 1;
-- a window that lies in the probationary period altogether does not count; of one that begins there, the later rows do.
+- The value of a row inside a window is the scaled sigmoid of its position, from almost 1 at the first row to almost 0 at the
+  last, divided by the sigmoid's value at the first row, so that a perfect alarm has the value 1.
+- The value of a row outside is the same sigmoid of its distance from the end of the previous window, in widths of that window:
+  an alarm just after a window costs little; after three widths, and before the first window, it costs 1.
+- A window inside the probationary period does not count. Of a window that begins in it, the later rows count.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ PROBATION_SHARE = 0.15
 LONGEST_PROBATION = 750
 STEEPNESS = 5.0
 FAR_BEHIND = 3.0
-"""Widths of a window behind it from which on a false alarm costs the full price."""
+"""Distance after a window, in its widths, from which on a false alarm costs 1."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Profile:
-    """What an application makes of right and wrong alarms. True negatives are worth nothing in any of them."""
+    """The weights that an application gives to right and wrong alarms. True negatives have no weight in any profile."""
 
     name: str
     true_positive: float
@@ -49,11 +49,11 @@ PROFILES = (STANDARD, LOW_FALSE_POSITIVES, LOW_FALSE_NEGATIVES)
 
 @dataclass(frozen=True)
 class ScoredSeries:
-    """A detector's scores of one series, a row each in time order, and the labelled windows of that series.
+    """A detector's scores of a series, one per row in time order, and the series' labelled windows.
 
     Attributes:
-        scores: the higher, the more anomalous; NaN never alarms.
-        windows: first and last row of each window, in time order; they do not overlap.
+        scores: higher is more anomalous; NaN is never an alarm.
+        windows: first and last row of each window, in time order, without overlaps.
     """
 
     scores: Floats
@@ -61,7 +61,7 @@ class ScoredSeries:
 
 
 class Result(NamedTuple):
-    """What a detector reached: the threshold, the raw score at it, and the score from 0 (nothing) to 100 (perfect)."""
+    """A detector's result: the threshold, the raw score at it, and the score from 0 (nothing) to 100 (perfect)."""
 
     threshold: float
     raw: float
@@ -69,25 +69,25 @@ class Result(NamedTuple):
 
 
 def best_result(series: Sequence[ScoredSeries], profile: Profile) -> Result:
-    """Score a detector at the one threshold over all series that suits the profile best."""
+    """Score a detector at the best threshold over all series for a profile."""
     thresholds, raws = sweep(series, profile)
     best = int(np.argmax(raws))
     return Result(float(thresholds[best]), float(raws[best]), normalise(float(raws[best]), series, profile))
 
 
 def result_at(threshold: float, series: Sequence[ScoredSeries], profile: Profile) -> Result:
-    """Score a detector at a given threshold: a row alarms if its score is at least that."""
+    """Score a detector at a given threshold: a row is an alarm if its score is at least that."""
     thresholds, raws = sweep(series, profile)
-    # Thresholds fall: the last one that is not below the given one has the same alarms.
+    # Thresholds are in falling order: the last one that is not below the given one has the same alarms.
     place = int(np.searchsorted(-thresholds, -threshold, side="right")) - 1
     return Result(threshold, float(raws[place]), normalise(float(raws[place]), series, profile))
 
 
 def sweep(series: Sequence[ScoredSeries], profile: Profile) -> tuple[Floats, Floats]:
-    """Raw score, summed over the series, at every threshold that makes a difference, falling from infinity.
+    """Raw score, summed over the series, at each threshold that makes a difference, falling from infinity.
 
-    Each row in order of falling score adds what it changes: outside of windows its price, inside a window what it is
-    worth above the best row of that window so far (the first of them, since worth falls in time).
+    Rows are added in the order of falling scores. Outside of windows, a row adds its cost; inside, its value above that of the
+    window's best row so far (the earliest, since values fall with time).
     """
     rows = [row_values(len(one.scores), one.windows) for one in series]
     counted = [part.counts & ~np.isnan(one.scores) for part, one in zip(rows, series, strict=True)]
@@ -119,7 +119,7 @@ def sweep(series: Sequence[ScoredSeries], profile: Profile) -> tuple[Floats, Flo
 
 
 class RowValues(NamedTuple):
-    """Of each row of a series: what an alarm there is worth, in which window it lies (-1: none), whether it counts."""
+    """For each row of a series: the value of an alarm, the window that it is in (-1: none), and whether it counts."""
 
     worth: Floats
     window: Integers
@@ -127,14 +127,14 @@ class RowValues(NamedTuple):
 
 
 def row_values(length: int, windows: Sequence[tuple[int, int]]) -> RowValues:
-    """What an alarm at each row of a series is worth, before the weights of a profile."""
+    """The value of an alarm at each row of a series, before a profile's weights."""
     worth = np.full(length, -1.0)
     window = np.full(length, -1, dtype=np.int64)
     row = np.arange(length)
     for number, (first, last) in enumerate(windows):
         width = last - first + 1
         behind = row[last + 1 :] - last
-        # A window of one row has no width to measure by: whatever is behind it is far behind.
+        # A window of one row has no width: all rows after it count as far away.
         relative = behind / (width - 1) if width > 1 else np.full(len(behind), FAR_BEHIND)
         worth[last + 1 :] = np.where(relative >= FAR_BEHIND, -1.0, scaled_sigmoid(relative))
         inside = slice(first, last + 1)
@@ -144,19 +144,19 @@ def row_values(length: int, windows: Sequence[tuple[int, int]]) -> RowValues:
 
 
 def probationary_rows(length: int) -> int:
-    """How many rows at the beginning of a series of this length are for learning only."""
+    """The number of rows at the beginning of a series that are for learning only."""
     return min(int(PROBATION_SHARE * length), LONGEST_PROBATION)
 
 
 def scaled_sigmoid(relative: Floats) -> Floats:
-    """From 1 far before the end of a window over 0 at its end to -1 far behind it."""
+    """1 far before the end of a window, 0 at its end, -1 far after it."""
     # 2 / (1 + exp(5 x)) - 1, as the benchmark writes it, is a hyperbolic tangent.
     return np.tanh(-STEEPNESS / 2.0 * relative)
 
 
 def _gains(window: Integers, worth: Floats, start: float) -> Floats:
-    """By how much each row raises the best worth of its window so far; rows lie window by window."""
-    # Lifting each window above the one before makes one running maximum out of many.
+    """By how much each row raises the best value of its window so far. Rows are grouped by window."""
+    # Adding an offset per window makes one running maximum of many.
     lift = window * 10.0 * (1.0 + abs(start) + float(np.max(np.abs(worth), initial=0.0)))
     best = np.maximum.accumulate(np.maximum(worth, start) + lift) - lift
     is_first = np.append(True, window[1:] != window[:-1])[: len(window)]
@@ -165,12 +165,12 @@ def _gains(window: Integers, worth: Floats, start: float) -> Floats:
 
 
 def _count_windows(series: Sequence[ScoredSeries]) -> int:
-    """How many windows have a row that counts."""
+    """The number of windows with a row that counts."""
     return sum(last >= probationary_rows(len(one.scores)) for one in series for _, last in one.windows)
 
 
 def normalise(raw: float, series: Sequence[ScoredSeries], profile: Profile) -> float:
-    """Make the score of a raw one: from 0 for a detector that never alarms to 100 for one that alarms at the first row of each window only."""
+    """Normalize a raw score: 0 for a detector without alarms, 100 for one with alarms at the first row of each window only."""
     windows = _count_windows(series)
     nothing, perfect = -profile.false_negative * windows, profile.true_positive * windows
     return 100.0 * (raw - nothing) / (perfect - nothing) if windows else float("nan")

@@ -1,7 +1,7 @@
-"""How fast nested lines are parsed, beside flat ones of the same values in the same run.
+"""Compare parsing nested JSON lines with parsing flat ones of the same values.
 
-`python -m benchmarks.nested [LINES]`: of each kind the best of three, in events and bytes a second, and its time beside that of
-the flat lines.
+`python -m benchmarks.nested [LINES]` prints the best of three runs for each kind, in events and bytes per second, and its time
+relative to that of flat lines.
 """
 
 import json
@@ -59,7 +59,7 @@ def _seconds(stream: Stream, path: Path, count: int) -> float:
 
 
 def main(count: int) -> None:
-    """Measure each kind, and print a line of it."""
+    """Measure each kind, and print a line about it."""
     kinds = {"flat": {}, "paths": NESTED, "paths and JSON text": KEPT, "elements": EXPLODED}
     flat = 0.0
     with tempfile.TemporaryDirectory() as folder:

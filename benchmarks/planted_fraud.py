@@ -1,8 +1,8 @@
-"""`python -m benchmarks.planted_fraud`: how much planted fraud `card_in_two_cities` finds, and how much of what it finds is false.
+"""`python -m benchmarks.planted_fraud`: how much simulated fraud `card_in_two_cities` finds, and how many findings are false.
 
-Of the payments of ten simulations, files with all that goes wrong on the way: out of order, late, twice, malformed. Once
-all files are read in one run, once each in a run of its own, as an hourly job would: then what arrives later than
-`watermark_delay` is late, and is not matched.
+Ten simulations write files of payments with common faults: out of order, late, duplicated, malformed. They are read twice: all
+files in one run, and each file in its own run, as an hourly job would. In the latter, payments that arrive after
+`watermark_delay` are late and are not matched.
 """
 
 import tempfile
@@ -32,15 +32,15 @@ def main() -> None:
                 score, missed = find(runs(files_of(Path(folder), made.end)), {one.payment_id for one in made.planted})
             scores.append(score)
             payments, late = payments + made.events, late + missed
-        told = FraudScore(*(sum(getattr(one, name) for one in scores) for name in FraudScore.__dataclass_fields__))
+        total = FraudScore(*(sum(getattr(one, name) for one in scores) for name in FraudScore.__dataclass_fields__))
         print(
-            f"{how}: {payments:,} payments, {late:,} late; {told.found:,} of {told.planted:,} planted frauds found; "
-            f"{told.false:,} of {told.matches:,} matches false, {told.false / payments:.2%} of payments"
+            f"{how}: {payments:,} payments, {late:,} late; {total.found:,} of {total.planted:,} planted frauds found; "
+            f"{total.false:,} of {total.matches:,} matches false, {total.false / payments:.2%} of payments"
         )
 
 
 def find(runs: Iterable[pl.DataFrame], planted: set[str]) -> tuple[FraudScore, int]:
-    """The score of the job over runs, and how many payments were late."""
+    """The job's score over all runs, and the number of late payments."""
     job = build_job(CARD_IN_TWO_CITIES)
     harness = TestHarness(job)
     for run in runs:
@@ -50,7 +50,7 @@ def find(runs: Iterable[pl.DataFrame], planted: set[str]) -> tuple[FraudScore, i
 
 
 def files_of(folder: Path, arrived: datetime) -> Iterator[pl.DataFrame]:
-    """Accepted payments of each file, in the order of arrival, each payment once over all."""
+    """The accepted payments of each file, in the order of arrival, without duplicates over all files."""
     known: set[str] = set()
     for file in sorted(folder.iterdir()):
         try:

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.prompt [--seconds N] [--every S] [--rows N]`: from a landed event to its committed prediction.
+"""`python -m benchmarks.prompt [--seconds N] [--every S] [--rows N]`: latency from a landed event to its committed prediction.
 
-Two processes as they are shipped, `keyfold ingest metrics --continuous` and `keyfold run anomaly_predictions
---continuous`, and this one, which lands a small file every so often and looks which rows have come to the Delta table.
-A file counts as landed when it gets its name, and a row as there when the log entry that names its data file is.
+Two processes run as shipped, `keyfold ingest metrics --continuous` and `keyfold run anomaly_predictions --continuous`. This
+process lands a small file at intervals, and watches the rows of the Delta table. A file has landed when it gets its final name;
+a row is committed when the log entry that names its data file exists.
 """
 
 import argparse
@@ -97,11 +97,11 @@ def _start(folder: Path, name: str, *command: str) -> subprocess.Popen[bytes]:
 
 @dataclass
 class Producer:
-    """Lands files, each under a name that is not seen and renamed when it is whole.
+    """Lands files, each written under a hidden name and renamed when it is complete.
 
     Attributes:
-        landed: when, by the event time that all rows of a file have.
-        rows: in all.
+        landed: when each file landed, by the event time that all of its rows have.
+        rows: total number of rows.
     """
 
     landing: Path
@@ -128,7 +128,7 @@ class Producer:
         self.rows += self.rows_a_file
 
     def run(self, every: float, seconds: float, watcher: "Watcher") -> None:
-        """Land files for so long, and look meanwhile."""
+        """Land files for a number of seconds, and watch the table meanwhile."""
         stop = threading.Event()
         looking = threading.Thread(target=watcher.until, args=(stop,))
         looking.start()
@@ -144,8 +144,8 @@ class Watcher:
     """Follows a Delta table's log.
 
     Attributes:
-        seen: when the first row of each event time was there.
-        commits: how many there were.
+        seen: when the first row of each event time was committed.
+        commits: number of commits.
     """
 
     def __init__(self, table: Place) -> None:
@@ -157,13 +157,13 @@ class Watcher:
         return self._version
 
     def until(self, stop: threading.Event) -> None:
-        """Look until told to stop."""
+        """Look until `stop` is set."""
         while not stop.is_set():
             self.look()
             time.sleep(_POLL)
 
     def look(self) -> int:
-        """Take in what has come; gives how many rows there are."""
+        """Read new log entries, and return the number of rows so far."""
         while (entry := self._table / "_delta_log" / f"{self._version + 1:020d}.json").exists():
             now = time.monotonic()
             self._version += 1

@@ -1,4 +1,4 @@
-"""Throughput, cold cost and memory of ride summaries, beside Spark's own ways: `make bench`."""
+"""Compare throughput, cold start and memory of ride summaries with Spark's own ways: `make bench`."""
 
 import argparse
 import json
@@ -113,7 +113,7 @@ def _write_points(home: Path, points: int, *, scattered: bool = False) -> None:
 
 
 def _timed(name: str, spark: Any, folder: Path, size: str) -> tuple[int, float]:
-    """Run a contestant in a home of its own that shares the points."""
+    """Run a contestant in a new lakehouse that shares the points."""
     home = Path(tempfile.mkdtemp(dir=folder, prefix=f"{name}-"))
     (home / "events").symlink_to(folder / size / "events")
     began = time.monotonic()

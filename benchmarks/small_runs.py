@@ -1,6 +1,6 @@
-"""`python -m benchmarks.small_runs [--runs N]`: what a run costs when little is new, or nothing, and after many runs.
+"""`python -m benchmarks.small_runs [--runs N]`: the time of a run with little or no new data, also after many runs.
 
-The N-th run is held against the tenth run of a job that has just begun, in the same minute: these machines are noisy.
+The N-th run is compared with the tenth run of a new job in the same minute, since the machine's load varies.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _timed(spark: SparkSession, lakehouse: Lakehouse, job: str, number: int | None) -> float:
-    """Seconds of a run, after so many new events came (None: after none)."""
+    """Seconds of a run after some new events have landed (None: after none)."""
     if number is not None:
         _land(lakehouse, number)
     began = time.monotonic()

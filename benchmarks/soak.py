@@ -1,12 +1,12 @@
-"""`python -m benchmarks.soak [--batches 10000]`: what grows over many batches of continuous runs, and what does not.
+"""`python -m benchmarks.soak [--batches 10000]`: find what grows over many batches of continuous runs.
 
-Real processes: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
-moving_averages --continuous`, as fast as they go, until both have done so many batches. `--without-spark` drives the job
-alone in this process, the engine's own code with a loop in Spark's place (`tests.keyfold.keyed.without_spark`): ten
-times as many batches in the time.
+All processes are real: a broker, a producer of a few readings at a time, `keyfold ingest weather --continuous` and `keyfold run
+moving_averages --continuous`. They run at full speed until both have done this many batches. `--without-spark` runs only the
+job in this process: the engine's code, with a loop instead of Spark (`tests.keyfold.keyed.without_spark`), which does ten times
+as many batches in the same time.
 
-At marks a line says what there is: memory by kind of process (what forked workers share counted once), open files, and
-files by folder. What must be flat is flat from one mark to the next.
+At intervals it prints memory by kind of process (shared memory counted once), open files, and files by folder. What must not
+grow should be the same from line to line.
 """
 
 import argparse
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def reading(number: int, time: str) -> bytes:
-    """A station's reading: stations in turn."""
+    """A reading of a station; stations take turns."""
     return f'{{"station_id":"S{number % _KEYS}","time":"{time}","temp":51.5,"pressure":1013.25}}'.encode()
 
 
 def as_shipped(folder: Path, batches: int, rate: float) -> None:
-    """Two processes as they are shipped."""
+    """Run ingest and job as shipped, in two processes."""
     lakehouse = Lakehouse(folder / "home")
     (folder / "kafka").mkdir()
     with ExitStack() as stack:
@@ -91,12 +91,12 @@ def as_shipped(folder: Path, batches: int, rate: float) -> None:
                 f"ingest at {batches_done(lakehouse.ingest('weather')):,} batches, {JOB} at {job_batches(lakehouse):,}"
             )
             for name, pid in processes.pids.items():
-                print(f"  {name}: {told(of_process(pid))}")
-            print(f"  files: {told(of_files(lakehouse))}", flush=True)
+                print(f"  {name}: {in_a_line(of_process(pid))}")
+            print(f"  files: {in_a_line(of_files(lakehouse))}", flush=True)
 
 
 def without_spark(folder: Path, batches: int) -> None:
-    """The job's own code in this process, and a loop where Spark would be."""
+    """Run the job in this process, with a loop instead of Spark."""
     lakehouse, job = Lakehouse(folder / "home"), build_job(MOVING_AVERAGES, _GIVEN)
     stop, maintenance = (
         threading.Event(),
@@ -119,15 +119,15 @@ def without_spark(folder: Path, batches: int) -> None:
                 while job_batches(lakehouse) == done and running.is_alive():
                     time.sleep(0.005)
             print(f"{JOB} at {mark:,} batches")
-            print(f"  process: {told(of_process(os.getpid()))}")
-            print(f"  files: {told(of_files(lakehouse))}", flush=True)
+            print(f"  process: {in_a_line(of_process(os.getpid()))}")
+            print(f"  files: {in_a_line(of_files(lakehouse))}", flush=True)
     finally:
         stop.set()
         running.join()
 
 
 def land(lakehouse: Lakehouse, number: int) -> None:
-    """A few readings into the event table."""
+    """Add a few readings to the event table."""
     rows = [
         {"station_id": f"S{(number * 5 + at) % _KEYS}", "time": datetime.now(UTC), "temp": 51.5, "pressure": 1013.25}
         for at in range(5)
@@ -141,19 +141,19 @@ def land(lakehouse: Lakehouse, number: int) -> None:
 
 
 def marks(batches: int) -> Iterator[int]:
-    """Where to look, the end among them."""
+    """The batches after which to print, with the last one."""
     yield from (mark for mark in MARKS if mark < batches)
     yield batches
 
 
 def batches_done(folder: Place) -> int:
-    """How many batches a journal has done, by the names of its records."""
+    """The number of finished batches in a journal, by the names of its records."""
     numbers = [int(path.name[:9]) for path in (folder / "journal").glob("*.done.json")]
     return max(numbers, default=-1) + 1
 
 
 def job_batches(lakehouse: Lakehouse) -> int:
-    """How many batches the job has done."""
+    """The number of batches that the job has finished."""
     return max((batches_done(folder) for folder in lakehouse.job(JOB).glob("generation-*")), default=0)
 
 
@@ -172,7 +172,7 @@ def of_process(pid: int) -> Mapping[str, float]:
 
 
 def of_files(lakehouse: Lakehouse) -> Mapping[str, float]:
-    """Files by folder; of tables those that they consist of, those on disk, and those of the log."""
+    """Number of files by folder; for tables: in the current version, on disk, and in the log."""
     found: dict[str, float] = {}
     ingest, generations = lakehouse.ingest("weather"), sorted(lakehouse.job(JOB).glob("generation-*"))
     folders: list[tuple[str, Place]] = [("ingest journal", ingest / "journal"), ("ids", ingest / "ids")]
@@ -201,7 +201,7 @@ def count(folder: Place) -> int:
     return sum(len(names) for _, _, names in os.walk(str(folder)))
 
 
-def told(counts: Mapping[str, float]) -> str:
+def in_a_line(counts: Mapping[str, float]) -> str:
     """For people."""
     return ", ".join(f"{name} {count:,.0f}" for name, count in counts.items())
 

@@ -1,9 +1,9 @@
-"""How fast a job's state is read to files: `python -m benchmarks.state_reader [--keys 1000000] [--repeat 3]`.
+"""Measure how fast a job's state is read to files: `python -m benchmarks.state_reader [--keys 1000000] [--repeat 3]`.
 
-The state is made by a bootstrap of totals, one row a key (`benchmarks.bootstrap`). Then it is read to local files in each
-form, in one warm session; the first read of all is thrown away. Printed are whole reads: the wall's seconds, the
-processor's seconds of all processes (which other work on the machine does not change), MB/s of state, and peak memory.
-A state's size is that of its rows as columns in memory; what they take in the store, compressed, is printed beside.
+The state is built by a bootstrap of totals, one row per key (`benchmarks.bootstrap`). Then it is read to local files in each
+form, in one warm session; the first read does not count. For whole reads it prints wall-clock seconds, processor seconds of all
+processes (which other load on the machine does not change), MB/s of state, and peak memory. The size of a state is that of its
+rows as columns in memory; their compressed size in the store is printed too.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MB = 1_000_000
 
 
 def main() -> None:
-    """Build the state, read it in every form, print a line each."""
+    """Build the state, read it in each form, and print a line for each."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.state_reader", description=__doc__)
     arguments.add_argument("--keys", type=int, default=1_000_000)
     arguments.add_argument("--key-groups", type=int, default=256)

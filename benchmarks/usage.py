@@ -1,4 +1,4 @@
-"""What a process and all its children use, by who they are: processor seconds, memory and bytes written, from /proc."""
+"""Measure processor seconds, memory and bytes written of a process and all its children, by role, from /proc."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def role(process: int, root: int) -> str:
-    """Who a process is: the driver, Java (the driver's, an executor's or a daemon's), or a Python worker."""
+    """The role of a process: the driver, Java (of the driver, an executor or a daemon), or a Python worker."""
     if process == root:
         return "driver"
     try:
@@ -28,7 +28,7 @@ def role(process: int, root: int) -> str:
 
 
 def processor_seconds_of(root: int) -> dict[str, float]:
-    """What each role has used of the processors, children that have ended among them."""
+    """Processor seconds by role, also of ended children."""
     used: defaultdict[str, float] = defaultdict(float)
     for process in family(root):
         try:
@@ -40,7 +40,7 @@ def processor_seconds_of(root: int) -> dict[str, float]:
 
 
 def bytes_written(root: int) -> int:
-    """What they have given the kernel to write, on disk or to be written there."""
+    """Bytes that a process and its children have passed to the kernel for writing."""
     total = 0
     for process in family(root):
         try:
@@ -52,14 +52,14 @@ def bytes_written(root: int) -> int:
 
 
 class PeakByRole(threading.Thread):
-    """Samples memory (proportional set sizes: what forked workers share counts once); keeps each role's peak."""
+    """Samples memory by role, and keeps the peaks. Proportional set sizes count memory shared by forked workers once."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
         self._root, self._done = root, threading.Event()
         self.peaks: Counter[str] = Counter()
         self.seconds = 0.0
-        """Of the processor, that the sampling itself has taken: none of what is measured."""
+        """Processor seconds of the sampling itself, to be subtracted."""
 
     def run(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
@@ -72,7 +72,7 @@ class PeakByRole(threading.Thread):
             self.seconds = time.thread_time()
 
     def stop(self) -> dict[str, int]:
-        """End the sampling and give the peaks in bytes."""
+        """Stop sampling, and return the peaks in bytes."""
         self._done.set()
         self.join()
         return dict(self.peaks)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Write the column tables of the pages anew from the columns' declarations: `make docs`.
+"""Regenerate the column tables of the pages from the columns' declarations: `make docs`.
 
-A table stands between `<!-- columns of TABLE -->` and `<!-- end of columns -->`; names of several tables, with commas,
-stand for tables with the same columns. A test fails while a page says other than the declarations.
+A table is between `<!-- columns of TABLE -->` and `<!-- end of columns -->`. TABLE may be several names with commas, for tables
+with the same columns. A test fails if a page differs from the declarations.
 """
 
 import re
@@ -24,16 +24,16 @@ _BLOCK = re.compile(r"(<!-- columns of ([a-z0-9_., ]+) -->\n).*?(<!-- end of col
 
 
 def fill(page: str) -> str:
-    """A page's text with every column table as the declarations have it.
+    """Replace all column tables in a page's text.
 
     Raises:
-        SystemExit: a table is none of Keyfold's, or tables that share a block differ in their columns.
+        SystemExit: there is no such table, or tables of one block have different columns.
     """
     return _BLOCK.sub(lambda block: f"{block[1]}\n{_table(block[2])}\n{block[3]}", page)
 
 
 def tables() -> dict[str, tuple[pa.Schema, list[str]]]:
-    """Every table's columns, with what each is made of in words, by the table's name."""
+    """The columns of all tables by name, each with text about its origin."""
     found = {"quarantine": (QUARANTINE, [""] * len(QUARANTINE))}
     for stream in STREAMS.values():
         found[f"events.{stream.name}"] = (
@@ -83,7 +83,7 @@ def _raw(stream: Stream, column: str) -> str:
 
 
 def main() -> None:
-    """Write what is stale, and say which pages were."""
+    """Rewrite outdated pages, and print their names."""
     for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text()
         if (filled := fill(text)) != text:

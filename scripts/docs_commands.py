@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""Write docs/reference/commands.md and the table of docs/reference/metrics.md anew from the code: `make docs`.
+"""Regenerate docs/reference/commands.md and the table of docs/reference/metrics.md from the code: `make docs`.
 
-The commands are those of `keyfold --help`, with their arguments and options; a test fails while a page says otherwise.
+The commands are those of `keyfold --help`, with their arguments and options. A test fails if a page differs from them.
 """
 
 import re
@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"(<!-- (commands|metrics) -->\n).*?(<!-- end of \2 -->)", r
 
 
 def fill(page: str) -> str:
-    """A page's text with every block as the code has it."""
+    """Replace all generated blocks in a page's text."""
     made = {"commands": _commands, "metrics": _metrics}
     return _BLOCK.sub(lambda block: f"{block[1]}\n{made[block[2]]()}\n{block[3]}", page)
 
@@ -28,7 +28,7 @@ def _commands() -> str:
 
 
 def _named() -> Iterator[tuple[str, Any]]:
-    """Every command with its full name; a group gives its commands."""
+    """All commands with their full names, also those of groups."""
     for name in commands():
         command = load(name)
         inner = getattr(command, "commands", None)
@@ -78,7 +78,7 @@ def _kind(one: Any) -> str:
 
 def _default(one: Any) -> str:
     if one.name == "home":
-        return " [default: `KEYFOLD_HOME`, else `.keyfold`]"  # the code's own is of the environment it runs in
+        return " [default: `KEYFOLD_HOME`, else `.keyfold`]"  # the code's default depends on this process's environment
     plain = isinstance(one.default, str | int | float) and not isinstance(one.default, bool)
     shown = "[default:" not in (one.help or "") and plain and one.default not in ("", ())
     return f" [default: {one.default}]" if shown and not one.required else ""
@@ -92,7 +92,7 @@ def _metrics() -> str:
 
 
 def main() -> None:
-    """Write what is stale, and say which pages were."""
+    """Rewrite outdated pages, and print their names."""
     for page in sorted(REFERENCE.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         if (filled := fill(text)) != text:

@@ -1,11 +1,12 @@
-"""Fetch the jars of Spark's packages once, so that no later start waits for the network, and prove that Spark starts.
+"""Fetch the jars of Spark's packages, so that later starts need no network, and check that Spark starts.
 
-Spark's resolver looks into the local Maven repository before the network. Where Maven is installed it fills that
-repository first, with the user's own mirrors and proxies; elsewhere Spark fetches the jars itself.
+Spark's resolver looks into the local Maven repository before the network. If Maven is installed, it fills that repository
+first, through the user's mirrors and proxies; otherwise Spark fetches the jars itself.
 
-Jars of the locked packages, Delta's and S3's, are held to `spark_jars.sha256`, a line each of hash and name: before Spark starts, those that
-are there already; after it, those that it took. Packages that a user adds (KEYFOLD_SPARK_PACKAGES) are the user's to
-trust. After a change of `DELTA_PACKAGE` or `S3_PACKAGES`, in a place you trust: `python scripts/spark_packages.py --lock`.
+Jars of the locked packages (Delta, S3) are verified by `spark_jars.sha256`, which has a hash and a name in each line: existing
+jars before Spark starts, and the jars that it used afterwards. Packages that a user adds (KEYFOLD_SPARK_PACKAGES) are not
+verified. After a change of `DELTA_PACKAGE` or `S3_PACKAGES`, run `python scripts/spark_packages.py --lock` on a trusted
+network.
 """
 
 import hashlib
@@ -24,13 +25,13 @@ from keyfold.session import SparkSettings, build_session
 from keyfold.session.packages import DELTA_PACKAGE, LEFT_OUT, S3_PACKAGES
 
 LOCK = Path(__file__).with_name("spark_jars.sha256")
-_RENEW = "where DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
+_RENEW = "if DELTA_PACKAGE or S3_PACKAGES was changed on purpose, run `.venv/bin/python scripts/spark_packages.py --lock` and commit it"
 _OURS = "|".join(re.escape("_".join(package.split(":")[:2])) for package in (DELTA_PACKAGE, *S3_PACKAGES))
 RESOLVE = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:resolve"
 
 
 def main() -> int:
-    """Warm the repository, start Spark; returns the exit status."""
+    """Fetch the packages, start Spark, and return the exit status."""
     try:
         if sys.argv[1:] == ["--lock"]:
             lock(jars_of_spark(S3_PACKAGES))
@@ -51,7 +52,7 @@ def main() -> int:
 
 
 def jars_of_spark(more: tuple[str, ...]) -> list[Path]:
-    """Start Spark, and give the jars of packages that it took."""
+    """Start Spark, and return the jars of packages that it uses."""
     spark = build_session(SparkSettings(master="local[1]", packages=more))
     try:
         listed = spark.sparkContext.getConf().get("spark.jars") or ""
@@ -61,33 +62,32 @@ def jars_of_spark(more: tuple[str, ...]) -> list[Path]:
 
 
 def fetched_before() -> list[Path]:
-    """The jars that Spark's resolver has in its folder from an earlier time, and would take as they are."""
+    """The jars in the cache of Spark's resolver, which it would use without fetching them."""
     return sorted(Path.home().glob(".ivy2*/jars/*.jar"))
 
 
 def check(jars: Iterable[Path], locked: dict[str, str]) -> None:
-    """Hold jars to their hashes; jars that are not locked are passed over.
+    """Verify the hashes of jars. Jars that are not locked are skipped.
 
     Raises:
-        KeyfoldError: a jar of the locked packages has another hash, or has none; says what to do.
+        KeyfoldError: a jar of the locked packages has another hash, or none; the message says what to do.
     """
     for jar in jars:
         if re.match(rf"({_OURS})-\d", jar.name) and jar.name not in locked:
             raise KeyfoldError(f"{jar} is in no line of {LOCK.name}; {_RENEW}")
         if jar.name in locked and digest(jar) != locked[jar.name]:
             raise KeyfoldError(
-                f"{jar} is not the jar that {LOCK.name} names: its SHA-256 is {digest(jar)}, and must be "
-                f"{locked[jar.name]}. Somebody has changed it, or the place that it came from serves another: delete "
-                f"{jar.parent}, Spark's cache beside it and the jar in ~/.m2/repository, and run this again; if it comes "
-                "back, do not use that place"
+                f"{jar} is not the jar in {LOCK.name}: its SHA-256 is {digest(jar)}, but must be {locked[jar.name]}. It was "
+                f"changed, or its repository serves another: delete {jar.parent}, Spark's cache beside it and the jar in "
+                "~/.m2/repository, and run this again; if the error comes back, do not use that repository"
             )
 
 
 def check_all_used(jars: Iterable[Path], locked: dict[str, str]) -> None:
-    """See that every locked jar is among those that Spark took.
+    """Check that Spark uses all locked jars.
 
     Raises:
-        KeyfoldError: one is not; says what to do.
+        KeyfoldError: it does not use one; the message says what to do.
     """
     if missing := locked.keys() - {jar.name for jar in jars}:
         raise KeyfoldError(f"Spark did not take {', '.join(sorted(missing))}, which {LOCK.name} names; {_RENEW}")
@@ -100,7 +100,7 @@ def read_lock() -> dict[str, str]:
 
 
 def lock(jars: Iterable[Path]) -> None:
-    """Write the hashes of jars as those to hold to."""
+    """Write the hashes of jars to the lock file."""
     lines = sorted((jar.name, digest(jar)) for jar in jars)
     LOCK.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines), encoding="ascii")
 
@@ -112,7 +112,7 @@ def digest(jar: Path) -> str:
 
 
 def warm(maven: str, packages: Sequence[str]) -> None:
-    """Have Maven fetch the packages, each for itself, leaving out what Spark's resolver is told to leave out."""
+    """Fetch each package with Maven, without the dependencies that Spark's resolver excludes."""
     with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
         for package in packages:
             pom = Path(folder) / "pom.xml"
@@ -121,8 +121,8 @@ def warm(maven: str, packages: Sequence[str]) -> None:
             run = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
             if run.returncode != 0:
                 why = re.search(r"Could not [^(]*|ERROR.*", run.stdout + run.stderr)
-                told = why[0].strip() if why else "it does not say why"
-                print(f"setup: Maven could not fetch {package} ({told}); Spark tries by itself", flush=True)
+                reason = why[0].strip() if why else "no reason given"
+                print(f"setup: Maven could not fetch {package} ({reason}); Spark will try", flush=True)
 
 
 def project_with(package: str) -> str:

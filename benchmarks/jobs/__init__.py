@@ -1,1 +1,1 @@
-"""Each job beside a plain computation of the same answer, without Spark: `python -m benchmarks.jobs.<job>`."""
+"""Compare each job with a plain computation of the same result, without Spark: `python -m benchmarks.jobs.<job>`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.jobs [JOB …]`: steps beside plain computations of the same answers; `on_spark` has the other jobs."""
+"""`python -m benchmarks.jobs [JOB …]`: compare steps with plain computations of the same results; see `on_spark` for other jobs."""
 
 import sys
 
@@ -23,7 +23,7 @@ RACES = {
 if unknown := set(sys.argv[1:]) - set(RACES):
     sys.exit(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(RACES)}")
 wanted = sys.argv[1:] or list(RACES)
-# Races that take options of their own read them from the command line too.
+# Some of these benchmarks read their own options from the command line.
 del sys.argv[1:]
 for race in wanted:
     RACES[race]()

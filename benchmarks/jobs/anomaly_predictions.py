@@ -1,8 +1,8 @@
-"""Anomaly predictions of a million readings beside plain Polars: `python -m benchmarks.jobs.anomaly_predictions`.
+"""Compare anomaly predictions of a million readings with plain Polars: `python -m benchmarks.jobs.anomaly_predictions`.
 
-Both score the same table of readings in the order of their time, keys among each other, by the model `ewma`. The job
-takes it in micro-batches, keeps its models and says which predictions differ from the one last emitted; Polars' own
-`ewm_mean` needs the table whole, in order, and once, and ends with the scores.
+Both score the same readings of many keys, in order of time, with the model `ewma`. The job reads them in micro-batches, keeps
+its models, and emits changed predictions. Polars' `ewm_mean` needs the whole table, in order, once, and returns only the
+scores.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def simulate(keys: int, minutes: int) -> pl.DataFrame:
-    """A reading a minute of many keys in the order of their time; one in a thousand is far off."""
+    """A reading per minute of many keys, in order of time; one in a thousand is far off."""
     chance = np.random.default_rng(7)
     rows = keys * minutes
     far_off = 40 * (chance.random(rows) < 0.001)
@@ -64,7 +64,7 @@ def simulate(keys: int, minutes: int) -> pl.DataFrame:
 
 
 def score(readings: pl.DataFrame) -> pl.DataFrame:
-    """The scores of readings that already lie in the order of time, none of which comes late or after a silence."""
+    """The scores of readings that are sorted by time, without late ones or silences."""
     model = Ewma()
     before = pl.col("value").ewm_mean(alpha=model.level_share).shift(1).over("key")
     expected = readings.with_columns(expected=before, rank=pl.int_range(pl.len()).over("key"))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.jobs.card_in_two_cities`: the job beside DuckDB's join of the payments with themselves."""
+"""`python -m benchmarks.jobs.card_in_two_cities`: compare the job with DuckDB's self-join of the payments."""
 
 from datetime import UTC, datetime, timedelta
 

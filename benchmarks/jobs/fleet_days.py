@@ -1,7 +1,7 @@
-"""Days of a million points beside a plain Polars query: `python -m benchmarks.jobs.fleet_days`.
+"""Compare fleet days of a million points with a plain Polars query: `python -m benchmarks.jobs.fleet_days`.
 
-The job gets the points in the order of their time, vehicles among each other, and closes all with a batch of its own. The
-query gets them ready: whole, sorted by vehicle and time. Both give the same days, legs split at midnight.
+The job gets the points of all vehicles in order of time, and closes all days with a second batch. The query gets the whole
+table sorted by vehicle and time. Both return the same days, with legs split at midnight.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def keyfold(batches: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def query(points: pl.DataFrame) -> pl.DataFrame:
-    """Days of points sorted by vehicle and time, none of which is still to come: gaps and islands, cut at midnight."""
+    """The days of a complete table of points, sorted by vehicle and time: gaps and islands, cut at midnight."""
     time, moves = pl.col("time"), pl.col("moves")
     begins = (pl.col("vehicle_id") != pl.col("vehicle_id").shift()) | (time - time.shift() > SILENCE)
     rows = points.with_columns(moves=pl.col("speed") > MOVING_SPEED, begins=begins.fill_null(value=True)).with_columns(

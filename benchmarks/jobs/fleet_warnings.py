@@ -1,8 +1,8 @@
-"""Warnings of a million points beside plain DuckDB: `python -m benchmarks.jobs.fleet_warnings`.
+"""Compare fleet warnings of a million points with plain DuckDB: `python -m benchmarks.jobs.fleet_warnings`.
 
-The job gets the points in the order of their time, vehicles among each other. The query gets the same frame and judges
-both values and 40 rectangular geofences, without a margin: DuckDB has no polygons by itself, so that a rectangle, which it
-asks with four comparisons, is the most that both can be asked. Both give the same warnings.
+The job gets the points of all vehicles in order of time, and the query gets the same frame. Both check two values and 40
+rectangular geofences without a margin, since DuckDB has no polygons of its own and tests a rectangle with four comparisons.
+Both return the same warnings.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A fair race: the two take turns, so that what else the machine does hits both, and the best of each counts."""
+"""Compare two computations fairly: they run in turn, so that other load affects both, and the best run of each counts."""
 
 import gc
 import time
@@ -8,14 +8,14 @@ import polars as pl
 
 
 def compare(name: str, events: int, ours: Callable[[], object], theirs: Callable[[], object], repeat: int = 3) -> None:
-    """Time both by turns and print events/s of each and the ratio, ours to theirs (above 1: ours is faster).
+    """Time both in turn, and print events/s of each and the ratio of ours to theirs (above 1: ours is faster).
 
     Args:
-        name: what is compared.
-        events: how many events each of the two works through.
+        name: name of the comparison.
+        events: number of events that each processes.
         ours: the job.
-        theirs: what it is measured by.
-        repeat: how often each runs, after one run of each that does not count.
+        theirs: the computation to compare it with.
+        repeat: number of runs of each, after one run of each that does not count.
     """
     ours()
     theirs()
@@ -30,13 +30,13 @@ def compare(name: str, events: int, ours: Callable[[], object], theirs: Callable
 
 
 def require_same(ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
-    """End the benchmark where the two do not give the same rows in the same order: it would compare two questions."""
+    """Stop the benchmark unless both return the same rows in the same order."""
     if not ours.equals(theirs):
         raise SystemExit(f"the two give different answers:\n{ours}\n{theirs}")
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """How long a call takes, in seconds of wall time, with what earlier calls left collected first."""
+    """Wall-clock seconds of a call, after garbage collection of what earlier calls left."""
     gc.collect()
     began = time.perf_counter()
     run()
@@ -44,6 +44,6 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 def batches_of(events: pl.DataFrame, batches: int) -> list[pl.DataFrame]:
-    """Cut events into micro-batches of one size."""
+    """Cut events into micro-batches of equal size."""
     rows = -(-events.height // batches)
     return [events.slice(start, rows) for start in range(0, events.height, rows)]

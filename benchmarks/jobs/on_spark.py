@@ -1,7 +1,7 @@
-"""`python -m benchmarks.jobs.on_spark [JOB …]`: jobs on Spark, beside one Spark SQL query of the same answer.
+"""`python -m benchmarks.jobs.on_spark [JOB …]`: compare jobs on Spark with a Spark SQL query for the same result.
 
-Both read the same Delta event table and write Delta, in one warm session, by turns. What counts is the slope between two
-sizes: a run's fixed costs (starting a stream, planning) are in both times and fall out.
+Both read the same Delta event table and write Delta, in turn, in one warm session. The slope between two sizes counts, since a
+run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
 import shutil
@@ -115,7 +115,7 @@ def race(spark: SparkSession, name: str) -> None:
 
 
 def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
-    """Seconds of the job and of the query on so many events, the best of some runs of each by turns."""
+    """Seconds of the job and of the query for a number of events: the best of several runs in turn."""
     job = build_job(JOBS[name])
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder) / "home"

@@ -1,9 +1,9 @@
-"""`POLARS_MAX_THREADS=1 python -m benchmarks.jobs.open_rides`: ride summaries of few and of very many open rides.
+"""`POLARS_MAX_THREADS=1 python -m benchmarks.jobs.open_rides`: ride summaries with few and with very many open rides.
 
-What a worker does for a state partition in a batch: read the rows of the rides that have points, call the step, write what
-changed. Each open ride sends a point a minute. Timed is what a batch with a million new points of the next minute, spread over all
-rides, takes in place of such a minute: in each of a number of minutes, so that parts are joined as they are in the long run. The
-work of a sixteenth of the rides is timed; with one thread of Polars, as Spark's workers have.
+Measures a worker's part of a batch for a state partition: read the rows of rides that have points, call the step, write the
+changes. Each open ride sends a point per minute. The timed batches have a million new points of the next minute, spread over
+all rides, instead of one point per ride. There are many of them, so that parts are merged as in the long run. The work for a
+sixteenth of the rides is timed, with one Polars thread, as in Spark's workers.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Partition:
         self._operator = PartitionOperator(job, folder / "answers", folder / "parts", value)
 
     def play(self, events: pl.DataFrame) -> float:
-        """Work on a batch; gives the processor seconds that it took."""
+        """Work on a batch, and return its processor seconds."""
         newest = events[self._job.event_time].max()
         assert isinstance(newest, datetime)  # noqa: S101 - no batch is empty
         before = self.clock

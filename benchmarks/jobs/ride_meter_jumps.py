@@ -1,4 +1,4 @@
-"""`python -m benchmarks.jobs.ride_meter_jumps`: the job beside one plain sort and shift of all ride points."""
+"""`python -m benchmarks.jobs.ride_meter_jumps`: compare the job with a plain sort and shift of all ride points."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ from spark_jobs.simulation.rides import ride_points_table
 
 RIDES, POINTS = 20_000, 50
 JUMP = 0.1
-"""Small enough for clean meters to rise by more in a third of all steps: what is found must be written too."""
+"""Small enough that a third of all steps are jumps, so that writing results is measured too."""
 
 
 def main() -> None:

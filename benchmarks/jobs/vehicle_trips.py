@@ -1,7 +1,7 @@
-"""Trips of a million points beside a plain Polars query: `python -m benchmarks.jobs.vehicle_trips`.
+"""Compare trips of a million points with a plain Polars query: `python -m benchmarks.jobs.vehicle_trips`.
 
-The job gets the points in the order of their time, vehicles among each other, as a micro-batch, and closes all with a
-second one. The query gets them ready: whole, sorted by vehicle and time. Both give the same trips and stops.
+The job gets the points of all vehicles in order of time as a micro-batch, and closes all trips with a second one. The query
+gets the whole table sorted by vehicle and time. Both return the same trips and stops.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def simulate(vehicles: int, points: int) -> pl.DataFrame:
-    """Vehicles that drive, pause, park and fall silent, a point some ten seconds, by vehicle and time."""
+    """Points of vehicles that drive, pause, park and fall silent, about every ten seconds, by vehicle and time."""
     chance = np.random.default_rng(7)
     shape = (vehicles, points)
     driving = np.repeat(chance.random((vehicles, points // 40 + 1)) < 0.6, 40, axis=1)[:, :points]
@@ -78,7 +78,7 @@ def simulate(vehicles: int, points: int) -> pl.DataFrame:
 
 
 def query(points: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Trips and stops of points sorted by vehicle and time, none of which is still to come: gaps and islands."""
+    """The trips and stops of a complete table of points, sorted by vehicle and time: gaps and islands."""
     time, moves = pl.col("time"), pl.col("moves")
     after_silence = (pl.col("vehicle_id") != pl.col("vehicle_id").shift()) | (time - time.shift() > SILENCE)
     rows = points.with_columns(

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scale SET --folder DIR`: what batches of a job take, against keys, key groups and events.
+"""`python -m benchmarks.scale SET --folder DIR`: measure a job's batches for many numbers of keys, key groups and events.
 
-Each cell runs in a process of its own and adds a line to DIR/cells.jsonl; one that has its line is passed over, so that
-what was broken off goes on.
+Each cell runs in its own process and adds a line to DIR/cells.jsonl. Cells that have a line are skipped, so that an interrupted
+run continues.
 """
 
 import argparse
@@ -38,20 +38,20 @@ def main() -> None:
         line = ran.stdout.splitlines()[-1]
         with results.open("a") as file:
             file.write(line + "\n")
-        print(_told(json.loads(line)), flush=True)
+        print(_line(json.loads(line)), flush=True)
 
 
-def _cell(told: dict[str, object]) -> Cell:
-    return Cell(**{name: told[name] for name in asdict(Cell())})  # type: ignore[arg-type]
+def _cell(row: dict[str, object]) -> Cell:
+    return Cell(**{name: row[name] for name in asdict(Cell())})  # type: ignore[arg-type]
 
 
-def _told(told: dict[str, float]) -> str:
-    peak = told["peak"]["all"] / 2**30  # type: ignore[index]
+def _line(row: dict[str, float]) -> str:
+    peak = row["peak"]["all"] / 2**30  # type: ignore[index]
     return (
-        f"{told['keys']:>11,} keys {told['key_groups']:>6,} groups {told['events']:>9,} events "
-        f"({told['groups_touched']:g} of groups, {told['rows_a_key']} rows a key, {told['executors']} executors): "
-        f"{told['wall']:.2f} s, {told['processor']:.2f} processor s, checkpoint {told['checkpoint_bytes'] / 1e6:,.1f} MB in "
-        f"{told['checkpoint_files']:.0f} files, peak {peak:.1f} GiB, load {told['load']:.0f}"
+        f"{row['keys']:>11,} keys {row['key_groups']:>6,} groups {row['events']:>9,} events "
+        f"({row['groups_touched']:g} of groups, {row['rows_a_key']} rows a key, {row['executors']} executors): "
+        f"{row['wall']:.2f} s, {row['processor']:.2f} processor s, checkpoint {row['checkpoint_bytes'] / 1e6:,.1f} MB in "
+        f"{row['checkpoint_files']:.0f} files, peak {peak:.1f} GiB, load {row['load']:.0f}"
     )
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scale.after_a_kill [--keys 10000000]`: a run with much state is killed, and another one goes on.
+"""`python -m benchmarks.scale.after_a_kill [--keys 10000000]`: kill a run with much state, and measure its recovery.
 
-Timed is from the start of the second process, with no Spark running, to the end of its first batch. Then, in the same process:
-neighbouring batches and a batch with itself are compared, by what `keyfold state diff` calls.
+The time is from the start of the second process, without a running Spark, to the end of its first batch. Then the same process
+compares successive batches, and a batch with itself, with the function of `keyfold state diff`.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def _run_and_die(cell: Cell, home: Path) -> None:
     def on_batch(progress: Progress, counts: Counts) -> None:
         done.append(progress)
         if len(done) == _KILLED_AFTER:
-            # Java and the workers first: this process would take them along, and end before all had.
+            # Kill Java and the workers first. If this process ended first, they would end in an orderly way.
             for process in family(os.getpid()) - {os.getpid()}:
                 os.kill(process, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -92,7 +92,7 @@ def _go_on(cell: Cell, home: Path, largest: int) -> None:
     last = done.batch
     found: dict[str, object] = {"first_batch": ended[0]}
     pairs = {"diff with the batch before": (last - 1, last), "diff with itself": (last, last)}
-    # The first of each warms Java up, and is measured again.
+    # The first run of each warms up Java, and is measured again.
     for name, batches in [*pairs.items()] * 2:
         used, began = processor_seconds(os.getpid()), time.monotonic()
         older, newer = (read_state(spark, lakehouse, job, batch=batch) for batch in batches)

@@ -1,7 +1,7 @@
-"""The job that is measured: balances of accounts, any number of rows an account, and their made-up events and state.
+"""The measured job: balances of accounts, with any number of rows per account, and its generated events and state.
 
-It does what most keyed jobs do, add events to what is known of their keys, and tells each balance that changed. Accounts
-are numbers of 64 random bits, as keys mostly are: nothing compresses them.
+Like most keyed jobs, it adds events to the state of their keys, and emits each changed balance. Accounts are numbers of 64
+random bits, which cannot be compressed, like most keys.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -16,18 +16,18 @@ from keyfold.keyed.rows.hashing import key_hash
 TIME = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY = timedelta(minutes=1)
-"""From one batch's first event to the next one's."""
+"""Event time from the start of one batch to the start of the next."""
 
 STREAM = "bookings"
 
 BOOKING = pa.schema(
     [pa.field("account", pa.string(), nullable=False), ("slot", pa.int32()), ("at", TIME), ("amount", pa.int64())]
 )
-"""An event, and a row of state: what has come of an account in a slot."""
+"""The schema of events, and of state rows: the balance of an account in a slot."""
 
 
 def balances(key_groups: int) -> KeyedJob:
-    """The job with so many key groups."""
+    """The job with this number of key groups."""
     return KeyedJob(
         name="balances",
         stream=Stream(STREAM, BOOKING, event_time="at"),
@@ -56,16 +56,16 @@ def summed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def accounts(numbers: np.ndarray) -> pl.Series:
-    """The accounts of numbers from 0 on: 64 bits that look random, as text."""
+    """The accounts with the given numbers: 64 random-looking bits as text."""
     mixed = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    # The mixer of splitmix64 (Steele, Lea and Flood 2014), one to one: no two numbers have one account.
+    # The mixer of splitmix64 (Steele, Lea and Flood 2014) is one-to-one: different numbers have different accounts.
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return pl.Series("account", mixed ^ (mixed >> np.uint64(31))).cast(pl.String)
 
 
 def first_state(first: int, last: int, rows_a_key: int) -> pl.DataFrame:
-    """Rows of state of the accounts `first` to `last` - 1."""
+    """State rows of the accounts `first` to `last` - 1."""
     numbers = np.repeat(np.arange(first, last), rows_a_key)
     slots = np.tile(np.arange(rows_a_key, dtype=np.int32), last - first)
     chance = np.random.default_rng(first)
@@ -73,15 +73,15 @@ def first_state(first: int, last: int, rows_a_key: int) -> pl.DataFrame:
 
 
 def bookings(batch: int, count: int, keys: int, rows_a_key: int, key_groups: int, groups_touched: int) -> pl.DataFrame:
-    """Events of a batch, in order of time, of accounts below `keys` drawn evenly.
+    """Events of a batch, in order of time, of uniformly drawn accounts.
 
     Args:
-        batch: its number; no two share a minute.
-        count: of events.
-        keys: how many accounts they may be of.
-        rows_a_key: slots an account.
-        key_groups: of the job.
-        groups_touched: how many of its key groups they may be of.
+        batch: the batch's number; batches have different minutes.
+        count: number of events.
+        keys: number of accounts to draw from.
+        rows_a_key: slots per account.
+        key_groups: key groups of the job.
+        groups_touched: number of key groups to draw from.
     """
     chance = np.random.default_rng(1_000_000 + batch)
     there = np.arange(keys)

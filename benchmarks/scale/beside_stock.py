@@ -1,8 +1,8 @@
-"""`python -m benchmarks.scale.beside_stock [--keys 10000000] [--events 1000]`: the cells' job by Spark's own `transformWithState`.
+"""`python -m benchmarks.scale.beside_stock [--keys 10000000] [--events 1000]`: the cells' job with stock `transformWithState`.
 
-In Python, a value of state a key, RocksDB with changelog checkpoints, a Delta table as sink. It begins with full state by Spark's
-`initialState`, which takes minutes. A batch is a file. Like the cells, the first two batches count for nothing, and processor seconds
-are of all processes.
+In Python, with a value state per key, RocksDB with changelog checkpoints, and a Delta table as sink. It begins with full
+state by Spark's `initialState`, which takes minutes. Each batch is a file. As in the cells, the first two batches do not
+count, and processor seconds are those of all processes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _ROW = "account string, slot int, at timestamp, amount bigint"
 
 
 class Balances(StatefulProcessor):
-    """Adds amounts to the balance of an account, and gives the balance."""
+    """Adds amounts to the balance of an account, and emits the balance."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._balance = handle.getValueState("balance", "slot int, at timestamp, amount bigint")
@@ -73,7 +73,7 @@ def _measure(spark: SparkSession, folder: Path, keys: int, events: int, batches:
     for batch in range(batches + _COLD):
         path = folder / "events" / f"{batch:06d}.parquet"
         bookings(batch, events, keys, 1, 1, 1).write_parquet(path)
-        # Spark takes files by their times of change.
+        # Spark orders files by their modification times.
         os.utime(path, (batch, batch))
     walls, used, sizes, known = [time.monotonic()], [processor_seconds(os.getpid())], [0], set[str]()
 
@@ -90,7 +90,7 @@ def _measure(spark: SparkSession, folder: Path, keys: int, events: int, batches:
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     assert len(walls) == batches + _COLD + 1  # noqa: S101 - a batch a file
-    # The files of a batch's state are written before the next one's sink: each size is of the batch before, or its own.
+    # A batch's state files are written before the next batch's sink runs, so each size is that of this batch or the previous one.
     print(
         f"{keys:,} keys, {events:,} events by Spark's own: {_median(walls):.2f} s, {_median(used):.2f} processor s a batch, "
         f"checkpoint {statistics.median(sizes[_COLD + 1 :]) / 1e6:.2f} MB; the first batch, with the state, {walls[1] - walls[0]:.0f} s"
@@ -102,7 +102,7 @@ def _median(values: list[float]) -> float:
 
 
 def _new_bytes(folder: Path, known: set[str]) -> int:
-    """What files have come since the last call."""
+    """The bytes of files that were added since the last call."""
     found = {path: os.stat(path).st_size for below, _, names in os.walk(folder) for path in (f"{below}/{name}" for name in names)}  # fmt: skip
     new = sum(size for path, size in found.items() if path not in known)
     known |= found.keys()

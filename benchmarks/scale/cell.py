@@ -1,6 +1,6 @@
-"""One cell of the grid: a job with so many open keys works on a few batches, and what each of them takes is told.
+"""Measure one cell of the grid: a job with a number of open keys works on a few batches.
 
-A cell has a process of its own, so that its peak of memory is its own; `measure` is called in it.
+Each cell runs in its own process, so that its peak memory is its own. `measure` is called in that process.
 """
 
 import os
@@ -31,24 +31,24 @@ from tests.standalone_cluster import standalone_cluster
 
 _KEYS_A_FILE = 1_000_000
 _COLD = 2
-"""Batches that count for nothing: Java's compiler is at work, and Spark has yet to load state."""
+"""Batches that do not count, since Java still compiles and Spark still loads state."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured together.
+    """The settings of a cell.
 
     Attributes:
-        keys: open keys.
-        key_groups: of the job.
-        events: a batch.
-        keys_touched: share of the keys that events may be of.
-        groups_touched: share of the key groups that events may be of.
-        rows_a_key: rows of state.
-        partitions: of the state.
-        batches: warm ones.
-        executors: on loopback, of one core each; none for Spark within the driver's process, on all cores.
-        files: in which a batch's events come.
+        keys: number of open keys.
+        key_groups: key groups of the job.
+        events: events per batch.
+        keys_touched: share of the keys that may have events.
+        groups_touched: share of the key groups that may have events.
+        rows_a_key: state rows per key.
+        partitions: state partitions.
+        batches: number of warm batches.
+        executors: number of executors on loopback, with one core each; 0 for Spark in the driver's process, on all cores.
+        files: event files per batch.
     """
 
     keys: int = 1_000_000
@@ -65,7 +65,7 @@ class Cell:
 
 @dataclass
 class _Samples:
-    """What has been used and written by the end of each batch."""
+    """Resources used and bytes written up to the end of each batch."""
 
     generation: Path
     memory: PeakByRole
@@ -80,7 +80,7 @@ class _Samples:
         began = time.thread_time()
         self.wall.append(time.monotonic())
         used = processor_seconds_of(os.getpid())
-        # Less what measuring takes, here and in the sampling of memory.
+        # Subtract the cost of measuring, here and in the sampling of memory.
         used["driver"] -= self.memory.seconds + self._own
         self.used.append(used)
         self.written.append(bytes_written(os.getpid()))
@@ -97,24 +97,24 @@ class _Samples:
 
 
 def measure(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Measure a cell; gives its settings and what was found, ready for JSON.
+    """Measure a cell, and return its settings and results as a dictionary for JSON.
 
     Args:
-        cell: what is measured.
-        folder: an empty one, for all that is written.
+        cell: the settings.
+        folder: an empty folder for all files.
     """
     with ExitStack() as running:
         memory = PeakByRole(os.getpid())
-        spark, told = _session(cell, folder, running), asdict(cell)
+        spark, result = _session(cell, folder, running), asdict(cell)
         lakehouse, job = Lakehouse(folder / "home"), balances(cell.key_groups)
         create_table(lakehouse.events(STREAM), BOOKING)
-        told |= seed(spark, lakehouse, cell, folder)
+        result |= seed(spark, lakehouse, cell, folder)
         largest = book(lakehouse, cell)
         generation = live_generation(lakehouse, job.name)
         assert generation is not None  # noqa: S101 - the bootstrap has made it
         samples = _Samples(Path(str(generation.folder)), memory)
         samples.take()
-        # Only now: to make the state of a table takes more than to go on with it.
+        # Sample memory only now, since building the state needs more than working with it.
         memory.start()
 
         def on_batch(progress: Progress, counts: Counts) -> None:
@@ -123,13 +123,13 @@ def measure(cell: Cell, folder: Path) -> dict[str, Any]:
         ran = run_job(spark, lakehouse, job, options=RunOptions(largest, on_batch))
         if ran.counts.events != cell.events * (cell.batches + _COLD):
             raise SystemExit(f"{cell}: {ran.counts.events} events were counted")
-        told |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
+        result |= {"peak": memory.stop(), **_of_a_batch(samples, cell)}
         spark.stop()
-    return told
+    return result
 
 
 def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
-    # KEYFOLD_SPARK_CONF counts here as everywhere, so that a setting of Spark can be tried.
+    # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
     conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": str(cell.partitions)}
     if not cell.executors:
         return build_session(SparkSettings(conf=conf))
@@ -140,7 +140,7 @@ def _session(cell: Cell, folder: Path, running: ExitStack) -> SparkSession:
 
 
 def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) -> dict[str, Any]:
-    """Begin with full state; gives what that took."""
+    """Build the full state, and return the time and size of that."""
     source = folder / "seed"
     source.mkdir()
     step = max(1, _KEYS_A_FILE // cell.rows_a_key)
@@ -149,8 +149,8 @@ def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) ->
         rows.write_parquet(source / f"{first:012d}.parquet")
     before, began = sum(processor_seconds_of(os.getpid()).values()), time.monotonic()
     wanted = Bootstrap(str(source), watermark=START, read_from="latest")
-    told = bootstrap(spark, lakehouse, balances(cell.key_groups), wanted)
-    assert told.checked.keys == cell.keys  # noqa: S101 - accounts are one to one with their numbers
+    made = bootstrap(spark, lakehouse, balances(cell.key_groups), wanted)
+    assert made.checked.keys == cell.keys  # noqa: S101 - accounts are one to one with their numbers
     return {
         "seed_wall": time.monotonic() - began,
         "seed_processor": sum(processor_seconds_of(os.getpid()).values()) - before,
@@ -158,13 +158,13 @@ def seed(spark: SparkSession, lakehouse: Lakehouse, cell: Cell, folder: Path) ->
 
 
 def book(lakehouse: Lakehouse, cell: Cell) -> int:
-    """Land the events of all batches; gives how many bytes a batch may have so that it is one of these."""
+    """Write the events of all batches, and return the maximum bytes of a batch that keep these batches separate."""
     table, landed, total = lakehouse.events(STREAM), [], 0
     groups = max(1, round(cell.key_groups * cell.groups_touched))
     keys = max(1, round(cell.keys * cell.keys_touched))
     for batch in range(cell.batches + _COLD):
         rows = bookings(batch, cell.events, keys, cell.rows_a_key, cell.key_groups, groups)
-        # Each file spans the batch, so that no cut of time goes between two of them.
+        # Each file spans the whole batch, so that the engine does not cut between files.
         landed += [write_data_file(rows.gather_every(cell.files, one), table, BOOKING) for one in range(cell.files)]
     total = sum(file.bytes for file in landed)
     append_files(table, landed, "benchmark", 0)
@@ -185,9 +185,9 @@ def _of_a_batch(samples: _Samples, cell: Cell) -> dict[str, Any]:
         "processor": median(used),
         "processor_of": {role: round(median([one.get(role, 0.0) for one in samples.used]), 3) for role in roles},
         "disk_bytes": median(list(map(float, samples.written))),
-        # The mean, of all batches but the seed: RocksDB joins files every few batches, and writes them once more then.
-        **{f"{part}_bytes": statistics.mean(size for _, size in told[1:]) for part, told in written.items()},
-        **{f"{part}_files": statistics.mean(count for count, _ in told[1:]) for part, told in written.items()},
+        # The mean of all batches except the seed, since RocksDB merges files, and writes them again, every few batches.
+        **{f"{part}_bytes": statistics.mean(size for _, size in sizes[1:]) for part, sizes in written.items()},
+        **{f"{part}_files": statistics.mean(count for count, _ in sizes[1:]) for part, sizes in written.items()},
         "walls": [round(b - a, 3) for a, b in pairwise(samples.wall)],
         "processors": [round(b - a, 3) for a, b in pairwise(used)],
         "checkpoint_sizes": [size for _, size in written["checkpoint"]],

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.scale.driver_part`: what the driver alone does for a batch, by how many files it reads and writes.
+"""`python -m benchmarks.scale.driver_part`: measure the driver's own work for a batch, by the number of files read and written.
 
-A batch of a large cluster reads a file of each task of ingest, and writes a file a task and table. The driver lists what
-came from the event table's log, plans, writes the plan, takes the tasks' reports, writes the done record and commits; every
-reading task reads the plan. Files are made up: nothing looks into them here. One process, no Spark.
+On a large cluster, a batch reads one file per ingest task, and writes one file per task and table. The driver lists new files
+from the event table's log, plans, writes the plan, collects the tasks' reports, writes the commit record and commits; each
+reading task reads the plan. The files do not exist, since nothing here reads them. One process, no Spark.
 """
 
 import argparse
@@ -39,16 +39,16 @@ def main() -> None:
     for files in parser.parse_args().files:
         with tempfile.TemporaryDirectory(prefix="keyfold-driver-") as folder:
             spent, sizes = work(Path(folder), files)
-        told = ", ".join(f"{name} {seconds * 1000:,.0f}" for name, seconds in spent.items())
+        figures = ", ".join(f"{name} {seconds * 1000:,.0f}" for name, seconds in spent.items())
         print(
-            f"{files:,} files in and out: processor ms of the last of {_BATCHES} batches: {told}; in all {sum(spent.values()):.2f} s; "
+            f"{files:,} files in and out: processor ms of the last of {_BATCHES} batches: {figures}; in all {sum(spent.values()):.2f} s; "
             + ", ".join(f"{name} {size / 1000:,.0f} kB" for name, size in sizes.items()),
             flush=True,
         )
 
 
 def work(folder: Path, files: int) -> tuple[dict[str, float], dict[str, int]]:
-    """Do the driver's part of a few batches; gives the last one's processor seconds by part, and sizes in bytes."""
+    """Do the driver's part of a few batches, and return the last one's processor seconds by part, and sizes in bytes."""
     lakehouse, job = Lakehouse(folder), balances(64)
     events, output = lakehouse.events(STREAM), folder / "balances"
     for table in (events, output):
@@ -75,7 +75,7 @@ def work(folder: Path, files: int) -> tuple[dict[str, float], dict[str, int]]:
         reports = _reports(files)
         with timed("take reports"):
             worked = read_reports(reports)
-        with timed("make and write the done record"):
+        with timed("make and write the commit record"):
             done = make_done(job, done, plan, worked, 1.0)
             journal.write_done(done)
         with timed("commit"):

@@ -1,4 +1,4 @@
-"""Which cells are measured: each question changes one thing."""
+"""The cells to measure. Each question varies one setting."""
 
 from dataclasses import replace
 
@@ -43,10 +43,10 @@ EXECUTORS = tuple(
     )
     for executors in (1, 2)
 )
-"""One core against two; pairs of files and partitions for each of them."""
+"""One core against two, with pairs of files and partitions for each."""
 
 LONG = (replace(BASE, batches=60),)
-"""Whether batches grow dearer, and what joins of parts add to some of them."""
+"""Whether batches become slower over time, and what merging of parts adds to some of them."""
 
 QUIET = (
     BASE,
@@ -63,7 +63,7 @@ QUIET = (
     replace(BASE, keys=10_000_000, key_groups=32_768, events=1_000),
     *EXECUTORS[:2],
 )
-"""A small grid for a machine on which nothing else works, where wall-clock counts too; some ten minutes there."""
+"""A small grid for an idle machine, where wall-clock time counts too. Takes about ten minutes."""
 
 SETS: dict[str, tuple[Cell, ...]] = {
     "quick": (replace(BASE, keys=10_000, batches=2),),

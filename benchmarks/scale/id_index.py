@@ -1,8 +1,8 @@
-"""`python -m benchmarks.scale.id_index`: what the index of ingested ids costs a run, as it grows.
+"""`python -m benchmarks.scale.id_index`: measure what the index of event ids costs a run, as it grows.
 
-Made-up ids come a million a run, each run of a later minute, as they do in ingest: workers look them up and write them as
-a segment; the driver compares them with one another, drops and merges segments. On the way, at each of `--at`, single look-ups are
-timed: of ids of the newest minute, and of ids from all of the time there has been (a re-delivery of everything). One process, no Spark.
+Each run has a million generated ids of a later minute. As in ingest, workers look them up and write them as a segment, and
+the driver compares them with each other, drops and merges segments. At each size in `--at`, single look-ups are timed: of ids
+of the newest minute, and of ids of all times (as if everything was delivered again). One process, no Spark.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _ids(chance: np.random.Generator, count: int, since: int, until: int) -> Ids
 
 
 def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    """Processor seconds of the second of two calls: the first brings pages in."""
+    """Processor seconds of the second of two calls; the first one loads the pages."""
     function(*arguments)
     before = time.process_time()
     function(*arguments)

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.scale.upserts`: what a batch of changed keys costs a table with a row a key, as `latest_` tables have.
+"""`python -m benchmarks.scale.upserts`: measure batches of changed keys on a table with one row per key (`latest_` tables).
 
-The table is made by merges of a million new keys each. Then come batches of `--changed` keys, evenly over all keys, or the
-same ones each time (`--same`). Of each batch: bytes of data files and of the table's log written, files, seconds, and processor
-seconds of this process and its workers. `--whole` merges without leaves, as before.
+The table is built by merges of a million new keys each. Then follow batches of `--changed` keys, spread evenly over all keys,
+or the same keys each time (`--same`). For each batch it prints bytes of data files and log written, files, seconds, and
+processor seconds of this process and its workers. `--whole` merges without leaves.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--changed", type=int, nargs="*", default=[1_000, 100_000])
     parser.add_argument("--batches", type=int, default=5)
     parser.add_argument("--same", action="store_true", help="the same keys change in each batch")
-    parser.add_argument("--whole", action="store_true", help="merge without leaves, as before")
+    parser.add_argument("--whole", action="store_true", help="merge without leaves")
     arguments = parser.parse_args()
     with keyfold.build_session() as spark, tempfile.TemporaryDirectory(prefix="keyfold-upserts-") as made:
         table = _Table(spark, Path(made) / "t", whole=arguments.whole)
@@ -66,8 +66,8 @@ class _Table:
         create_table(path, _SCHEMA)
 
     def take(self, keys: np.ndarray) -> str:
-        """Merge a batch; says what it cost."""
-        # As far apart as hashes are: keys that lie beside each other would compress to nothing.
+        """Merge a batch, and return a line about its cost."""
+        # Keys are spread like hashes, since consecutive keys would compress to nothing.
         spread = (keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
         values = self._chance.random(len(keys))
         now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ class _Table:
         )
 
     def describe(self) -> str:
-        """What the table is, and what it takes to open and to read."""
+        """A line about the table, and the time to open and read it."""
         began = time.monotonic()
         files = DeltaTable(str(self._path)).get_add_actions()["size_bytes"].to_pylist()
         opened = time.monotonic() - began
@@ -105,7 +105,7 @@ class _Table:
 
 
 def _processor_seconds() -> float:
-    """Of this process and those below it, Spark's workers among them."""
+    """Processor seconds of this process and its children, with Spark's workers."""
     parents = {int(name): _status(name) for name in os.listdir("/proc") if name.isdigit()}
     mine, total = {os.getpid()}, 0.0
     for pid in sorted(parents):
@@ -121,7 +121,7 @@ def _status(pid: str) -> tuple[int, float]:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0, 0.0
-    # User and system time, and that of children that have ended.
+    # User and system time, with that of ended children.
     return int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
