@@ -1,6 +1,6 @@
-"""What the author of a job writes: its contract, inputs, parameters and timeouts.
+"""Names for the authors of jobs: contract, inputs, parameters and timeouts.
 
-`keyfold` itself has the names that every job needs. The names below are those that some jobs need.
+The names that every job needs are in `keyfold` itself. These are the names that some jobs need.
 """
 
 from typing import TYPE_CHECKING

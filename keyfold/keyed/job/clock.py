@@ -1,4 +1,4 @@
-"""The clock of a step, and the reserved columns of state that it makes due."""
+"""Define the clock of a step, and the reserved columns of state for timers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,17 +16,16 @@ STALE_AT = "stale_at"
 
 @dataclass(frozen=True)
 class Clock:
-    """What time it is in a step: `now()` has no place there.
+    """The clock of a batch. A step uses it in place of `now()`, so that a repeated batch has the same times.
 
     Attributes:
-        late_watermark: the watermark before this batch: events at or behind it are late. The year 1 at first.
-        watermark: the watermark after it: event time that has passed once the batch's events are in. What is due by
-            then closes now. Never less than `late_watermark`, and never so much that an event of this run which is
-            still to come would be behind it.
-        processing_time: when this batch was planned; the same again when it is replayed.
-        answers: where a step that asks the world outside keeps what it was told, before it uses it.
-        watermarks: of a job with several inputs, how far each has come after the batch, by name; idle ones too.
-        lookups: rows of the job's lookups, by name, as they were when the batch was planned.
+        late_watermark: the watermark before the batch; events at or behind it are late. Initially the year 1.
+        watermark: the watermark after the batch's events; timers up to then are due. It is never before `late_watermark`,
+            and never ahead of an event that a later batch of this run reads.
+        processing_time: when the run was planned; the same when the batch is repeated.
+        answers: stores answers of external services before the step uses them.
+        watermarks: for a job with several inputs, the watermark of each input after the batch, by name; idle ones too.
+        lookups: rows of the job's lookups, by name, as of when the run was planned.
 
     Example:
         >>> from datetime import timedelta

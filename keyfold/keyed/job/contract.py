@@ -1,25 +1,24 @@
-"""The contract of a keyed job: what its author writes, and what the engine promises in return.
+"""The contract of a keyed job: what its author declares, and what the engine guarantees.
 
-A job is a value. Its heart is `step`, a pure function from tables to tables. The engine calls it with many keys at once: with
-the events of these keys, with all rows of state of the keys that have events or a row that is due, and with the clock. Keys
-are independent: which of them share a call changes no result.
+A job is a value. Its core is `step`, a pure function from tables to tables. The engine calls it with many keys at once: with
+their events, with all rows of their state, and with the clock. Only keys with events or a due timer are passed. Keys are
+independent: results do not depend on which keys share a call.
 
-What the engine promises:
+The engine guarantees:
 
-- **Exactly once.** Each event reaches one successful step; a crash replays the step with the same tables and clock.
-- **Two clocks.** A state row whose `deadline` (event time) the watermark has reached, or whose `stale_at` (processing
-  time) the processing time has reached, is due: the step is called, with or without events, and decides what to do
-  with it.
-- **Nothing late is lost.** An event at or behind the late watermark goes to its key's still-open state where there is
-  one and else to the table `late.<job>`. A step may send more there itself (`Step.late`); of a job whose key is never
-  closed, or closes by a rule of its own, the step alone decides what is late (`step_decides_late`). Leave it to
-  the engine only where a key's state is closed by event time alone: if events or processing time close it too, the result
-  would depend on batch boundaries.
+- **Exactly once.** Each event reaches one successful step. After a crash, the step is called again with the same tables and
+  clock.
+- **Two clocks.** A row of state is due when the watermark has reached its `deadline` (event time), or when processing time has
+  reached its `stale_at`. Then the step is called, with or without events, and decides what to do.
+- **No late event is lost.** An event at or behind the late watermark goes to its key's state if there is any, or else to the
+  table `late.<job>`. A step may send more events there (`Step.late`). With `step_decides_late`, the step alone decides which
+  events are late. Set it unless only event time closes a key's state: if events or processing time close it too, the engine's
+  decision would depend on batch boundaries.
 - **Results do not depend on batch boundaries.** A run reads its events in order of event time, in slices. Whether an event is
   late is decided by the watermark at the start of the run.
-- **Order.** Events of a call come in no order; a step that needs one sorts.
-- **Several inputs.** A job that `KeyedJob.with_inputs` makes reads several streams. Its step gets a frame an input, by name;
-  the watermark is the least of theirs. A run takes the events of all in order of event time, whichever came first.
+- **Order.** Events of a call are in no order; a step that needs one sorts them.
+- **Several inputs.** A job made by `KeyedJob.with_inputs` reads several streams. Its step gets a frame for each input, by name.
+  The watermark is the minimum of the inputs' watermarks. A run reads the events of all inputs in order of event time.
 - **Several keys.** With `keys_of`, each event is copied once per key. Each copy reaches one step and is counted. Lateness
   is decided per copy.
 """
@@ -52,53 +51,53 @@ class KeyedJob:
     """A keyed, stateful job.
 
     Attributes:
-        name: of the job and of its main table.
-        stream: whose event table it reads.
-        key: columns whose values belong together; never NULL.
-        derived: columns of `events` that the event table does not have, each as an expression over those that it has.
-        keys_of: a column of the key that an event may have several values of: it comes once for each (`copies`).
-        event_time: the event's time, a UTC timestamp column of the event table.
-        time_from: another column of the event table that gives the time: with `ingested_at` a job that is written for
-            the events' own times goes by their arrival, which then is what its `event_time` holds.
+        name: name of the job and of its main table.
+        stream: the stream whose event table it reads.
+        key: columns of the key; never NULL.
+        derived: columns of `events` that are not in the event table, as expressions over its columns.
+        keys_of: a column of the key of which an event may have several values; the event is copied for each (`copies`).
+        event_time: the column of the event table with the event's time, a UTC timestamp.
+        time_from: another column of the event table whose values replace those of `event_time`. With `ingested_at`, a job
+            goes by the arrival of its events.
         watermark_delay: how far behind the newest event time the watermark stays.
-        events: columns of the event table that the step needs (and that `late.<job>` shows).
-        state: rows the job keeps: any number a key, key columns among them; may have `deadline` and `stale_at`.
+        events: columns of the event table that the step needs; also the columns of `late.<job>`.
+        state: columns of state, with those of the key. A key may have any number of rows. `deadline` and `stale_at` are
+            timers.
         output: columns of the main table.
         step: the pure function `(state, events, clock) -> Step`.
-        combine: optional, associative `(events) -> events` applied to parts of a batch before the shuffle;
-            late rows of such a job are combined rows. The time of a combined row is that of its newest event: an older
-            one would make it late.
-        event_count: how many events of the event table the rows of an `events` frame stand for; says more than their
-            number only where `combine` joins some.
-        waiting: optional: which rows of state lie apart until they are needed, and which events only add to them.
-        step_decides_late: whether the step gets every event, however late, and itself says which are (`Step.late`).
+        combine: optional associative function `(events) -> events`, applied to parts of a batch before the shuffle. The
+            late table then has combined rows. A combined row must have the time of its newest event: an older time could
+            make it late.
+        event_count: expression for the number of events in an `events` frame; differs from the number of rows if `combine`
+            combines events.
+        waiting: optional: rows of state that are stored apart until they are needed, and events that only add to them.
+        step_decides_late: whether the step gets all events, however late, and decides which are late (`Step.late`).
         output_mode: `append`, or `upsert` by `output_key`.
-        output_changes: of an upsert table, whether `changes.<job>` has its changes (`OutputTable.changes`).
+        output_changes: whether an upsert table has its changes in `changes.<job>` (`OutputTable.changes`).
         side_outputs: further tables, written exactly once in the same batch.
-        late_description: what people read of `late.<job>`; by default that it holds events that came too late.
-        idle_after: after this long without new events, runs advance event time by the time gone by, so that open
-            state closes on a silent stream; None leaves event time to the events (and to `--advance-to`).
-        key_groups: into how many shares keys are divided; state partitions have whole ones. Fixed at a generation's birth.
-        schema_version: of the state; raise it when `state` changes its meaning.
-        output_events: how many events the rows of a main output frame stand for (conservation check).
-        state_events: how many events the rows of a state frame stand for and no output row does yet; of all rows it is the
-            sum of what it is of any parts of them.
-        one_per_key: a condition, of which rows of state a key has one at most: what state is made of outside is held to
-            it. None where a key may have any number of every kind.
-        parameters: the settings this job was built with; recorded with its generation.
-        contents: fingerprints, by name, of what the job was built with and its parameters do not say, such as the content of
-            a file that one of them names; fixed for the generation's life, so that a changed file asks for a refresh.
-        free_parameters: names of those that a run may give other values than its generation was born with, since no
-            state and no row depends on them.
-        movable_parameters: names of those whose new value may count from here on, over state that an older one made:
-            a move takes them (`keyfold state move`), where others need a refresh.
-        migrations: functions from rows of state of one version to those of the next, by the version they start from.
-        inputs, lookups: of a job that `with_inputs` makes, by name; empty of a job with one stream.
-        private: columns of `events` that show what is private of the stream (`privacy`); no error of the job quotes
-            them. Not given: it follows from the stream.
+        late_description: description of `late.<job>`.
+        idle_after: after this long without new events, runs advance event time by the time that has passed, so that open
+            state closes on a silent stream. None leaves event time to the events and to `--advance-to`.
+        key_groups: number of key groups; a state partition has whole ones. Fixed for a generation.
+        schema_version: version of the state; raise it when the meaning of `state` changes.
+        output_events: expression for the number of events in rows of the main output (conservation check).
+        state_events: expression for the number of events in rows of state that are in no output row yet. It must be
+            additive: its value for all rows is the sum of its values for parts of them.
+        one_per_key: condition on rows of state, of which a key may have one only; checked for state that is made from a
+            table. None if a key may have several rows of any kind.
+        parameters: the parameters that the job was built with; recorded with its generation.
+        contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a
+            parameter names. Fixed for a generation, so that a changed file requires a refresh.
+        free_parameters: names of parameters that each run may set, since no state and no row depends on them.
+        movable_parameters: names of parameters whose new value may apply to existing state: a move accepts them
+            (`keyfold state move`), and others need a refresh.
+        migrations: functions that migrate rows of state from one version to the next, by the version they start from.
+        inputs, lookups: by name, for a job made by `with_inputs`; empty for a job with one stream.
+        private: columns of `events` with private values (`privacy`), which no error of the job quotes. Computed from the
+            stream.
 
     Example:
-        The last place that each user was seen at, given out when nothing was heard of the user for an hour.
+        The last place of each user, written after an hour without events of the user.
 
         >>> time = pa.timestamp("us", tz="UTC")
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -168,18 +167,18 @@ class KeyedJob:
         """Make a job that reads several streams.
 
         Args:
-            name: of the job and of its main table.
-            inputs: what it reads, by name: one input at least, and any lookups.
-            key: columns whose values belong together; every input has them, with the same types.
-            state, output: as of every job.
-            step: the pure function `(state, events, clock) -> Step`, where `events` has a frame an input, by name.
-            settings: others of this class; not those that an input says itself.
+            name: name of the job and of its main table.
+            inputs: inputs and lookups by name; at least one input.
+            key: columns of the key; every input has them, with the same types.
+            state, output: as in the class.
+            step: the pure function `(state, events, clock) -> Step`, where `events` has a frame for each input, by name.
+            settings: other attributes of the class, except those that an input has.
 
         Raises:
             Misconfigured: the inputs do not fit together.
 
         Example:
-            The payments of each card that no order was made for, once both sides have come that far.
+            Payments without an order of the same card, written when the watermark has reached them.
 
             >>> time = pa.timestamp("us", tz="UTC")
             >>> card, at = pa.field("card", pa.string(), nullable=False), pa.field("at", time, nullable=False)
@@ -203,7 +202,7 @@ class KeyedJob:
         check_inputs_fit(name, key, streams)
         taken = {"stream", "event_time", "watermark_delay", "events", "time_from", "derived", "keys_of", "combine"}
         if refused := sorted(taken.intersection(settings)):
-            raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be said of a job with several inputs")
+            raise Misconfigured(f"job {name}: {', '.join(refused)} cannot be set for a job with several inputs")
         conserved = [one for one, declared in streams.items() if declared.conserved]
         settings.setdefault("event_count", pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64))
         return cls(
@@ -231,7 +230,7 @@ class KeyedJob:
         require_columns(f"{where}: state", self.key, self.state)
         require_columns(f"{where}: events (derived)", tuple(self.derived), self.events)
         require_not_null(f"{where}: key", self.key, self.events)
-        # Told where the job is made, not by a worker in the middle of a run.
+        # Checked when the job is made, and not by a worker during a run.
         check_hashable(f"{where}: key", self.key, self.events)
         if self.event_time in self.derived:
             raise Misconfigured(
@@ -257,19 +256,19 @@ class KeyedJob:
         names = [table.name for table in self.tables]
         if len(set(names)) != len(names):
             raise Misconfigured(f"{where}: two of its tables have one name: {', '.join(names)}")
-        # Known here, on the driver, and told to workers with the job.
+        # Computed on the driver; workers get it with the job.
         object.__setattr__(self, "private", self.private_of(self.events))
 
     @property
     def all_inputs(self) -> Mapping[str, Input]:
-        """What the job reads, by name; of a job with one stream, that under the stream's name."""
+        """The inputs by name; the only input of a job with one stream has the stream's name."""
         if self.inputs:
             return self.inputs
         own = Input(self.stream, self.events, self.event_time, self.watermark_delay, self.time_from, self.derived)
         return {self.stream.name: own}
 
     def times_counted(self, table: str) -> int:
-        """How often an event of a table that it reads counts for conservation: once for each input that says so."""
+        """Return how often an event of an input table counts for conservation: once for each conserved input."""
         return sum(one.conserved for one in self.all_inputs.values() if one.table == table)
 
     @property
@@ -287,20 +286,21 @@ class KeyedJob:
         return list({one.table: one.stream for one in self.all_inputs.values()}.values())
 
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
-        """The columns of one of its tables, or of its state, that show what is private of a stream that it reads."""
-        # Which input a row is of is Keyfold's own word.
+        """Return the private columns of one of its tables, or of its state."""
+        # `input` has no declaration, and is not private: its values are names of inputs.
         return private_columns(self._sources, schema) - ({INPUT} if self.inputs else set())
 
     @property
     def tables(self) -> tuple[OutputTable, ...]:
-        """Every table the job writes: its own, its side outputs, changes of those that keep them, and the late table."""
+        """All tables that the job writes: main table, side outputs, changes of upsert tables, and the late table."""
         own = OutputTable(
             self.name, self.output, self.output_mode, self.output_key, self.output_events, changes=self.output_changes
         )
-        said = self.late_description or (
-            f"Events of {' and '.join(f'`{one.name}`' for one in self._sources)} that came too late for `{self.name}`; they change none of its rows."
+        sources = " and ".join(f"`{one.name}`" for one in self._sources)
+        description = self.late_description or (
+            f"Events of {sources} that came too late for `{self.name}`; they change none of its rows."
         )
-        late = OutputTable(self.late_table, self.events, events=self.event_count, description=said)
+        late = OutputTable(self.late_table, self.events, events=self.event_count, description=description)
         tables = (own, *self.side_outputs)
         known = {name for one in self._sources for name in one.event_schema.names}
         changes = [
@@ -321,15 +321,15 @@ class KeyedJob:
 
     @property
     def copies(self) -> pl.Expr:
-        """How many events the job takes rows of its event table for: their number, or that of their copies."""
+        """Expression for the number of events in rows of the event table; with `keys_of`, the number of their copies."""
         return pl.len() if self.keys_of is None else self.keys_of.count
 
     @property
     def made_columns(self) -> frozenset[str]:
-        """Columns of `events` that the event table does not have."""
+        """Columns of `events` that are not in the event table."""
         return frozenset(self.derived) | ({self.keys_of.column} if self.keys_of is not None else set())
 
     @property
     def late_table(self) -> str:
-        """Name of the table of events that came after their state had closed."""
+        """Name of the table of late events."""
         return f"late.{self.name}"

@@ -1,4 +1,4 @@
-"""An event that belongs to several keys: one copy of it for each, made where events are read."""
+"""Copy events that belong to several keys, once for each key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ import polars as pl
 
 @dataclass(frozen=True)
 class KeysOf:
-    """A column of a job's key that an event may have several values of: it reaches the state of each, as a copy.
+    """A column of a job's key of which an event may have several values. The event is copied for each of them.
 
     Attributes:
-        column: of `events`, and of the key; the event table does not have it.
-        values: an expression over the event table's columns that gives a list. NULLs in it are none, and a value that
-            is in it twice counts once.
-        otherwise: the key of an event whose list is empty or NULL, so that none is lost. None refuses such an event:
-            the run fails and names the file.
+        column: a column of `events` and of the key, which is not in the event table.
+        values: an expression over the event table's columns that returns a list. NULLs in it are ignored, and a repeated
+            value counts once.
+        otherwise: value for an event whose list is empty or NULL, so that the event is not lost. None refuses such events:
+            the run fails, and names the file.
 
     Example:
         >>> by_model = KeysOf("model", pl.col("models"), otherwise="")
@@ -31,10 +31,10 @@ class KeysOf:
     otherwise: Any = None
 
     def copies_of(self, events: pl.DataFrame) -> pl.DataFrame:
-        """The events, a row for each of its keys, with the key's value in `column`; NULL where there is none."""
+        """Return a row for each event and value, with the value in `column`; NULL for an event without values."""
         several = pl.col(self.column)
         lists = events.with_columns(self.values.alias(self.column))
-        # Most lists have one value, which is different from all others of it.
+        # Lists of one value, which are usual, need no removal of duplicates.
         if lists[self.column].list.len().max() not in (None, 0, 1):
             lists = lists.with_columns(several.list.drop_nulls().list.unique(maintain_order=True))
         copies = lists.explode(self.column, empty_as_null=True, keep_nulls=True)
@@ -45,7 +45,7 @@ class KeysOf:
 
     @property
     def count(self) -> pl.Expr:
-        """How many copies rows of the event table have: told by its lists alone, without making any."""
+        """Expression for the number of copies of rows of the event table, which does not make them."""
         there = self.values.list.drop_nulls().list.n_unique()
         least = 0 if self.otherwise is None else 1
         return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64).sum()

@@ -1,4 +1,4 @@
-"""Chains of jobs: which jobs are made of others' tables, and in what order."""
+"""Order jobs that read tables of other jobs, and find the readers of a job."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -6,7 +6,7 @@ from keyfold.keyed.job.contract import KeyedJob
 
 
 def made_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
-    """The names of the jobs that read tables of some, directly or by others; those themselves left out.
+    """Return the names of the jobs that read tables of the producers, directly or through other jobs.
 
     Example:
         >>> made_of({"ride_summaries"}, [])
@@ -19,7 +19,7 @@ def made_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
 
 
 def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-    """The jobs, each behind all of them that it reads.
+    """Sort jobs so that each is after the jobs whose tables it reads.
 
     Example:
         >>> in_order([])
@@ -28,7 +28,7 @@ def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
     waiting, found = list(jobs), list[KeyedJob]()
     while waiting:
         names = {job.name for job in waiting}
-        # Jobs that read each other, which no sane project has, would go round for ever.
+        # Jobs that read each other would loop here without end: take all of them.
         ready = [job for job in waiting if not names.intersection(job.producers)] or waiting
         found += ready
         waiting = [job for job in waiting if job not in ready]

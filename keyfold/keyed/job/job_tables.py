@@ -1,4 +1,4 @@
-"""A table that another job writes, as an input: what a consumer needs to know of it."""
+"""Declare a table of another job as an input, and the columns of changes of upsert tables."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 CHANGED_AT, CHANGE, IS_NEW = "changed_at", "change", "is_new"
-"""Columns of a table of changes, besides the upsert table's own and those of the rows before (`schema_of_changes`)."""
+"""Columns of a table of changes, besides those of the rows before and after (`schema_of_changes`)."""
 
 
 def name_of_changes(table: str) -> str:
-    """The table of an upsert table's changes."""
+    """Return the name of the table with an upsert table's changes."""
     return f"changes.{table}"
 
 
 def before(name: str) -> str:
-    """The column of a table of changes with what a column was before the change."""
+    """Return the column of a table of changes with the value before the change."""
     return f"{name}_before"
 
 
 def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection[str] = ()) -> pa.Schema:
-    """The columns of an upsert table's changes.
+    """Return the columns of an upsert table's changes.
 
     Args:
-        schema, key: of the upsert table.
-        known: columns of what its job reads: one that says nothing of what it is made of, and has such a name, is that.
+        schema, key: columns and key of the upsert table.
+        known: columns of the job's inputs. A column without declared lineage depends on the known column of its name.
 
     Example:
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -68,17 +68,17 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
 
 @dataclass(frozen=True)
 class JobTable:
-    """A table of another job, to be read as an input (`Input`): an append table, or the changes of an upsert table.
+    """A table of another job as an input (`Input`): an append table, or the changes of an upsert table.
 
-    The watermark of such an input is the producer's, less `Input.watermark_delay`, which says how far behind the producer's
-    watermark rows may lie: a row further behind is late. So event time goes on where the producer writes nothing.
+    The watermark of such an input is the producer's watermark less `Input.watermark_delay`. So event time advances also when
+    the producer writes no rows. Rows further behind the producer's watermark than that delay are late.
 
     Attributes:
-        job: the producer's name.
-        name: of the table.
+        job: name of the producer.
+        name: name of the table.
         schema: its columns.
-        private: those that show what is private of the producer's streams.
-        are_changes: whether it has the changes of an upsert table, whose times are the producer's watermark itself.
+        private: its private columns.
+        are_changes: whether it has the changes of an upsert table, whose times are the producer's watermarks.
 
     Example:
         >>> from keyfold import build_job
@@ -96,12 +96,12 @@ class JobTable:
 
     @property
     def event_schema(self) -> pa.Schema:
-        """Its columns, under the name that a stream has for them."""
+        """Its columns; a `Stream` has a property of the same name."""
         return self.schema
 
     @classmethod
     def of(cls, job: "KeyedJob", table: str = "") -> "JobTable":
-        """The table of a job, by default its own.
+        """Return a table of a job; its main table by default.
 
         Raises:
             Misconfigured: the job has no such table, or it is updated in place.
@@ -127,11 +127,11 @@ class JobTable:
 
     @classmethod
     def changes_of(cls, job: "KeyedJob", table: str = "") -> "JobTable":
-        """The changes of an upsert table of a job, by default of its own: a row for each key and batch that changed it.
+        """Return the changes of an upsert table of a job, by default of its main table: a row for each key and batch.
 
-        A row has the upsert table's columns as they are after the change, `<column>_before` for each that is not of the key,
+        A row has the upsert table's columns after the change, `<column>_before` for each column that is not in the key,
         `is_new` (the key had no row), `changed_at` (the watermark of the batch: the input's event time) and `change` (the
-        number of the batch). Of several changes of a key the one with the greatest `change` is the last.
+        number of the batch). The last change of a key has the greatest `change`.
 
         Raises:
             Misconfigured: the job has no such table, it is no upsert table, or it does not keep its changes.

@@ -1,8 +1,8 @@
-"""Lookups: small tables that a step gets whole, such as products or rules, as they were when its batch was planned.
+"""Read lookups: small tables that a step gets whole, such as products or rules.
 
-The driver reads a lookup as it plans a run, checks it, and keeps what it read as a file of the generation, named by its
-contents. The plan names that file. So a batch that is worked on again sees the same rows, whatever became of the table.
-A lookup that changes changes no row that was written before: it counts from the next run on.
+When the driver plans a run, it reads and checks each lookup, and stores the rows in a file of the generation, which is named by
+a digest. The plan names that file. So a repeated batch gets the same rows, even if the table has changed. A changed lookup
+applies from the next run on; rows that are written do not change.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _LINES = (".ndjson", ".jsonl")
 _FORMS = (".parquet", ".csv", *_LINES)
 _FOLDER = "lookups"
 _MOST_BYTES = 256 << 20
-"""A larger table is none to look up in: every worker holds it whole. It is a stream of versions, for an as-of join."""
+"""Size of the largest lookup, since every worker holds it in memory. Read a larger table as a stream, with an as-of join."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Lookup:
     """A small table that a job's step gets whole (`KeyedJob.with_inputs`).
 
     Attributes:
-        path: of a Delta table's folder, or of a Parquet, CSV (`.csv`) or JSON-lines (`.ndjson`, `.jsonl`) file.
-        columns: that the step gets, with their types; a value that does not fit one is refused.
-        key: columns of which the table has one row each, never NULL.
+        path: path of a Delta table, or of a Parquet, CSV (`.csv`) or JSON-lines (`.ndjson`, `.jsonl`) file.
+        columns: columns that the step gets, with their types; a value that does not fit is refused.
+        key: columns that identify a row; never NULL.
 
     Example:
         >>> product = pa.schema([pa.field("item", pa.string(), nullable=False), ("price", pa.int64())])
@@ -54,13 +54,13 @@ class Lookup:
 
 
 class KeptLookups:
-    """The lookups of a run: read as it plans, again only where a table has changed, and kept for its batches.
+    """The lookups of a run, stored for its batches. A table is read again only after it has changed.
 
     Args:
-        where: what to call the job in errors.
-        lookups: of the job, by name.
-        home: of the lakehouse, to which a path that is not absolute is relative.
-        generation: the folder of the generation.
+        where: name of the job in errors.
+        lookups: the job's lookups, by name.
+        home: the lakehouse directory, which relative paths start from.
+        generation: folder of the generation.
     """
 
     def __init__(self, where: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> None:
@@ -68,9 +68,9 @@ class KeptLookups:
         self._seen: dict[str, tuple[_Stamp, str]] = {}
 
     def plan(self) -> dict[str, str]:
-        """Keep each lookup as it is now; gives the names of the kept files.
+        """Store the current rows of each lookup; returns the names of the files.
 
-        Call it when all batches that were planned before are finished: what no later one reads is deleted.
+        Call it when all batches that were planned before are finished: files of earlier plans are deleted.
 
         Raises:
             KeyfoldError: a table is gone or too large, lacks a column, has a value of another type, or a key twice.
@@ -85,7 +85,7 @@ class KeptLookups:
     def _kept(self, name: str, lookup: Lookup) -> str:
         where = f"{self._where}: lookup {name}"
         place = _place_of(where, lookup, self._home)
-        # Before the rows: should they change in between, they are read again.
+        # Before the rows are read: if the table changes in between, the next plan reads it again.
         stamp = _stamp(where, place)
         if name in self._seen and self._seen[name][0] == stamp:
             return self._seen[name][1]
@@ -101,19 +101,19 @@ class KeptLookups:
 
 
 def planned_lookups(generation: Place, planned: Mapping[str, str]) -> dict[str, pl.DataFrame]:
-    """The rows of the lookups that a plan names, by name.
+    """Return the rows of a plan's lookups, by name.
 
     Raises:
-        Damaged: a kept file is gone, or is not what was kept.
+        Damaged: a stored file is missing or damaged.
     """
     return {name: _kept(generation / _FOLDER / kept) for name, kept in planned.items()}
 
 
 def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a lookup in its columns.
+    """Convert rows of a lookup to its declared columns.
 
     Raises:
-        InvalidData: a column is missing, a value does not fit its type, or a key is NULL or there twice.
+        InvalidData: a column is missing, a value does not fit its type, or a key is NULL or repeated.
     """
     if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
         raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {', '.join(rows.columns)}")
@@ -126,18 +126,18 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
         )
     except pl.exceptions.PolarsError as error:
         raise InvalidData(f"{where} has values that do not fit its columns: {str(error).splitlines()[0]}") from None
-    # A cast cuts what does not fit: 1.5 to 1, and a nanosecond to none.
+    # A cast silently cuts values: 1.5 to 1, and nanoseconds to microseconds. Compare the values cast back.
     if cut := [name for name in back.columns if not back[name].eq_missing(given[name]).all()]:
         raise InvalidData(
             f"{where} has values in {', '.join(cut)} that {', '.join(str(wanted[name]) for name in cut)} does not hold; "
-            "mend them, or give the column a type that does"
+            "correct them, or give the column a type that does"
         )
     if without := [name for name in lookup.key if rows[name].null_count()]:
         raise InvalidData(f"{where} has rows without a value in {', '.join(without)}, its key; fill or remove them")
     repeated = rows.filter(pl.struct(lookup.key).is_duplicated())
     if repeated.height:
-        told = ", ".join(f"{name}={value!r}" for name, value in repeated.select(lookup.key).row(0, named=True).items())
-        raise InvalidData(f"{where} has the key {told} more than once; a lookup has one row a key")
+        key = ", ".join(f"{name}={value!r}" for name, value in repeated.select(lookup.key).row(0, named=True).items())
+        raise InvalidData(f"{where} has the key {key} more than once; a lookup has one row a key")
     return rows.sort(lookup.key)
 
 
@@ -157,7 +157,7 @@ def _is_delta(place: Place) -> bool:
 
 
 def _stamp(where: str, place: Place) -> _Stamp:
-    """What changes with a table: its version, or size and time of a file."""
+    """Return values that change with the table: its version, or a file's size and modification time."""
     if not _is_delta(place):
         found = place.stat()
         return found.st_size, found.st_mtime_ns
@@ -191,7 +191,7 @@ def _rows_of(form: str, content: bytes, wanted: Mapping[str, pl.DataType]) -> pl
         return pl.read_parquet(content)
     if form in _LINES:
         return pl.read_ndjson(content, infer_schema_length=None)
-    # As declared, where a guess would change it: 007 is no 7, and a whole number goes through no float.
+    # Declared types where inferred ones could change values: the text 007 is not 7, and integers must not become floats.
     declared = {name: kind for name, kind in wanted.items() if kind == pl.String or kind.is_integer()}
     return pl.read_csv(content, schema_overrides=declared, infer_schema_length=None)
 

@@ -1,4 +1,4 @@
-"""A table that a job writes."""
+"""Declare a table that a job writes."""
 
 import re
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ class OutputTable:
     """A table that a job writes: appended to, or updated in place by its key columns.
 
     Attributes:
-        name: of the table.
+        name: name of the table.
         schema: its columns (`keyfold.columns`).
         mode: `append`, or `upsert` by `key`.
-        key: columns of which an upsert table has one row each, never NULL; a batch writes no two rows of one key.
-        events: how many events its rows stand for that no row of another table does (conservation check).
-        description: what people read of it.
-        changes: of an upsert table, whether the append table `changes.<name>` has what each batch made of each key, for jobs
-            that read it (`JobTable.changes_of`).
+        key: key of an upsert table, which has one row for each; never NULL. A batch writes one row of a key at most.
+        events: expression for the number of events in its rows that are in no other table (conservation check).
+        description: description of the table.
+        changes: whether an upsert table's changes are written to `changes.<name>`, for jobs that read them
+            (`JobTable.changes_of`).
 
     Example:
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -52,7 +52,7 @@ class OutputTable:
         require_columns(f"table {self.name}: key", self.key, self.schema)
         require_not_null(f"table {self.name}: key", self.key, self.schema)
         if self.changes and self.mode == "append":
-            raise Misconfigured(f"table {self.name}: changes are of an upsert table; what is appended is read as it is")
+            raise Misconfigured(f"table {self.name}: changes=True is for an upsert table; read the append table itself")
         names = schema_of_changes(self.schema, self.key).names if self.changes else []
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise Misconfigured(

@@ -1,4 +1,4 @@
-"""Parameters of jobs: typed, checked when they are given, recorded with the generation that they made."""
+"""Define, parse and describe the parameters of jobs, and build jobs with them."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ _UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "
 _PATH = "a path of this machine"
 
 FilePath = Annotated[str, _PATH]
-"""The path of a file. The command line and the environment may give one, and no run config: pages must name no path."""
+"""The path of a file. The command line and the environment may set it, and Dagster's run config may not: a web page must not
+choose a path."""
 
 
 def is_path(field: FieldInfo) -> bool:
@@ -33,7 +34,7 @@ _SETTINGS = ("watermark_delay", "idle_after", "key_groups")
 
 
 class JobParameters(BaseModel):
-    """Base of every job's parameters: unknown ones are refused, and they do not change.
+    """Base class of the parameters of jobs. Unknown parameters are refused, and values are immutable.
 
     Example:
         >>> class Gap(JobParameters):
@@ -52,11 +53,11 @@ class JobParameters(BaseModel):
     key_groups: int = Field(64, ge=1, le=32_768, description="Into how many parts the keys are split")
 
     def time_of(self, stream: Stream) -> str:
-        """The column of a stream's event table with the times that the job goes by."""
+        """Return the column of a stream's event table with the times that the job goes by."""
         return INGESTED_AT if self.time == "arrival" else stream.event_time
 
     def settings(self) -> dict[str, Any]:
-        """What a job takes of its parameters as they are: delays, key groups, and all as a generation records them.
+        """Return the arguments of `KeyedJob` that are parameters themselves, and `parameters` as a generation records it.
 
         Example:
             >>> JobParameters(key_groups=8).settings()
@@ -76,25 +77,25 @@ def _parse_duration(value: Any) -> Any:
 
 
 _LONGEST = timedelta(days=365_000)
-"""A thousand years: whatever it is added to, the sum fits into 64 bits of microseconds."""
+"""A thousand years: added to any time, the sum fits into 64 bits of microseconds."""
 
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), Field(gt=timedelta(0), le=_LONGEST)]
 """A length of time: `90s`, `30m`, `1.5h`, `1d`, ISO 8601 (`PT30M`), or a number of seconds; 365,000 days at most."""
 
 
 Delay = Annotated[timedelta, BeforeValidator(_parse_duration), Field(ge=timedelta(0), le=_LONGEST)]
-"""A length of time as `Duration`, or none at all: `0s`."""
+"""A length of time as `Duration`, or `0s`."""
 
 
 class WindowShape(NamedTuple):
-    """Windows of event time: how long one is, and how long after its start the next begins."""
+    """Windows of event time: their length, and the time from the start of one to the start of the next."""
 
     length: timedelta
     every: timedelta
 
     @property
     def overlaps(self) -> bool:
-        """Whether an event is in several."""
+        """Whether an event is in several windows."""
         return self.every < self.length
 
     def __str__(self) -> str:
@@ -102,7 +103,7 @@ class WindowShape(NamedTuple):
 
 
 def _text(duration: timedelta) -> str:
-    """A duration as it may be given: in the largest unit of which it is a whole number."""
+    """Format a duration so that it can be parsed: in the largest unit of which it is a whole number."""
     for unit, name in (("d", "days"), ("h", "hours"), ("m", "minutes")):
         if duration % timedelta(**{name: 1}) == timedelta(0):
             return f"{duration // timedelta(**{name: 1})}{unit}"
@@ -150,13 +151,13 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_parse_names), Field(min_leng
 
 
 class ParameterDescription(NamedTuple):
-    """A parameter of a job, as people read it.
+    """The documentation of a parameter.
 
     Attributes:
-        name: as `--param` takes it.
-        type: what a value is: `duration`, `whole number`, `event | arrival`, …
-        default: as text that the parameter takes; None where a job without a value does without.
-        description: what it means.
+        name: its name, as `--param` takes it.
+        type: its type: `duration`, `whole number`, `event | arrival`, …
+        default: its default, as text that can be parsed; None if it has none.
+        description: its meaning.
     """
 
     name: str
@@ -166,7 +167,7 @@ class ParameterDescription(NamedTuple):
 
 
 def describe_parameters(template: JobTemplate) -> list[ParameterDescription]:
-    """The parameters of a job, in the order of their declaration."""
+    """Describe the parameters of a job, in the order of their declaration."""
     described = []
     for name, field in template.parameters.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -176,7 +177,7 @@ def describe_parameters(template: JobTemplate) -> list[ParameterDescription]:
 
 
 def parameter_text(value: Any) -> str:
-    """A value of a parameter as text that the parameter takes."""
+    """Format a value of a parameter as text that can be parsed."""
     if isinstance(value, timedelta):
         return _text(value)
     if isinstance(value, tuple) and not isinstance(value, WindowShape):
@@ -216,10 +217,10 @@ def _kind_text(kind: Any) -> str:
 def build_job(
     template: JobTemplate, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
 ) -> KeyedJob:
-    """Build a job of the parameters given, then those its live generation was born with, then the defaults.
+    """Build a job with the given parameters; others are those of its live generation (`born_with`), or the defaults.
 
     Raises:
-        Misconfigured: a parameter is unknown or has a value that it cannot have; names it and says what it takes.
+        Misconfigured: a parameter is unknown or invalid; names it, and the values that it takes.
 
     Example:
         >>> from spark_jobs.jobs.ride_summaries.job import RIDE_SUMMARIES
@@ -239,9 +240,9 @@ def build_job(
 
 
 def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
-    """The job, on the time that its parameters say; here, once for all jobs that are written for events' own times."""
+    """Apply the parameter `time` to a job, so that the functions that build jobs need not."""
     if getattr(parameters, "time", None) == "arrival":
-        # A job that hands on its stream's own times has them beside the arrival, and says itself that it goes by that.
+        # A job whose event time is `ingested_at` already goes by arrival.
         if job.inputs:
             return _inputs_by_arrival(job)
         return job if job.event_time == INGESTED_AT else replace(job, time_from=INGESTED_AT)
@@ -249,7 +250,7 @@ def _by_time(job: KeyedJob, parameters: BaseModel) -> KeyedJob:
 
 
 def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
-    """Streams go by arrival. Rows of a job's table have none: they keep the times that their producer, on its own time, gives them."""
+    """Make inputs that are streams go by arrival. Rows of other jobs' tables have no arrival, and keep their times."""
     if not job.streams:
         raise Misconfigured(
             f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "
@@ -263,7 +264,7 @@ def _inputs_by_arrival(job: KeyedJob) -> KeyedJob:
 
 
 def _as_born(job: KeyedJob, parameters: BaseModel, born_with: Mapping[str, Any] | None) -> KeyedJob:
-    """The job without parameters that its generation was born before and that have their default: that one goes on."""
+    """Leave out parameters that are newer than the generation and have their default, so that it can be continued."""
     if born_with is None:
         return job
     defaults = type(parameters).model_fields

@@ -1,7 +1,7 @@
-"""`per_key`: write a step as a scalar state machine, one key at a time.
+"""Write a step that handles one key at a time, with `per_key`.
 
-Simpler to write and slower to run than a step over tables: it crosses from columns to Python values and back for every
-row (some microseconds each). Use it where the logic is hard to say in columns and events are few.
+It is simpler than a step over tables, and slower: every row is converted to Python values and back, which takes some
+microseconds. Use it if the logic is hard to express with columns, and events are few.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,17 +17,17 @@ from keyfold.keyed.rows.codec import AnswerError, polars_schema
 from keyfold.keyed.rows.record_values import column_of
 
 Record = Mapping[str, Any]
-"""A row by column names; values are Python's own, times `datetime` in UTC."""
+"""A row by column names, with Python values; times are `datetime` in UTC."""
 
 
 @dataclass
 class KeyAnswer:
-    """What a handler gives back for one key; as `Step`, in records. The key's columns are filled in.
+    """The result of a handler for one key: a `Step` made of records. The key's columns are added.
 
     Attributes:
-        state: rows to keep for this key; none forgets it.
-        output: rows for the job's own table.
-        late: events that came after the key had closed.
+        state: the key's new rows of state; none removes its state.
+        output: rows for the job's main table.
+        late: late events.
         side: rows for side outputs, by table.
 
     Example:
@@ -42,7 +42,7 @@ class KeyAnswer:
 
 
 KeyHandler = Callable[[tuple[Any, ...], list[Record], list[Record], Clock], KeyAnswer]
-"""`(key, state, events, clock) -> KeyAnswer`; events come in order of event time."""
+"""A function `(key, state, events, clock) -> KeyAnswer`; events are in order of event time."""
 
 
 def per_key(
@@ -55,10 +55,10 @@ def per_key(
     output: pa.Schema,
     side_outputs: Mapping[str, pa.Schema] | None = None,
 ) -> StepFunction:
-    """Make a step of a handler, which is called for each key that has events or a row that is due.
+    """Make a step from a handler, which is called for each key with events or a due timer. The handler must be pure.
 
-    Pure, as the handler must be. A record has every column of its table, but for the
-    key's, and no others, and values of the kinds that the columns hold: the step raises AnswerError otherwise.
+    A record must have all columns of its table, except those of the key, and no others, with values that fit. Otherwise the
+    step raises AnswerError.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -78,11 +78,11 @@ def per_key(
     frames = {name: polars_schema(schema) for name, schema in tables.items()}
 
     def step(kept: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
-        # In one order each time: a batch that is worked on again writes the same rows.
+        # In a fixed order: a repeated batch must write the same rows.
         touched = pl.concat([came.select(key), kept.select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
         state_of = _by_key(kept, key)
-        # Sorted here, once: the engine hands events over in no order.
+        # The engine passes events in no order.
         events_of = _by_key(came.sort(event_time, maintain_order=True), key)
         for values in touched.iter_rows():
             answer = handler(values, state_of.get(values, []), events_of.get(values, []), clock)
@@ -111,14 +111,14 @@ def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> Mapping[tuple[Any, ...
 def _complete(
     name: str, records: Sequence[Record], known: Mapping[str, Any], columns: Mapping[str, pl.DataType]
 ) -> list[dict[str, Any]]:
-    """Records with the key's columns, each of which has the table's columns and no others.
+    """Add the key's columns to records, and check that each has exactly the table's columns.
 
     Raises:
-        AnswerError: one lacks a column, or has one that the table does not have; names them.
+        AnswerError: a record lacks a column, or has an unknown one; names them.
     """
     complete = [{**known, **record} for record in records]
     for record in complete:
-        # A misspelt column would be lost, and the one that was meant NULL.
+        # Otherwise a misspelt column would be dropped, and the right one would be NULL.
         if record.keys() != columns.keys():
             missing, unknown = columns.keys() - record.keys(), record.keys() - columns.keys()
             faults = [
@@ -140,5 +140,5 @@ def _frame(name: str, records: list[dict[str, Any]], columns: Mapping[str, pl.Da
 
 
 def _known(named: dict[str, Any], columns: Mapping[str, pl.DataType]) -> dict[str, Any]:
-    """The key's columns that a table has: an output need not show the whole key."""
+    """Return the key's columns that a table has: an output may lack some."""
     return {name: value for name, value in named.items() if name in columns}

@@ -1,8 +1,8 @@
-"""Several inputs of one job: each is declared, and all travel as rows of one frame that says which input a row is of.
+"""Declare the inputs of a job, and combine the events of several inputs into one frame.
 
-A job with several inputs has one key, one clock and one state. Its events become rows with the columns of all inputs: the
-key, `event_time`, `input`, and every other column of each, NULL in rows of the others. So late routing, partitioning,
-counting and the late table are those of a job with one input. Before the step is called, the rows are parted again.
+A job with several inputs has one key, one clock and one state. Its events become rows of one frame, with `input`, the key,
+`event_time`, and all other columns of all inputs, which are NULL in rows of the other inputs. So late routing, partitioning,
+counting and the late table work as for a job with one input. Before the step is called, the rows are separated by input.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from keyfold.keyed.rows.hashing import PartOf
 from keyfold.stream import TIMESTAMP, Stream
 
 INPUT = "input"
-"""Reserved column of events of several inputs, and of their late table: the name of the input that a row is of."""
+"""Reserved column of events of several inputs, and of their late table: the name of the row's input."""
 EVENT_TIME = "event_time"
-"""Reserved column of events of several inputs, and of their late table: the time of the row, by its input's own column."""
+"""Reserved column of events of several inputs, and of their late table: the event time of the row."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,19 @@ class Input:
     """One of the inputs of a job (`KeyedJob.with_inputs`).
 
     Attributes:
-        stream: whose event table is read; or the table of a job (`JobTable`).
-        events: columns that the step needs of it, the job's key and `event_time` among them.
-        event_time: the event's time, a UTC timestamp column of the event table.
-        watermark_delay: how far behind the newest event time of this input its watermark stays; of the table of a job, how
-            far behind that job's watermark. Of changes it is a microsecond at least.
-        time_from: another column of the event table that gives the time: with `ingested_at` the input goes by arrival.
-        derived: columns of `events` that the event table does not have, each as an expression over those that it has. It
-            also renames: `{"station": pl.col("station_id")}`.
-        idle_timeout: after this long without new events the input is idle: it does not hold the job's watermark back any
-            more, and what it brings later may be late. None: it is waited for without end.
+        stream: the stream whose event table is read, or a table of a job (`JobTable`).
+        events: columns that the step needs, with the job's key and `event_time`.
+        event_time: the column of the table with the event's time, a UTC timestamp.
+        watermark_delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job
+            that writes the table. For changes of an upsert table it is at least a microsecond.
+        time_from: another column of the table whose values replace those of `event_time`. With `ingested_at` the input goes
+            by arrival.
+        derived: columns of `events` that are not in the table, as expressions over its columns. It can also rename columns:
+            `{"station": pl.col("station_id")}`.
+        idle_timeout: after this long without new events the input is idle: it no longer holds back the job's watermark, and
+            its later events may be late. None waits for it without limit.
         conserved: whether `output_events`, `state_events` and the `events` of side outputs count its events. False for
-            versions that replace each other, and for events that end without a row, such as one without a match.
+            versions that replace each other, and for events that may end without a row, such as those without a match.
 
     Example:
         >>> time = pa.timestamp("us", tz="UTC")
@@ -61,7 +62,7 @@ class Input:
     conserved: bool = True
 
     def __post_init__(self) -> None:
-        # A change's time is the producer's watermark: two batches may have one, and what is at a watermark is late.
+        # The time of a change is the producer's watermark, which two batches may share. An event at the watermark is late.
         if isinstance(self.stream, JobTable) and self.stream.are_changes and not self.watermark_delay:
             object.__setattr__(self, "watermark_delay", timedelta(microseconds=1))
 
@@ -72,7 +73,7 @@ class Input:
 
     @property
     def producer(self) -> str | None:
-        """The job that writes what is read; None of a stream."""
+        """The job that writes the table; None for a stream."""
         return self.stream.job if isinstance(self.stream, JobTable) else None
 
     @property
@@ -85,8 +86,7 @@ def check_inputs_fit(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]
     """Check that a job can have these inputs.
 
     Raises:
-        Misconfigured: a column is missing, has a reserved name, or has another type in another input; says which and
-            what to do.
+        Misconfigured: a column is missing, has a reserved name, or has different types in two inputs; names the remedy.
     """
     where = f"job {job}"
     if not inputs:
@@ -140,7 +140,7 @@ def _check_column(
 
 
 def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schema:
-    """The columns of events of all inputs in one frame: input, key, event time, then all others."""
+    """Return the columns of the frame with events of all inputs: `input`, the key, `event_time`, then all others."""
     first = next(iter(inputs.values()))
     others: dict[str, pa.Field] = {}
     for one in inputs.values():
@@ -164,22 +164,22 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
 
 
 def tagged(name: str, one: Input, events: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Events of one input, in the columns of all.
+    """Convert events of an input to the columns of all inputs.
 
     Args:
-        name: of the input.
+        name: name of the input.
         one: the input.
-        events: in its own columns.
+        events: its events, in its own columns.
         wanted: the columns of all inputs (`joined_schema`), with their types.
     """
-    # Its event time under its own name too, where the key has it.
+    # The event time keeps its own name too, in case it is in the key.
     own = {field_: pl.col(field_) for field_ in one.events.names}
     own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
     return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
 
 
 def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The events of each input in its own columns, of all inputs; those without events have an empty frame."""
+    """Separate events by input, each in its own columns; an input without events has an empty frame."""
     found: dict[str, pl.DataFrame] = {}
     for name, one in inputs.items():
         own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.events.names]
@@ -188,6 +188,6 @@ def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[s
 
 
 def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
-    """How many events there are of each input, in the order of their declaration."""
+    """Count the events of each input, in the order of their declaration."""
     found = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
     return tuple(found.get(name, 0) for name in inputs)

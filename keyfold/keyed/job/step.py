@@ -1,4 +1,4 @@
-"""What a step gives back, and the types of steps."""
+"""Define the result of a step, and the types of step functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from keyfold.keyed.job.clock import Clock
 
 @dataclass(frozen=True)
 class Step:
-    """What a step gives back: `state`, or what changes of it as `add` and `drop`; and rows for tables.
+    """The result of a step: the new `state`, or changes of it as `add` and `drop`; and rows for tables.
 
     Attributes:
-        state: every row to keep of the keys that the step was given, in the job's state schema. Rows of theirs that are left
-            out are forgotten; other keys stay as they are, and a row of one fails the run.
-        output: rows for the job's own table.
-        late: events that came after their key had closed, for `late.<job>`.
+        state: all rows of state to keep for the keys that were passed to the step. Rows that are left out are removed. Rows
+            of other keys fail the run.
+        output: rows for the job's main table.
+        late: late events, for `late.<job>`.
         side: rows for the job's side outputs, by table name.
-        add: in place of `state`: rows to keep besides those that their keys have. Where keys have many rows and few are
-            new, those that stay are not written again.
-        drop: with `add` or alone: the keys, in the columns of the job's key, of which all rows that the step was given are
-            forgotten. Rows of such a key in `add` are then all that it has.
+        add: in place of `state`: rows to add to those that their keys have. If keys have many rows and few are new, the
+            others are not written again.
+        drop: with `add` or alone: keys, in the columns of the job's key, whose rows are removed. Rows of such a key in `add`
+            are then its only rows.
 
     Example:
         >>> still_open, ended = pl.DataFrame({"user": ["ann"]}), pl.DataFrame({"user": ["bob"], "clicks": [3]})
@@ -30,7 +30,7 @@ class Step:
         >>> step.side["long_sessions"].height
         0
 
-        Of a million rows one is new, and all of one user's are forgotten.
+        Add one row to a state of a million rows, and remove all rows of another user.
 
         >>> step = Step(add=pl.DataFrame({"user": ["cat"]}), drop=ended.select("user"), output=ended)
     """
@@ -44,7 +44,7 @@ class Step:
 
 
 StepFunction = Callable[[pl.DataFrame, Any, Clock], Step]
-"""A job's step. Its events are a frame, or, of a job with several inputs, a frame an input."""
+"""A job's step. Its events are a frame; for a job with several inputs, a mapping of frames."""
 
 StepOfInputs = Callable[[pl.DataFrame, Mapping[str, pl.DataFrame], Clock], Step]
-"""The step of a job with several inputs: it gets a frame of events an input, by name."""
+"""The step of a job with several inputs: it gets a frame of events for each input, by name."""

@@ -1,4 +1,4 @@
-"""A job before it has its parameters."""
+"""Declare a job with parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from keyfold.keyed.job.contract import KeyedJob
 
 @dataclass(frozen=True)
 class JobTemplate:
-    """A job before it has its parameters: a typed, documented model of them, and the function that builds the job of them.
+    """A job with parameters: a typed, documented model of the parameters, and the function that builds the job from them.
 
     Attributes:
-        name: of the job.
-        description: what people read of it.
-        parameters: the model, usually a `JobParameters`.
-        build: makes the job of an instance of the model.
+        name: name of the job.
+        description: description of the job.
+        parameters: the model, usually a subclass of `JobParameters`.
+        build: makes the job from an instance of the model.
 
     Example:
         >>> from keyfold import JobParameters

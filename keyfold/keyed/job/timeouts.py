@@ -1,17 +1,17 @@
-"""A timeout, in either time: event time, which the stream's own events tell, or processing time, which the runs do.
+"""Timeouts of keys, in event time or in processing time.
 
-In event time a key is silent between two of its events, and their times say how long: a job sees it where it puts them in
-order, and sets a `deadline` for the last. In processing time it is silent from the batch that brought its last event on, and
-no event says so: `part` finds the keys that had been silent for too long before a batch's events came, and `renew` sets
-`stale_at` for those that it has heard of. So in processing time
+In event time, the silence of a key is the time between two of its events. A job sorts the events to find it, and sets a
+`deadline` after the last one. In processing time, silence begins with the batch that brought the key's last event. `part` finds
+the keys that had timed out before a batch's events arrived, and `renew` sets `stale_at` for keys with events. So in processing
+time:
 
-- **a key closes before what comes after.** A run that finds a key's timeout past and an event of it besides closes the key
-  first, and the event begins it anew, just as if a run had looked in between: how often one looks changes no row.
-- **a key leaves whole.** What waits of it for the watermark is worked off first, in order of event time.
-- **what comes then is not late.** It is late if it lies behind the watermark, like any other event, and else begins anew. So
-  the step of such a job decides what is late (`KeyedJob.step_decides_late`).
-- **a run is one moment.** All that a run reads came when the run was planned: history that is read at once has no silence
-  in it, and closes only when it is followed by some. A batch that is worked on again has its moment again.
+- **A key closes before its next events.** If a run finds that a key has timed out and has new events, it closes the key first,
+  and the events start it again. So results do not depend on how often runs look.
+- **All rows of a key close together.** Its events that wait for the watermark are processed first, in order of event time.
+- **Later events are not late.** They are late only if they are behind the watermark, and otherwise start the key again. So the
+  step of such a job decides which events are late (`KeyedJob.step_decides_late`).
+- **A run is one moment.** All events of a run have the processing time of its plan. Past events that are read in one run have
+  no silence between them. A repeated batch has the same processing time.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ _TIME = pl.Datetime("us", "UTC")
 
 
 class Parted(NamedTuple):
-    """State, parted.
+    """Rows of state, separated by timeout.
 
     Attributes:
-        over: all rows of keys that had been silent for too long before the batch.
-        going_on: all rows of the others.
+        over: all rows of keys that had timed out before the batch.
+        going_on: all rows of the other keys.
     """
 
     over: pl.DataFrame
@@ -45,14 +45,14 @@ class Parted(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeout:
-    """How long a key may be silent, and in which time that is counted.
+    """How long a key may be silent, in event time or processing time.
 
     Attributes:
-        after: so long.
+        after: the longest silence.
         in_: `event_time`, or `processing_time`.
 
     Example:
-        The clicks of each user until nothing came of the user for half a minute of processing time.
+        Count the clicks of each user until the user has been silent for half a minute of processing time.
 
         >>> from datetime import UTC
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -83,43 +83,43 @@ class Timeout:
 
     @property
     def in_event_time(self) -> bool:
-        """Whether it is counted in event time."""
+        """Whether it is in event time."""
         return self.in_ == "event_time"
 
     @property
     def column(self) -> str:
-        """The column of state that says when a row is due: `deadline`, or `stale_at`."""
+        """The timer column of state: `deadline`, or `stale_at`."""
         return DEADLINE if self.in_event_time else STALE_AT
 
     def add_column(self, state: pa.Schema) -> pa.Schema:
-        """A schema of state with the column that the timeout needs, at the end where it is new."""
+        """Return a schema of state with the timer column, which is appended if it is missing."""
         return (
             state if self.column in state.names else state.append(pa.field(self.column, pa.timestamp("us", tz="UTC")))
         )
 
     def now(self, clock: Clock) -> datetime:
-        """How far the time has come that it is counted in."""
+        """Return the current time: the watermark, or processing time."""
         return clock.watermark if self.in_event_time else clock.processing_time
 
     def due_at(self, event_time: pl.Expr, clock: Clock) -> pl.Expr:
-        """When a key is due that the batch has heard of, in an event of this time."""
+        """Return the time when a key is due after an event of this batch."""
         if self.in_event_time:
             return event_time + self.after
         return pl.lit(shifted(clock.processing_time, self.after), _TIME)
 
     def is_due(self, clock: Clock) -> pl.Expr:
-        """Whether a row of state is due; one without a time is not."""
+        """Return the condition that a row of state is due; a row without a timer is not."""
         return (pl.col(self.column) <= self.now(clock)).fill_null(value=False)
 
     def part(self, state: pl.DataFrame, key: Sequence[str], clock: Clock) -> Parted:
-        """Part the keys that were silent for too long before the batch's events came; in event time there are none.
+        """Separate the keys that had timed out before the batch's events arrived; in event time there are none.
 
-        What is due in event time closes in the batch that leads there, with its events counted; of what is due in
-        processing time it is certain before any of them came.
+        In event time, a key closes after the batch's events are counted. In processing time, its timeout had passed before they
+        arrived.
         """
         if self.in_event_time or not state.select(self.is_due(clock).any()).item():
             return Parted(state.clear(), state)
-        # The last of a key's rows counts: rows that were seeded, or mended by hand, may differ.
+        # The latest timer of a key's rows counts: seeded or edited rows of a key may differ.
         latest = pl.col(STALE_AT).max().over(key)
         is_over = (latest <= clock.processing_time).fill_null(value=False)
         return Parted(state.filter(is_over), state.filter(~is_over))
@@ -127,15 +127,15 @@ class Timeout:
     def renew(
         self, state: pl.DataFrame, before: pl.DataFrame, heard: pl.DataFrame, key: Sequence[str], clock: Clock
     ) -> pl.DataFrame:
-        """Set `stale_at` in every row of state; in event time the rows are as they are.
+        """Set `stale_at` in every row of state; in event time, rows are not changed.
 
         Args:
-            state: rows that a step keeps, with `stale_at` or without.
-            before: rows of the keys that go on, as they were kept before; of the others nothing is carried over.
-            heard: events that the step has taken; their keys are due anew. A key of which nothing is known (state that
-                was seeded or moved without) counts as heard of now.
-            key: the job's.
-            clock: the batch's.
+            state: rows that a step keeps, with or without `stale_at`.
+            before: earlier rows of the keys that have not timed out, whose timers are kept.
+            heard: events that the step has processed; the timers of their keys start again. A key without a timer, in seeded
+                or moved state, counts as heard of now.
+            key: the job's key.
+            clock: the batch's clock.
         """
         if self.in_event_time:
             return state

@@ -1,4 +1,4 @@
-"""Events that only wait: what the author of a job says of them, so that its step is not called for each."""
+"""Declare events that only wait in state, so that the step is not called for each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from keyfold.keyed.job.clock import DEADLINE, STALE_AT, Clock
 class Waiting:
     """Events that only wait: rows of state that lie apart, and are not read for each event that is added to them.
 
-    An event of a key that has one row besides those that wait may be kept as it came, without a call of the step. A step sees all
-    rows of its keys, as ever: those that wait are read when the key has an event that does not, or is due. Results are the same
-    with and without: let events wait only where the step would have kept them as they are, or might as well have.
+    An event of a key that has one row besides those that wait may be kept as it came, without a call of the step. A step sees
+    all rows of its keys, as ever: those that wait are read when the key has an event that does not, or is due. Results are the
+    same with and without: let events wait only where the step would have kept them as they are, or might as well have.
 
     Attributes:
         rows: which rows of state wait; of these, one with a timer does not.
-        events: `(state, events, clock)`, which events only wait, as truth values. `state` has, row by row beside the events, the one
-            row of each event's key that does not wait. Events behind the late watermark and keys that are due are not asked
-            about. If one event of a key does not wait, none of its events does.
+        events: `(state, events, clock)`, which events only wait, as truth values. `state` has, row by row beside the events,
+            the one row of each event's key that does not wait. Events behind the late watermark and keys that are due are not
+            asked about. If one event of a key does not wait, none of its events does.
         kept_as: the rows of state that events are kept as while they wait, row by row; columns left out are NULL.
 
     Example:

@@ -196,7 +196,7 @@ def test_changes_go_on_after_the_state_was_rewritten(tmp_path, state_without_spa
         (lambda: JobTable.of(TOTALS), r"totals is updated in place.*JobTable\.changes_of"),
         (lambda: JobTable.changes_of(replace(TOTALS, output_changes=False)), "keeps no changes of it: totals"),
         (lambda: JobTable.changes_of(TOTALS, "sums"), "has no such table: sums"),
-        (lambda: OutputTable("rows", TOTAL, changes=True), "changes are of an upsert table"),
+        (lambda: OutputTable("rows", TOTAL, changes=True), "changes=True is for an upsert table"),
         (
             lambda: OutputTable("twice", TOTAL.append(pa.field("change", TIME)), "upsert", ("user",), changes=True),
             "two columns change; rename its own",
