@@ -1,1 +1,1 @@
-"""The one caller of a job's step, on Spark and without it."""
+"""Call a job's step, in the same way on Spark and in tests."""

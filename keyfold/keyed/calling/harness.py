@@ -1,4 +1,4 @@
-"""A job without Spark: the same caller of the step, late routing and clock, in memory, for unit tests and quick looks."""
+"""Run a job in memory, for unit tests: with the engine's call of the step, late routing and clock, and without Spark."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -22,11 +22,11 @@ from keyfold.times import BEGINNING, EPOCH, in_utc
 
 
 class TestHarness:
-    """Plays batches to a job, all its keys in one group; each is a run of its own, as far as lateness goes.
+    """Runs batches of a job in memory. For late events, each batch counts as a run.
 
     Attributes:
-        state: what the job keeps now.
-        watermark: event time reached.
+        state: the rows of state now.
+        watermark: the watermark.
         written: rows of each table so far, in the order they were written; upsert tables are not merged.
 
     Example:
@@ -38,7 +38,7 @@ class TestHarness:
         0
     """
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # its name begins with Test, but it is no test class of pytest
 
     def __init__(self, job: KeyedJob, answers: Answers | None = None) -> None:
         self._job = job
@@ -57,16 +57,15 @@ class TestHarness:
         advance_to: datetime | None = None,
         idle: Collection[str] = (),
     ) -> Called:
-        """Play one batch; None is one without events, in which only what is due happens.
+        """Run one batch; None is a batch without events, in which only due timers fire.
 
         Args:
-            events: in the job's event columns; of a job whose events belong to several keys (`keys_of`) also without
-                that column, as they lie in the event table: each comes once for each of its keys then. Of a job with
-                several inputs a frame an input, by name; an input of which nothing comes may be left out, and a lookup that
-                is as before.
-            processing_time: of the batch.
-            advance_to: event time that the batch reaches, if its events do not.
-            idle: inputs that do not hold the watermark back, unless events of theirs come.
+            events: events with the job's event columns. With `keys_of`, that column may be missing, as in the event table:
+                the events are then copied for each key. For a job with several inputs, a frame for each input, by name.
+                Inputs without events and unchanged lookups may be left out.
+            processing_time: processing time of the batch.
+            advance_to: the watermark after the batch, at least.
+            idle: inputs that do not hold back the watermark, unless they have events.
         """
         job, late_watermark = self._job, self.watermark
         came = in_one_frame(job, events)
@@ -89,7 +88,7 @@ class TestHarness:
         except Exception as error:
             error.add_note(f"job {job.name}")
             raise
-        # Counted before the step, by what came; `assert_nothing_lost` counts what became of it.
+        # Events that were passed in; `assert_nothing_lost` compares them with the events in tables and state.
         self._played += played
         self.state = pl.concat([others, called.state_after(job, needed), waiting])
         for name, rows in called.tables.items():
@@ -97,7 +96,7 @@ class TestHarness:
         return called
 
     def _without_waiting(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The events that the step is called with, and rows of state of those that only wait."""
+        """Return the events that the step is called with, and the rows of state of events that only wait."""
         job = self._job
         if job.waiting is None:
             return came, empty(job.state)
@@ -129,13 +128,13 @@ class TestHarness:
         self.watermark = max([self.watermark, *([min(waited_for)] if waited_for else [])])
 
     def assert_nothing_lost(self) -> None:
-        """See that every event that was played is in a table, in state, or late, as the conservation check of a run does.
+        """Check that every event is in a table, in state, or late, as the conservation check of a run does.
 
-        What came is counted by `KeyedJob.event_count`; what became of it by `output_events`, `state_events` and the
-        `events` of side outputs.
+        Events passed in are counted by `KeyedJob.event_count`; results by `output_events`, `state_events` and the `events` of
+        side outputs.
 
         Raises:
-            AssertionError: the numbers differ; says where the events are.
+            AssertionError: the numbers differ; names the places with their numbers of events.
         """
         job = self._job
         found = {table.name: count(self.written[table.name], table.events) for table in job.tables}
@@ -148,12 +147,12 @@ class TestHarness:
             )
 
     def advance_to(self, time: datetime) -> None:
-        """Take event time as having come so far; what comes behind it is late. It never goes back."""
+        """Advance the watermark; events behind it are late. It never goes back."""
         self.watermark = max(self.watermark, in_utc(time))
 
 
 def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.DataFrame:
-    """Events as the engine passes them on: in the job's columns, of several inputs as one frame."""
+    """Return events as the engine has them: in the job's columns, with those of several inputs in one frame."""
     if events is None:
         return empty(job.events)
     if isinstance(events, pl.DataFrame):
@@ -173,9 +172,9 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
 
 
 def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows of state of the keys that are needed, which have events or a row that is due, and the rows of all others."""
+    """Separate the rows of state of keys with events or a due timer from those of all other keys."""
     times = {DEADLINE: clock.watermark, STALE_AT: clock.processing_time}
-    # Begins with false: a job without timers has no column to ask.
+    # Starts with false, since a job without timers has no timer column.
     due = pl.any_horizontal(
         pl.lit(value=False), *(pl.col(name) <= at for name, at in times.items() if name in state.columns)
     )
@@ -186,7 +185,7 @@ def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cloc
 
 
 def in_copies(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    """Events as a step gets them: those that lack the column of their keys, once for each of these."""
+    """Copy events for each of their keys (`keys_of`), unless they have the key column already."""
     if job.keys_of is None or job.keys_of.column in events.columns:
         return events
     lacking = [name for name in job.derived if name not in events.columns]

@@ -1,7 +1,7 @@
-"""Slots: the order in which a job's keys lie in its state, and the state partition that holds each.
+"""Compute slots, by which the rows of state are sorted, and assign key groups to state partitions.
 
-A slot is 63 bits of a key's hash: its key group in the upper 15, a part of the hash below. Rows of state are sorted by it.
-Two keys may share a slot; they are then read and written together, and nothing is confused, since steps go by the key.
+A slot has 63 bits: the key group in the upper 15, and a part of the key's hash below. Two keys may share a slot. Their rows are
+then read and written together; the step still distinguishes them by the key.
 """
 
 from functools import cache
@@ -14,10 +14,10 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import key_hash
 
 SLOT = "#slot"
-"""The column of slots beside the columns of state, under a name that no job's column has."""
+"""Column of slots in frames of state; no column of a job has this name."""
 
 Slots = np.ndarray
-"""Slots (UInt64), sorted, each once unless said otherwise."""
+"""An array of slots (UInt64), sorted and distinct unless said otherwise."""
 
 NO_SLOTS: Slots = np.empty(0, np.uint64)
 
@@ -25,25 +25,25 @@ _BITS_OF_HASH = 48
 
 
 def slot_expression(key: tuple[str, ...], key_groups: int) -> pl.Expr:
-    """The slot of each row; the key's columns must have the types that they have in events, whose text the hash is of."""
+    """Return the expression for the slot of a row. The key's columns must have the types of the events, which are hashed."""
     hashed = key_hash(key)
     return (hashed % key_groups) * (1 << _BITS_OF_HASH) + hashed // (1 << (64 - _BITS_OF_HASH))
 
 
 def slots_of(job: KeyedJob, rows: pl.DataFrame) -> Slots:
-    """The slots of rows of events or of state, in the rows' order."""
+    """Return the slots of rows of events or state, in the order of the rows."""
     kinds = polars_schema(job.events)
     keys = rows.select(pl.col(name).cast(kinds[name]) for name in job.key)
     return keys.select(slot_expression(job.key, job.key_groups)).to_series().to_numpy()
 
 
 def key_groups_of(slots: Slots) -> np.ndarray:
-    """The key group of each slot."""
+    """Return the key group of each slot."""
     return slots >> np.uint64(_BITS_OF_HASH)
 
 
 def are_among(slots: np.ndarray, wanted: Slots) -> np.ndarray:
-    """Which of some slots, in any order, are among sorted ones: an array of truth values."""
+    """Return for each slot, in any order, whether it is in `wanted`."""
     if not wanted.size:
         return np.zeros(len(slots), bool)
     position = np.searchsorted(wanted, slots)
@@ -52,38 +52,38 @@ def are_among(slots: np.ndarray, wanted: Slots) -> np.ndarray:
 
 
 def distinct(slots: np.ndarray) -> Slots:
-    """Sorted slots of which some may repeat, each once."""
-    # NumPy's own `unique` hashes, which takes ten times as long on what is sorted.
+    """Remove repeated slots from sorted ones."""
+    # `np.unique` hashes, which takes ten times as long on sorted slots.
     if not slots.size:
         return slots
     return slots[np.concatenate([[True], slots[1:] != slots[:-1]])]
 
 
 def union(slots: Slots, others: Slots) -> Slots:
-    """The slots that are in either."""
+    """Return the slots that are in either array."""
     if not slots.size or not others.size:
         return slots if slots.size else others
     return distinct(np.sort(np.concatenate([slots, others]), kind="stable"))
 
 
 def positions_of(slots: Slots, wanted: Slots) -> np.ndarray:
-    """Where in sorted slots, of which some may repeat, those stand that are wanted; in order."""
+    """Return the positions of the wanted slots in sorted slots, which may repeat."""
     first, last = np.searchsorted(slots, wanted, side="left"), np.searchsorted(slots, wanted, side="right")
     counts = last - first
     return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def partitions_of(slots: Slots, partitions: int) -> list[int]:
-    """The labels of the state partitions that hold some slots."""
+    """Return the labels of the state partitions that have some slots."""
     return [partition_labels(partitions)[one] for one in np.unique(key_groups_of(slots) % np.uint64(partitions))]
 
 
 @cache
 def partition_labels(partitions: int) -> tuple[int, ...]:
-    """The number by which rows are grouped so that Spark's shuffle puts each state partition into a task of its own.
+    """Return the label of each state partition, by which rows are grouped so that each partition gets its own task.
 
-    Spark chooses a task by its hash of the number that rows are grouped by. These are the least numbers that fall into task
-    0, 1 and so on. Results do not depend on it: two partitions in one task are worked on one after the other.
+    Spark chooses the task of a row by its hash of the grouping column. The labels are the smallest numbers whose hashes select
+    the tasks 0, 1 and so on. Results do not depend on them: two partitions in the same task are processed one after the other.
     """
     labels: dict[int, int] = {}
     begin = 0
@@ -96,7 +96,7 @@ def partition_labels(partitions: int) -> tuple[int, ...]:
 
 
 def spark_hash(numbers: np.ndarray) -> np.ndarray:
-    """Spark's hash of 32-bit integers (Murmur3, seed 42), by which a shuffle chooses the task of a row."""
+    """Compute Spark's hash of 32-bit integers (Murmur3, seed 42), by which a shuffle chooses the task of a row."""
     first, second = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
     with np.errstate(over="ignore"):
         mixed = _rotated(numbers.astype(np.uint32) * first, 15) * second

@@ -1,6 +1,6 @@
-"""The one caller of a job's step: late events parted, the clock given, the answer held to the job's declarations.
+"""Call a job's step: route late events, pass the clock, and check the result against the job's declarations.
 
-The operator on Spark and the harness in memory both call here, so that what passes in a test passes in a run.
+The operator on Spark and the harness in memory both use it, so that a job behaves the same in tests and in runs.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from keyfold.times import BEGINNING, END, micros
 
 
 class Called(NamedTuple):
-    """What a step made of a batch, in the declared columns.
+    """The result of a step, in the declared columns.
 
     Attributes:
-        state: every row to keep of the keys that the step was called with; if some are `dropped`, rows that are added.
-        tables: rows by table, the late table's too; tables without rows are left out.
-        dropped: the keys whose rows are forgotten before `state` is added; None: all that the step was called with.
+        state: all rows to keep for the step's keys; if `dropped` is not None, rows to add.
+        tables: rows by table, with the late table; tables without rows are left out.
+        dropped: keys whose rows are removed before `state` is added; None if `state` replaces the rows of all keys.
     """
 
     state: pl.DataFrame
@@ -31,11 +31,11 @@ class Called(NamedTuple):
     dropped: pl.DataFrame | None = None
 
     def state_after(self, job: KeyedJob, before: pl.DataFrame) -> pl.DataFrame:
-        """All rows that the keys have from here on, of those that they had.
+        """Apply the result to rows of state, and return the rows after it.
 
         Args:
-            job: whose step it was.
-            before: the rows that the step was called with, or all rows of some of their keys.
+            job: the job.
+            before: the rows that the step was called with, or all rows of some of the keys.
         """
         if self.dropped is None:
             return self.state
@@ -44,22 +44,22 @@ class Called(NamedTuple):
         return pl.concat([before.join(self.dropped, on=job.key, how="anti", maintain_order="left"), self.state])
 
     def changed_keys(self, job: KeyedJob) -> pl.DataFrame:
-        """The keys that the step named, some more than once."""
+        """Return the keys that the step has changed; some may repeat."""
         keys = self.state.select(job.key)
         return keys if self.dropped is None else pl.concat([keys, self.dropped])
 
 
 def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
-    """Call the step with all events but those that are late by the engine's own rule.
+    """Call the step with all events but those that are late by the engine's rule.
 
     Args:
-        job: whose step it is.
-        state: the rows of the keys that are needed: those that have events, or a row that is due.
-        events: those of the batch.
-        clock: what time it is.
+        job: the job.
+        state: the rows of keys with events or a due timer.
+        events: the events of these keys.
+        clock: the clock of the batch.
 
     Raises:
-        AnswerError: the step returned no `Step` of frames, or other columns or tables than it declared; the message names
+        AnswerError: the step did not return a `Step` of frames, or columns or tables differ from the declared ones; names
             them.
     """
     on_time, late = route_late(job, state, events, clock)
@@ -77,7 +77,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
         late = pl.concat([late, conform(step.late, job.events, "late events")])
     tables[job.late_table] = late
     state, dropped = _state(job, step)
-    # NULL equals nothing: such a row would stay for ever, and no event could close it.
+    # A row with a NULL key would stay forever, since no event has that key.
     lost = [
         name for name in job.key if state[name].null_count() or (dropped is not None and dropped[name].null_count())
     ]
@@ -89,7 +89,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
 
 
 def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """The rows of state that a step gave back, and the keys that it drops; None of one that gave all."""
+    """Return the rows of state of a step's result, and the keys that it drops; None if it returned the whole state."""
     if step.add is None and step.drop is None:
         return conform(step.state, job.state, "state"), None
     added = empty(job.state) if step.add is None else step.add
@@ -99,10 +99,10 @@ def _state(job: KeyedJob, step: Step) -> tuple[pl.DataFrame, pl.DataFrame | None
 
 
 def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
-    """Refuse rows of state, or dropped keys, that the step was not called with.
+    """Refuse rows of state, or dropped keys, of keys that the step was not called with.
 
     Raises:
-        AnswerError: always; shows how many there are.
+        AnswerError: always; names their number.
     """
     _refuse(
         f"the step's state has {strange.height:,} rows of keys ({', '.join(job.key)}) that it was not given: it may change "
@@ -113,13 +113,13 @@ def refuse_other_keys(job: KeyedJob, strange: pl.DataFrame) -> NoReturn:
 def route_late(
     job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Part events from those at or behind the late watermark whose key has no state left."""
+    """Separate the events at or behind the late watermark whose key has no state."""
     if job.step_decides_late:
         return events, events.clear()
     behind = events[job.event_time] <= clock.late_watermark
     if not behind.any():
         return events, events.clear()
-    # Row by row beside the events, in their order: the mask below goes by position.
+    # In the order of the events, since the mask below is applied by position.
     is_open = events.select(job.key).join(
         state.select(job.key).unique().with_columns(is_open=pl.lit(value=True)),
         on=job.key,
@@ -131,11 +131,11 @@ def route_late(
 
 
 def within_calendar(frame: pl.DataFrame, columns: Iterable[str] | None = None) -> pl.DataFrame:
-    """A frame whose times all lie in the years 1 to 9999: what lies outside is their first moment, or their last.
+    """Limit the times of a frame to the years 1 to 9999.
 
     Args:
-        frame: what a step gave back; a window's end or a timeout may lie past the last event by any length.
-        columns: to look at; None for all that are times.
+        frame: a frame that a step returned; the end of a window or a timeout may be any time after the last event.
+        columns: the columns to limit; None for all columns of times.
     """
     times = [name for name, kind in frame.schema.items() if kind == _TIME] if columns is None else columns
     outside = [name for name in times if not _is_within(frame[name].to_physical())]
@@ -152,7 +152,7 @@ _FIRST, _LAST = micros(BEGINNING), micros(END)
 
 
 def count(frame: pl.DataFrame, events: pl.Expr) -> int:
-    """How many events a frame's rows stand for."""
+    """Return the number of events in a frame, by an expression of the job."""
     return int(frame.select(events).item() or 0)
 
 

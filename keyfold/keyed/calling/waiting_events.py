@@ -1,4 +1,4 @@
-"""The events of a batch that only wait, by the job's own word (`Waiting`): the step is not called with them."""
+"""Find the events of a batch that only wait (`Waiting`), for which the step is not called."""
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform, polars_schema
 
 _FEW = 4
-"""So many events of a key in a batch may wait in any case."""
+"""Number of events of a key in a batch that may always wait."""
 
 
 def waiting_events(
@@ -21,16 +21,16 @@ def waiting_events(
     clock: Clock,
     rows_a_key: float,
 ) -> np.ndarray:
-    """Which events only wait (`job.waiting`), as truth values: of each slot all or none.
+    """Return for each event whether it only waits (`job.waiting`); of each slot all events wait, or none does.
 
     Args:
-        job: whose events they are.
-        state: the rows of their keys that do not wait, with `SLOT`, sorted by it.
-        events: sorted by slot.
-        slots: of the events.
-        due: slots of keys that are due.
-        clock: what time it is.
-        rows_a_key: about how many rows of a key wait.
+        job: the job.
+        state: the rows of the events' keys that do not wait, with `SLOT`, sorted by it.
+        events: the events, sorted by slot.
+        slots: slots of the events.
+        due: slots with a due timer.
+        clock: the clock of the batch.
+        rows_a_key: estimated number of waiting rows per key.
     """
     waits = np.zeros(events.height, bool)
     if job.waiting is None or not state.height or not events.height:
@@ -38,7 +38,7 @@ def waiting_events(
     begins = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
     counts = np.diff(begins, append=events.height)
     kept = state[SLOT].to_numpy()
-    # Where more come than wait, the step is called at once: to keep them first would cost more.
+    # If a key has more new events than waiting ones, call the step now: storing them first would cost more.
     found = np.searchsorted(kept, slots[begins])
     is_one = np.searchsorted(kept, slots[begins], side="right") - found == 1
     is_asked = np.repeat(is_one & (counts <= max(_FEW, rows_a_key)) & ~are_among(slots[begins], due), counts)
@@ -46,20 +46,20 @@ def waiting_events(
     if not is_asked.any():
         return waits
     asked, row = events, state.drop(SLOT)
-    # Often each key has one event and one row, which lie side by side as they are.
+    # Often each key has one event and one row, which are in the same order already.
     if not is_asked.all() or not events.height == state.height == begins.size:
         asked, row = events.filter(is_asked), row[np.repeat(found, counts)[is_asked]]
     answer = job.waiting.events(row, asked, clock)
     for name in job.key:
-        # Another key of the same slot is another one.
+        # The row may be of another key with the same slot.
         answer &= row[name].cast(asked[name].dtype) == asked[name]
     waits[is_asked] = answer.fill_null(value=False).to_numpy()
     return np.repeat(np.logical_and.reduceat(waits, begins), counts)
 
 
 def waiting_rows(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    """The rows of state that events are kept as while they wait, row by row."""
-    assert job.waiting is not None  # noqa: S101 - some wait
+    """Return the rows of state for waiting events, in their order."""
+    assert job.waiting is not None  # noqa: S101 - the job has waiting events
     rows, kinds = job.waiting.kept_as(events), polars_schema(job.state)
     left_out = [pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns]
     return conform(rows.with_columns(left_out), job.state, "rows that wait")

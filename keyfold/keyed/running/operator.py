@@ -1,7 +1,7 @@
-"""The keyed operator: calls the job's step for one state partition and batch, with the rows of the keys that are needed.
+"""Call the job's step for one state partition and batch, with the state of the keys that are needed.
 
-Needed are keys that have events and keys of which a row is due. Their rows come from the partition's parts (`parts`), in
-calls of bounded size. `processor` is what Spark knows of this.
+Keys with events or a due timer are needed. Their rows are read from the partition's parts (`parts`), for calls of bounded size.
+`processor` connects the operator to Spark.
 """
 
 import struct
@@ -35,25 +35,25 @@ from keyfold.storage.place import Place
 from keyfold.times import from_micros
 
 REPORT = "#report"
-"""Pseudo table of the emitted rows that report what became of a partition; see `PartitionReport`."""
+"""Table name of emitted rows that have a `PartitionReport`."""
 
 DROPPED = "#dropped"
-"""Pseudo table of the emitted rows that name files of parts which the state needs no more from this batch on."""
+"""Table name of emitted rows that name files of parts which the state no longer needs after this batch."""
 
 _ROWS_A_CALL = 128_000
-"""Rows of events and state that a step gets at once, about."""
+"""Approximate number of rows of events and state in a call of the step."""
 
 
 class StepError(StepFailed):
-    """A job's step raised; names the job, the key group and a sample key. Marked so the runner finds it in Spark's."""
+    """A job's step raised; names the job, the key group and a sample key. `MARK` is found in the error that Spark raises."""
 
     MARK = "keyfold step failed: "
 
 
 class PartitionReport(NamedTuple):
-    """What a partition reports of a batch: events that came, change of open events, earliest timers, size of its state.
+    """The report of a state partition for a batch: events, change of open events, earliest timers, size of its state.
 
-    Of a job with several inputs also how many events came of each, in the order of their declaration.
+    For a job with several inputs, `by_input` has the number of events of each, in the order of their declaration.
     """
 
     events: int
@@ -64,12 +64,12 @@ class PartitionReport(NamedTuple):
     by_input: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Encode as bytes."""
         return struct.pack(f"<{5 + len(self.by_input)}q", *self[:5], *self.by_input)
 
     @classmethod
     def unpack(cls, payload: bytes) -> "PartitionReport":
-        """From `pack`."""
+        """Decode what `pack` encoded."""
         numbers = struct.unpack(f"<{len(payload) // 8}q", payload)
         events, open_change, deadline, stale_at, state_bytes, *by_input = numbers
         return cls(events, open_change, deadline, stale_at, state_bytes, tuple(by_input))
@@ -86,27 +86,27 @@ class PartitionReport(NamedTuple):
 
 
 NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
-"""The report of no partition, to which others are added."""
+"""The empty report, to which others are added."""
 
 
 class PartitionOperator:
-    """Runs a job's step on one state partition at a time, with its events, the rows of their keys, and the clock.
+    """Calls a job's step for one state partition at a time, with its events, the rows of their keys, and the clock.
 
     Args:
         job: the job.
-        answers: the folder of answers from outside, one folder a batch.
-        parts: the folder of parts of state.
-        manifest: where the partition's manifest is kept: a value of the partition that is at work.
+        answers: folder of stored answers of external services, with a folder for each batch.
+        parts: folder of state parts.
+        manifest: Spark's value with the manifest of the current partition.
     """
 
     def __init__(self, job: KeyedJob, answers: Place, parts: Place, manifest: ValueState) -> None:
         self._job, self._answers, self._parts, self._manifest = job, answers, parts, manifest
 
     def call(self, rows: Iterator[Any]) -> Iterator[Row]:
-        """Work on a partition's rows of `read.BLOBS`; gives rows of `EMITTED`.
+        """Process a partition's rows of `read.BLOBS`; yields rows of `processor.EMITTED`.
 
         Raises:
-            StepError: the step raised, or gave back something else than it declared.
+            StepError: the step raised, or its result does not fit the declarations.
             Damaged: the state cannot be read.
         """
         clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
@@ -120,7 +120,7 @@ class PartitionOperator:
             if seeds:
                 yield from self._begin(seeds)
                 return
-            # In the order of the plan, however tasks ended: a batch that is worked on again gives the same rows.
+            # In the order of the plan, and not in that of the tasks' ends: a repeated batch must return the same rows.
             blobs.sort(key=lambda blob: blob[0])
             yield from self._advance([payload for _, payload in blobs], clock)
 
@@ -129,7 +129,7 @@ class PartitionOperator:
         stored = self._manifest.get()
         old = None if stored is None else Manifest.unpack(stored[0])
         deadline, stale_at = old.timers if old else (NEVER, NEVER)
-        # Its parts are not even opened: an idle batch costs as much with a billion rows as with none.
+        # Do not open its parts: the cost of an idle batch must not depend on the size of the state.
         if not payloads and deadline > clock.watermark and stale_at > clock.processing_time:
             yield _report(0, 0, old)
             return
@@ -165,7 +165,7 @@ class PartitionOperator:
         due: Slots,
         clock: Clock,
     ) -> Iterator[tuple[Slots, pl.DataFrame, pl.DataFrame]]:
-        """What the step is called with, call by call: slots, all of their rows, their events; events that wait are kept."""
+        """Yield the input of each call of the step: slots, all their rows, and their events. Store events that only wait."""
         job, all_rows = self._job, _rows_a_slot(before, all_rows=True)
         few = all_rows if job.waiting is None else _rows_a_slot(before, all_rows=False)
         for seen in _calls(union(distinct(slots), due), slots, few):
@@ -187,10 +187,10 @@ class PartitionOperator:
                 yield needed, state.with_waiting(others, needed), _of(needed, came, came_slots)[0]
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> Iterator[Row]:
-        """Take in the state that the partition begins with; what is due of it is for the next batch."""
+        """Store the state that the partition starts with; its due timers fire in the next batch."""
         job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
         for sequence, payload in sorted(seeds, reverse=True):
-            # Seeds count down from `SEED`, and each unit has one a range of slots.
+            # Sequences count down from `SEED`; each unit has one for each range of slots.
             ranges[(SEED - sequence) % SEED_RANGES].append(payload)
         open_events = 0
 
@@ -209,7 +209,7 @@ class PartitionOperator:
         yield _report(0, open_events, begun)
 
     def _keep(self, manifest: Manifest) -> None:
-        # Only where there is something: each call of Spark's state is a round trip to Java.
+        # Avoid calls of Spark's state: each is a round trip to Java.
         if manifest.parts:
             self._manifest.update((manifest.pack(),))
         elif self._manifest.exists():
@@ -218,7 +218,7 @@ class PartitionOperator:
     def _call(
         self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: Clock
     ) -> tuple[Called, pl.DataFrame]:
-        """What the step made, and its rows of state with their slots, sorted by them."""
+        """Call the step; returns its result, and its rows of state with their slots, sorted by them."""
         job = self._job
         with self._step_explained(state, events):
             called = call_step(job, state, events, clock)
@@ -238,7 +238,7 @@ class PartitionOperator:
             if sample is not None:
                 group = str(key_groups_of(slots_of(job, sample))[0])
                 key = str(masked(sample.select(job.key), job.private).row(0, named=True))
-            # Of a private stream without its cause: Spark's log and Dagster's tell all causes of an error.
+            # With private columns, drop the cause: Spark's and Dagster's logs show all causes of an error.
             raise StepError(
                 f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}"
             ) from (None if job.private else error)
@@ -247,7 +247,7 @@ class PartitionOperator:
         late_watermark, watermark, processing_time = map(from_micros, clock[1:4])
         answers = AnswersInFiles(self._answers / f"{clock.batch:09d}")
         watermarks = dict(zip(self._job.inputs, map(from_micros, clock.watermarks), strict=True))
-        # Beside the checkpoint, where the driver has kept them for this batch.
+        # The driver has stored the lookups beside the checkpoint, in the generation's folder.
         lookups = planned_lookups(self._answers.parent, clock.lookups)
         return Clock(late_watermark, watermark, processing_time, answers, watermarks, lookups)
 
@@ -264,10 +264,10 @@ class PartitionOperator:
 def _changes(
     job: KeyedJob, called: Called, placed: pl.DataFrame, kept: pl.DataFrame, due: Slots
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """What a step changes of the state: rows that are replaced, those in their place, and those that are added."""
+    """Return the changes of state by a step: rows that are replaced, their replacements, and rows that are added."""
     if called.dropped is None:
         return kept, placed, placed.clear()
-    # A row that was due is written again, even where its key keeps it: parts know no more of a timer that has passed.
+    # Write due rows again, even if they are unchanged: parts do not track timers that have passed.
     rewritten = union(distinct(np.sort(slots_of(job, called.dropped))), due)
     before = kept.filter(are_among(kept[SLOT].to_numpy(), rewritten))
     is_after = are_among(placed[SLOT].to_numpy(), rewritten)
@@ -276,13 +276,13 @@ def _changes(
 
 
 def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
-    """Rows that a step returned with their slots, sorted by them.
+    """Add slots to rows that a step returned, and sort by them.
 
     Raises:
-        AnswerError: some are of keys that the step was not given.
+        AnswerError: some rows have keys that were not passed to the step.
     """
     slots = slots_of(job, rows)
-    # Stable: rows of a key stay in the order in which the step gave them.
+    # A stable sort keeps the step's order of the rows of a key.
     order = np.argsort(slots, kind="stable")
     placed = rows[order].with_columns(pl.Series(SLOT, slots[order]))
     strange = ~are_among(placed[SLOT].to_numpy(), needed)
@@ -292,18 +292,18 @@ def _placed(job: KeyedJob, rows: pl.DataFrame, needed: Slots) -> pl.DataFrame:
 
 
 def _of(needed: Slots, events: pl.DataFrame, slots: np.ndarray) -> tuple[pl.DataFrame, np.ndarray]:
-    """The events from the first of some slots to the last, and their slots."""
+    """Return the events from the first of some sorted slots to the last, with their slots."""
     first, last = np.searchsorted(slots, needed[[0, -1]] + np.array([0, 1], np.uint64))
     return events.slice(int(first), int(last - first)), slots[first:last]
 
 
 def _calls(needed: Slots, slots: np.ndarray, rows_a_slot: float) -> Iterator[Slots]:
-    """Parts of the needed slots, in order, each with rows of events and state for one call of the step.
+    """Divide the needed slots into calls of the step with about `_ROWS_A_CALL` rows of events and state.
 
     Args:
-        needed: slots with events or a row that is due.
-        slots: of the events, sorted.
-        rows_a_slot: about how many rows of state a slot has.
+        needed: slots with events or a due timer.
+        slots: slots of the events, sorted.
+        rows_a_slot: estimated number of rows of state per slot.
     """
     if not needed.size:
         return
@@ -316,7 +316,7 @@ def _rows_a_slot(state: Manifest | None, *, all_rows: bool) -> float:
     if state is None:
         return 0.0
     parts = state.parts if all_rows else (*state.base, *state.changes)
-    # Changes are of slots that the base has, mostly, and may be added to what it has of them.
+    # Most changes are of slots in the base, and may add rows to them: count all rows, but only the base's slots.
     return sum(part.rows for part in parts) / max(1, sum(part.slots for part in state.base))
 
 
