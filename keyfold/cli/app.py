@@ -78,23 +78,23 @@ COMMANDS: dict[str, LazyCommand] = {
         "Print the rows of a table; `--json` prints its name, place and row count instead.",
     ),
     "plan": LazyCommand(
-        "keyfold.cli.state_move:plan",
+        "keyfold.cli.state_tools:plan",
         "Say what a change of a job means before anything runs: free, a move, or a refresh.",
     ),
     "try": LazyCommand(
-        "keyfold.cli.branches:try_",
+        "keyfold.cli.state_tools:try_",
         "Run a changed job over history into a branch, and show how its tables differ from the live ones.",
     ),
     "redrive": LazyCommand(
-        "keyfold.cli.branches:redrive_",
+        "keyfold.cli.state_tools:redrive",
         "Show what a job's tables would be had its late events come in time; with --promote make it so.",
     ),
     "promote": LazyCommand(
-        "keyfold.cli.branches:promote_",
+        "keyfold.cli.state_tools:promote",
         "Make a branch the live generation; the next run goes on from there.",
     ),
     "erase": LazyCommand(
-        "keyfold.cli.state_edit:erase_",
+        "keyfold.cli.state_tools:erase",
         "Erase rows of a stream everywhere: state, tables, late, quarantine, events and their history.",
     ),
     "backup": LazyCommand(

@@ -61,3 +61,14 @@ def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def given_values(option: str, given: list[str]) -> dict[str, list[str]]:
+    """What was given to an option, each as `column=value`: the values of each column."""
+    values: dict[str, list[str]] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"{option} {text!r}: write it as column=value")
+        values.setdefault(name.strip(), []).append(value)
+    return values

@@ -1,8 +1,7 @@
 """`keyfold run`: a keyed job over what is new."""
 
-from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -31,6 +30,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs import JobRun, consumers_of, refresh_with_consumers, run_continuously
 from keyfold.runs import run as run_job
+from keyfold.runs.summaries import run_summary, run_text
 
 _OPTIONS = OptionNames("--replay", "--since", "--until", "--advance-to", "name a branch with --replay")
 
@@ -116,29 +116,3 @@ def run(
             {"consumers": [run_summary(one) for one in of_consumers]} if with_consumers else {}
         )
         report(summary, as_json, "\n".join(map(run_text, runs)))
-
-
-def run_summary(summary: JobRun) -> dict[str, Any]:
-    """What a run did, as `--json` prints it."""
-    return {
-        "job": summary.job,
-        "generation": summary.generation,
-        "mode": summary.mode,
-        **asdict(summary.counts),
-        "totals": asdict(summary.totals),
-        "watermark": summary.watermark,
-        "batches": len(summary.batch_seconds),
-        "seconds": round(summary.seconds, 3),
-        "warnings": summary.warnings,
-        "published": {one.table: one.rows for one in summary.published},
-    }
-
-
-def run_text(summary: JobRun) -> str:
-    """What a run did, in a line for people."""
-    rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
-    published = "".join(f"; {one.rows:,} rows of {one.table} to topic {one.topic}" for one in summary.published)
-    return (
-        f"{summary.job} ({summary.generation}): {summary.counts.events:,} events in {summary.seconds:.1f} s: {rows}; "
-        f"{summary.totals.open_events:,} events open; watermark {summary.watermark or 'not set'}{published}"
-    )

@@ -2,11 +2,10 @@
 
 import typer
 
-from keyfold.cli.state_bootstrap import state_bootstrap
 from keyfold.cli.state_diff import diff
-from keyfold.cli.state_edit import state_edit
-from keyfold.cli.state_move import state_move, state_prune
+from keyfold.cli.state_prune import prune
 from keyfold.cli.state_reading import listing, read, stats
+from keyfold.cli.state_tools import bootstrap, edit, move
 
 app = typer.Typer(
     help="The state of jobs as data: read it, compare it, seed it, move it.",
@@ -18,7 +17,7 @@ app.command("read")(read)
 app.command("list")(listing)
 app.command("stats")(stats)
 app.command("diff")(diff)
-app.command("bootstrap")(state_bootstrap)
-app.command("move")(state_move)
-app.command("prune")(state_prune)
-app.command("edit")(state_edit)
+app.command("bootstrap")(bootstrap)
+app.command("move")(move)
+app.command("prune")(prune)
+app.command("edit")(edit)

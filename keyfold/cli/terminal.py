@@ -131,4 +131,4 @@ def _of_the_store(error: StoreError) -> str:
 def _as_json(value: Any) -> str:
     if isinstance(value, datetime):
         return to_iso(value)
-    return str(value)
+    return value.to_dicts() if hasattr(value, "to_dicts") else str(value)

@@ -21,9 +21,9 @@ from typing import Any
 import typer
 from deltalake.exceptions import DeltaError
 
-from keyfold.cli import branches, state_bootstrap, state_edit, state_move
 from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
+from keyfold.cli import state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal, known
@@ -81,7 +81,7 @@ def go_without_spark() -> None:
     def spark_of_environment(*_: Any) -> Any:
         yield SPARK
 
-    for command in (ingest_command, run_command, branches, state_bootstrap, state_edit, state_move):
+    for command in (ingest_command, run_command, state_tools):
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
     rewriting.map_manifests = map_manifests
     moving.find_batch = lambda generation: None

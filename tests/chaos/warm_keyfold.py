@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
-from keyfold.cli import state_move
+from keyfold.cli import state_tools
 from keyfold.session import SparkSettings
 from keyfold.session.gateway import JavaEndedError
 from keyfold.session.warm.client import attach
@@ -33,7 +33,7 @@ def main() -> None:
             with suppress(Py4JError, OSError):
                 attached.detach()
 
-    for command in (ingest_command, run_command, state_move):
+    for command in (ingest_command, run_command, state_tools):
         command.spark_of_environment = spark_of_environment  # type: ignore[attr-defined]
     play_with_toys()
     serve()

@@ -35,7 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"
 SEEDS = DOCS / "reference" / "seeds.md"
 CHANGES = DOCS / "how-to" / "change-a-job.md"
-WITH_SPARK = ("ingest", "run", "branches", "state_reading", "state_diff", "state_bootstrap", "state_move", "state_edit")
+WITH_SPARK = ("ingest", "run", "state_reading", "state_diff", "state_tools")
 
 
 def blocks(page, heading):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from keyfold.cli import ingest as ingest_command
 from keyfold.cli import run as run_command
-from keyfold.cli import state_bootstrap, state_reading
+from keyfold.cli import state_reading, state_tools
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
@@ -269,7 +269,7 @@ def test_a_job_is_seeded_with_the_value_and_the_list_of_a_stock_checkpoint(spark
 @pytest.fixture
 def keyfold(spark, lakehouse, monkeypatch):
     """The commands, in the session that is there."""
-    for module in (ingest_command, run_command, state_bootstrap, state_reading):
+    for module in (ingest_command, run_command, state_tools, state_reading):
         monkeypatch.setattr(module, "spark_of_environment", lambda *_: nullcontext(spark))
 
     def call(*words, code=0):

@@ -3,20 +3,14 @@
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.dagster.automation.state.state_tools import (
-    STATE_TOOLS,
-    state_bootstrap,
-    state_edit,
-    state_erase,
-    state_move,
-    state_promote,
-)
+from keyfold.dagster.automation.state.state_tools import STATE_TOOLS
 from keyfold.dagster.automation.state.tokens import FILE
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
@@ -35,6 +29,7 @@ from tests.keyfold.state.local_state import state_without_spark
 __all__ = ["state_without_spark", "without_spark"]
 
 JOB = "purchase_totals"
+state_bootstrap, state_move, _, state_promote, _, state_edit, state_erase = STATE_TOOLS
 
 
 @pytest.fixture
@@ -81,9 +76,11 @@ def failure(result):
     return failed.step_failure_data.error.to_string()
 
 
-def told(result):
+def told(result) -> dict[str, Any]:
     (event,) = [one for one in result.all_events if one.event_type_value == "STEP_OUTPUT"]
-    return {name: value.value for name, value in event.event_specific_data.metadata.items()}
+    return {
+        name: getattr(value, "data", None) or value.value for name, value in event.event_specific_data.metadata.items()
+    }
 
 
 def config_of(tool, config):
@@ -118,7 +115,7 @@ def test_a_job_is_seeded_moved_edited_and_its_branch_promoted_from_the_launchpad
     common = {"job": JOB, "confirm": JOB}
     wanted = {**common, "source": "open.totals", "from_version": "start"}
     shown = told(run(state_bootstrap, wanted, spark, lakehouse, instance))
-    assert (shown["generation"], shown["keys"], shown["rows_to_read_next"]) == ("unchanged (dry run)", 1, 2)
+    assert (shown["generation"], shown["checked"]["keys"], shown["new_rows"]) == ("none", 1, 2)
     assert live_generation(lakehouse, JOB) is None
     confirmed = {**wanted, "dry_run": False, "token": token_of(instance)}
     done = told(run(state_bootstrap, confirmed, spark, lakehouse, instance))
@@ -130,7 +127,7 @@ def test_a_job_is_seeded_moved_edited_and_its_branch_promoted_from_the_launchpad
 
     grouped = {**common, "parameters": {"key_groups": "9"}}
     planned = told(run(state_move, grouped, spark, lakehouse))
-    assert (planned["verdict"], "generation" in planned) == ("move", False)
+    assert (planned["verdict"], planned["generation"]) == ("move", "generation-0001")
     moved = told(run(state_move, {**grouped, "dry_run": False}, spark, lakehouse))
     assert (moved["generation"], moved["state_rows"]) == ("generation-0002", 2)
 
@@ -145,7 +142,7 @@ def test_a_job_is_seeded_moved_edited_and_its_branch_promoted_from_the_launchpad
 def test_an_edit_asks_for_keys_and_for_who_and_why(state_without_spark, lakehouse, sales):
     sales("Mac")
     run_job(state_without_spark, lakehouse, configured_job(lakehouse, JOBS[JOB]))
-    common = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "who": " ", "why": "because"}
+    common = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "remove": True, "who": " ", "why": "because"}
     result = run(state_edit, common, state_without_spark, lakehouse)
     assert "say who it is done" in failure(result)
 
@@ -177,8 +174,10 @@ def test_what_cannot_be_undone_asks_for_the_token_of_a_dry_run_of_the_same_confi
     refused()
     refused(token=token, values={"item": ["Watch"]})
     refused(token=token, why="something else")
-    edit = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "who": "ann", "why": "asked for", "dry_run": False}
-    assert "asks for a token" in failure(run(state_edit, {**edit, "token": token}, spark, lakehouse, instance))
+    edit = {"job": JOB, "confirm": JOB, "keys": ["Mac"], "remove": True, "who": "ann", "why": "asked for"}
+    assert "asks for a token" in failure(
+        run(state_edit, {**edit, "dry_run": False, "token": token}, spark, lakehouse, instance)
+    )
     assert run(state_erase, {**erasure, "dry_run": False, "token": token}, spark, lakehouse, instance).success
     assert items() == {"Watch"}
     # It stands in a run's config by now, and is worth nothing.

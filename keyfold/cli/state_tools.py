@@ -1,0 +1,100 @@
+"""`keyfold state bootstrap|move|edit`, `keyfold plan|try|promote|redrive|erase`: commands made of the state tools."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any, cast, get_origin
+
+import annotated_types
+import typer
+from pydantic.fields import FieldInfo
+from pyspark.sql import SparkSession
+
+from keyfold.cli.known_names import require_known
+from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, given_pairs, given_values
+from keyfold.cli.spark import spark_of_environment
+from keyfold.cli.state_jobs import build_live_job
+from keyfold.cli.terminal import failures, progress_of, report, usage_faults
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.runner import RunOptions
+from keyfold.lakehouse import Lakehouse
+from keyfold.runs.tools import STATE_TOOLS, StateTool
+from keyfold.runs.tools.tool import Option, Work
+
+
+def command_of(tool: type[StateTool], summary: str = "", **fixed: Any) -> Callable[..., None]:
+    """The command of a tool: its fields are arguments and options, but for those whose value is fixed.
+
+    What is gone for good is confirmed here too; which generation is live can be changed back.
+    """
+    is_confirmed = tool.subject == "stream"
+
+    def command(home: str, as_json: bool, confirm: str | None = None, **given: Any) -> None:
+        subject = given[tool.subject]
+        require_known(tool.subject, subject, tool.subjects())
+        with usage_faults():
+            fields = {name: _parsed(tool.model_fields[name], one) for name, one in given.items() if one is not None}
+            asked = tool(**fields, **fixed)
+            if is_confirmed and not given["dry_run"] and confirm != subject:
+                raise KeyfoldError(
+                    f"what is erased is gone, from backups of Delta's history too: look with --dry-run, then give --confirm "
+                    f"{subject}"
+                )
+        with failures():
+            lakehouse = Lakehouse(home)
+            parameters = getattr(asked, "parameters", {})
+            jobs = [build_live_job(lakehouse, name, parameters) for name in asked.job_names(lakehouse)]
+            # A start of Java takes seconds.
+            session = spark_of_environment(home) if asked.needs_spark else nullcontext(cast(SparkSession, None))
+            with session as spark, progress_of(subject) as report_progress:
+                options = RunOptions(on_batch=lambda progress, _: report_progress(progress))
+                outcome = asked.act(Work(spark, lakehouse, jobs, options))
+            report(outcome.summary, as_json, outcome.text)
+
+    fields = {name: _parameter(one) for name, one in tool.model_fields.items() if name not in fixed}
+    if is_confirmed:
+        fields["confirm"] = (Annotated[str | None, typer.Option("--confirm", help=tool.confirm)], None)
+    fields |= {"home": (Home, DEFAULT_HOME), "as_json": (AsJson, False)}
+    command.__doc__ = summary or tool.__doc__
+    command.__annotations__ = {name: kind for name, (kind, _) in fields.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in fields.items()
+        ]
+    )
+    return command
+
+
+def _parameter(field: FieldInfo) -> tuple[Any, Any]:
+    """A field as Typer takes it: its annotated type, and its default."""
+    kind: Any = list[str] if get_origin(field.annotation) is dict else field.annotation
+    default = inspect.Parameter.empty if field.is_required() else field.get_default()
+    if field.default_factory is not None:
+        kind, default = kind | None, None
+    option = next((one for one in field.metadata if isinstance(one, Option)), None)
+    if option is None:
+        return Annotated[kind, typer.Argument(help=field.description)], default
+    least = next((one.ge for one in field.metadata if isinstance(one, annotated_types.Ge)), None)
+    most = next((one.le for one in field.metadata if isinstance(one, annotated_types.Le)), None)
+    bounds: dict[str, Any] = {"min": least, "max": most}
+    return Annotated[kind, typer.Option(option.flag, metavar=option.metavar, help=field.description, **bounds)], default
+
+
+def _parsed(field: FieldInfo, given: Any) -> Any:
+    """What was given to a field: of `name=value` a mapping."""
+    if get_origin(field.annotation) is not dict:
+        return given
+    flag = next(one.flag for one in field.metadata if isinstance(one, Option))
+    return given_values(flag, given) if field.annotation == dict[str, list[str]] else given_pairs(flag, given)
+
+
+plan = command_of(
+    STATE_TOOLS["state_move"],
+    "Say what a change of a job means before anything runs: free, a move, or a refresh.",
+    dry_run=True,
+)
+move = command_of(STATE_TOOLS["state_move"], dry_run=False)
+bootstrap, edit, erase, try_, redrive, promote = (
+    command_of(STATE_TOOLS[f"state_{name}"]) for name in ("bootstrap", "edit", "erase", "try", "redrive", "promote")
+)

@@ -1,0 +1,23 @@
+"""The tools that change the state of jobs, each declared once; commands and Dagster's jobs are made of the declarations."""
+
+from keyfold.runs.tools.bootstrapping import BootstrapState
+from keyfold.runs.tools.branching import PromoteBranch, RedriveLateEvents, TryChangedJob
+from keyfold.runs.tools.editing import EditKeys, EraseRowsEverywhere
+from keyfold.runs.tools.moving import MoveState
+from keyfold.runs.tools.tool import StateTool
+
+STATE_TOOLS: dict[str, type[StateTool]] = {
+    tool.tool: tool
+    for tool in (
+        BootstrapState,
+        MoveState,
+        TryChangedJob,
+        PromoteBranch,
+        RedriveLateEvents,
+        EditKeys,
+        EraseRowsEverywhere,
+    )
+}
+"""Every tool, by its name."""
+
+__all__ = ["STATE_TOOLS", "StateTool"]

@@ -1,0 +1,137 @@
+"""History read anew in a branch beside what is live, and the branch made live."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.project import project_jobs
+from keyfold.runs.chains import consumers_of, promote_with_consumers
+from keyfold.runs.jobs import JobRun
+from keyfold.runs.summaries import run_summary, run_text
+from keyfold.runs.tools.tool import PARAMETERS, JobTool, Option, Outcome, Parameters, Time, Work
+from keyfold.state.changing.promoting import promote
+from keyfold.state.changing.trying import frame_of, redrive, try_job
+from keyfold.state.differences.comparing import TableDifference
+from keyfold.state.rows.lines import json_lines
+from keyfold.times import parse_time
+
+_BRANCH = "A name for the branch."
+
+
+class TryChangedJob(JobTool):
+    """Run a changed job over history into a branch, and show how its tables differ from the live ones."""
+
+    tool = "state_try"
+
+    branch: str = Field(description=_BRANCH)
+    parameters: Parameters = Field(default_factory=dict, description=PARAMETERS)
+    since: Annotated[Time, Option("--since", "ISO_TIME")] = Field(None, description="Read events from this time on.")
+    until: Annotated[Time, Option("--until", "ISO_TIME")] = Field(None, description="Read events before this time.")
+
+    def act(self, work: Work) -> Outcome:
+        """Try it."""
+        (job,) = work.jobs
+        span = {"since": parse_time("--since", self.since), "until": parse_time("--until", self.until)}
+        trial = try_job(work.spark, work.lakehouse, job, self.branch, **span, options=work.options)
+        return _compared(
+            job,
+            {"job": self.job, "branch": self.branch, "live": trial.live},
+            f"{self.job}: branch {self.branch} beside {trial.live}, {trial.run.counts.events:,} events",
+            trial.tables,
+            f"make it live: `keyfold promote {self.job} {self.branch}`",
+        )
+
+
+class PromoteBranch(JobTool):
+    """Make a branch the live generation; the next run goes on from there."""
+
+    tool = "state_promote"
+
+    branch: str = Field(description="The branch, of `keyfold try`, `redrive` or `run --replay`.")
+    with_consumers: Annotated[bool, Option("--with-consumers")] = Field(
+        False, description="Make the jobs that read this job's tables anew too, in order; all go live in one step."
+    )
+
+    @property
+    def needs_spark(self) -> bool:
+        """Of consumers alone."""
+        return self.with_consumers
+
+    def act(self, work: Work) -> Outcome:
+        """Promote it."""
+        summary, runs = {"job": self.job, "branch": self.branch}, list[JobRun]()
+        if self.with_consumers:
+            consumers = consumers_of(work.lakehouse, self.job, project_jobs())
+            live, runs = promote_with_consumers(
+                work.spark, work.lakehouse, self.job, self.branch, consumers, options=work.options
+            )
+        else:
+            live = promote(work.lakehouse, self.job, self.branch)
+        text = (
+            f"{self.job}: {live.name} is live, which was branch {self.branch}; the one before stays until "
+            f"`keyfold state prune {self.job}`"
+        )
+        consumed = {"consumers": [run_summary(one) for one in runs]} if self.with_consumers else {}
+        return Outcome({**summary, "generation": live.name, **consumed}, "\n".join([text, *map(run_text, runs)]))
+
+
+class RedriveLateEvents(JobTool):
+    """Show what a job's tables would be had its late events come in time; with --promote make it so."""
+
+    tool = "state_redrive"
+
+    branch: Annotated[str, Option("--branch")] = Field("redrive", description=_BRANCH)
+    since: Annotated[Time, Option("--since", "ISO_TIME")] = Field(
+        None, description="Of late events, those from this time on."
+    )
+    promote: Annotated[bool, Option("--promote")] = Field(
+        False, description="Make the branch the live generation at the end."
+    )
+
+    def act(self, work: Work) -> Outcome:
+        """Redrive them."""
+        (job,) = work.jobs
+        since = parse_time("--since", self.since)
+        found = redrive(work.spark, work.lakehouse, job, self.branch, since=since, options=work.options)
+        live = promote(work.lakehouse, self.job, self.branch).name if self.promote else None
+        late = {"late_before": found.late_before, "late_after": found.late_after}
+        return _compared(
+            job,
+            {"job": self.job, "branch": self.branch, **late, "live": live},
+            f"{self.job}: {found.late_before:,} late events, {found.late_after:,} still late in {self.branch}",
+            found.trial.tables,
+            f"{live} is live now" if live else f"make it live: `keyfold promote {self.job} {self.branch}`",
+        )
+
+
+def _compared(
+    job: KeyedJob, summary: dict[str, Any], begin: str, tables: Sequence[TableDifference], end: str
+) -> Outcome:
+    """How a branch's tables differ from the live ones."""
+    schemas = {table.name: table.schema for table in job.tables}
+    samples = {
+        f"samples of {one.table}": (one.samples, job.private_of(schemas[one.table]))
+        for one in tables
+        if not one.is_none
+    }
+    return Outcome(
+        {**summary, "tables": [asdict(one) for one in tables]},
+        "\n".join([begin, *_lines(tables), end]),
+        {"tables": (frame_of(tuple(tables)), frozenset()), **samples},
+    )
+
+
+def _lines(tables: Sequence[TableDifference]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("table", "before", "after", "alike", "added", "removed", "changed")]
+    for one in tables:
+        counts = (one.rows_before, one.rows_after, one.same, one.added, one.removed, one.changed)
+        rows.append((one.table, *(f"{count:,}" for count in counts)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    for one in tables:
+        lines += [f"{one.table}.{name} differs in {count:,} rows" for name, count in one.changed_columns.items()]
+        lines += [f"  {line}" for line in json_lines(one.samples, (), "jsonl")]
+    return lines
