@@ -1,1 +1,1 @@
-"""Functions that jobs are made of: what nobody should write again."""
+"""Operators: functions that make whole jobs, or parts of steps, such as joins and patterns."""

@@ -1,4 +1,4 @@
-"""One order of events, whatever order they came in: by key, by time, and ties by what else they say."""
+"""Sort events by key and time, and ties by their other columns, so that the order does not depend on their arrival."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 class Ordered(NamedTuple):
-    """Events that lie key by key in order of time.
+    """Events that are grouped by key, and sorted by time within each key.
 
     Attributes:
         events: the rows, in order.
-        starts: row of each key's first event, one a key.
-        key_number: of each row, which of `starts` it belongs to.
+        starts: row of the first event of each key.
+        key_number: for each row the index of its key in `starts`.
     """
 
     events: pl.DataFrame
@@ -23,29 +23,29 @@ class Ordered(NamedTuple):
 
     @property
     def lasts(self) -> NDArray[np.intp]:
-        """Row of each key's last event."""
+        """Row of the last event of each key."""
         return np.append(self.starts[1:], self.events.height)[: len(self.starts)] - 1
 
     @property
     def begins_key(self) -> NDArray[np.bool_]:
-        """Of each row, whether it is the first of its key."""
+        """For each row, whether it is the first of its key."""
         begins = np.zeros(self.events.height, dtype=bool)
         begins[self.starts] = True
         return begins
 
 
 def in_order(events: pl.DataFrame, key: Sequence[str], time: str, ties: Sequence[str] | None = None) -> Ordered:
-    """Sort by key, then time, then `ties` (missing values first): several times as fast as a sort by all of these.
+    """Sort by key, then time, then `ties` (missing values first); several times as fast as a plain sort by all of them.
 
-    The numbers of rows are grouped by key; those of keys whose rows do not lie in order of time already, as most do, are
-    put into it, and the other columns compared only of those that tie.
+    Row numbers are grouped by key. Only keys whose rows are not in order of time yet are sorted, which are few, and other
+    columns are compared only for ties.
 
     Args:
         events: rows in any order.
-        key: its key's columns, never null.
-        time: its column of timestamps, never null.
-        ties: columns by which rows of one key and one time are put in order, by default all others; rows equal in
-            all of these must be interchangeable.
+        key: columns of the key, never NULL.
+        time: column of timestamps, never NULL.
+        ties: columns that order rows of the same key and time; by default all others. Rows that are equal in all of them
+            must be interchangeable.
     """
     rows = events.select(key).with_row_index("#row").group_by(key).agg("#row").sort(key)["#row"]
     lengths = rows.list.len().to_numpy().astype(np.intp)
@@ -57,7 +57,7 @@ def in_order(events: pl.DataFrame, key: Sequence[str], time: str, ties: Sequence
 
 
 def _in_time(order: NDArray[np.uint32], key_number: NDArray[np.intp], times: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The rows that lie key by key, in order of time."""
+    """Sort row numbers, which are grouped by key, by time within each key."""
     times = times[order]
     is_behind = (times[1:] < times[:-1]) & (key_number[1:] == key_number[:-1])
     if not is_behind.any():

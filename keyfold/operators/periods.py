@@ -1,4 +1,4 @@
-"""Periods of event time, aligned to 1970 UTC: one after the other, or overlapping."""
+"""Compute periods of event time, aligned to 1970 UTC: consecutive or overlapping ones."""
 
 from datetime import timedelta
 
@@ -8,25 +8,25 @@ from keyfold.times import BEGINNING, micros
 
 
 def period_start(time: pl.Expr, length: timedelta) -> pl.Expr:
-    """The start of the period in which a time lies; of times before 1970 too."""
+    """Return the start of the period that a time is in; also for times before 1970."""
     microseconds = time.to_physical()
     return (microseconds - microseconds % micros(length)).cast(pl.Datetime("us", "UTC"))
 
 
 def period_starts(time: pl.Expr, length: timedelta, every: timedelta) -> pl.Expr:
-    """The starts of the periods in which a time lies, where one begins `every` so long: a list, earliest first.
+    """Return the starts of all periods that a time is in, as a list, earliest first.
 
-    Of those that begin before the year 1, only the last.
+    Of the periods that begin before the year 1, only the last is returned.
 
     Args:
         time: timestamps.
-        length: of a period; its end is not in it.
-        every: how long after one the next begins, at most `length`.
+        length: length of a period; its end is exclusive.
+        every: time between the starts of two periods, at most `length`.
     """
     microseconds, step = time.to_physical(), micros(every)
     ended = microseconds - micros(length)
     first = ended - ended % step + step
-    # Of those that begin before the calendar, the last: each would be shown as beginning with it, and be one key.
+    # Starts before the calendar would all be limited to its beginning, and be the same key: keep only the last.
     first = pl.max_horizontal(first, _BEGINNING - _BEGINNING % step)
     return pl.int_ranges(first, microseconds + 1, step).cast(pl.List(pl.Datetime("us", "UTC")))
 

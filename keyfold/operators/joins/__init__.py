@@ -1,4 +1,4 @@
-"""Joins of inputs by key: each is a function that makes a `KeyedJob` with bounded state, freed by the watermark."""
+"""Join inputs by key: each function makes a `KeyedJob`, whose state is bounded and is freed by the watermark."""
 
 from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join, unbounded_join

@@ -1,7 +1,7 @@
-"""As-of join: each left row with the newest version of its key at or before its time.
+"""As-of join: join each left row with the newest version of its key at or before its time.
 
-A left row waits until the watermark has passed its time, since until then a newer version may come. Of each key state keeps
-the newest version that the watermark has passed, as long as it can be used, and those ahead of it.
+A left row waits until the watermark has passed its time, since a newer version may arrive until then. State has the newest
+version of each key that the watermark has passed, while it can still be used, and all versions ahead of the watermark.
 """
 
 from collections.abc import Mapping
@@ -31,25 +31,25 @@ def as_of_join(
     how: Literal["inner", "left"] = "left",
     **settings: Any,
 ) -> KeyedJob:
-    """A job that gives each left row the newest right row at or before its time, no older than `within`.
+    """Make a job that joins each left row with the newest right row at or before its time, no older than `within`.
 
-    Each left row is written once, when the watermark has passed its time; of `inner` only those that found a version. Of
-    versions of one key with one time, the one whose values sort last counts. A row at or behind the watermark that a run
-    begins with is late: a version that comes late changes nothing that was written.
+    Each left row is written once, when the watermark has passed its time; with `inner` only if there is a version. Of several
+    versions with the same key and time, the one whose values sort last is used. A row at or behind the watermark at the start
+    of the run is late; a late version changes no written rows.
 
     Args:
-        name: of the job.
-        left, right: the inputs, each with its name; `right` has the versions.
-        key: columns by which they are joined; both inputs have them.
-        within: the greatest age of a version that counts; state is freed by it.
+        name: name of the job.
+        left, right: the inputs with their names; `right` has the versions.
+        key: columns of the join, which both inputs have.
+        within: the greatest age of a version; older versions are removed from state.
         how: `left`, or `inner`.
-        settings: others of `KeyedJob`.
+        settings: other settings of `KeyedJob`.
 
     Raises:
         Misconfigured: `within` is negative, or the inputs do not fit together.
 
     Example:
-        Sales at the price that counted then.
+        Sales with the price at their time.
 
         >>> from datetime import UTC, datetime
         >>> import pyarrow as pa
@@ -80,7 +80,7 @@ def as_of_join(
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         return _join(sides, within, how, state, events, clock)
 
-    # Each left row is written once; versions replace each other, and no row stands for one.
+    # Only left rows are conserved: versions replace each other, and are in no output row of their own.
     inputs = {left[0]: replace(left[1], conserved=how == "left"), right[0]: replace(right[1], conserved=False)}
     waits = (pl.col(INPUT) == left[0]).sum().cast(pl.Int64)
     counted = {"output_events": pl.len(), "state_events": waits}
@@ -108,7 +108,7 @@ def _join(
     pairs = sides.pairs(ready.filter(found), versions[places.drop_nulls().to_numpy()])
     output = pl.concat([pairs, *sides.misses(ready.filter(~found), how)])
     kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
-        # Superseded once the watermark has passed the version that follows.
+        # A version is superseded when the watermark has passed the next one.
         (pl.col(EVENT_TIME).shift(-1).over(sides.key) > clock.watermark).fill_null(value=True)
         & (pl.col(DEADLINE) > clock.watermark)
     )
@@ -117,14 +117,14 @@ def _join(
 
 
 def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
-    """Versions of each key in order of time, one a time: of several, the one whose values sort last, in whatever order they came."""
+    """Sort versions by time. Of several with the same key and time, keep the one whose values sort last."""
     others = [name for name in sides.right[1].events.names if name not in (*sides.key, sides.right[1].event_time)]
     ordered = versions.sort(EVENT_TIME, *others, nulls_last=False)
     return ordered.unique([*sides.key, EVENT_TIME], keep="last", maintain_order=True)
 
 
 def _newest_versions(rows: pl.DataFrame, versions: pl.DataFrame, key: tuple[str, ...], within: timedelta) -> pl.Series:
-    """For each row the place of its version; NULL where there is none."""
+    """Return for each row the position of its version; NULL if there is none."""
     at = rows.select(*key, EVENT_TIME).with_row_index("row").sort(EVENT_TIME)
     known = versions.select(*key, EVENT_TIME).with_row_index(_VERSION)
     found = at.join_asof(

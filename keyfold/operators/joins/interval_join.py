@@ -1,8 +1,8 @@
-"""Interval join: events of two inputs with one key whose times lie within a span of each other.
+"""Interval join: join events of two inputs with the same key whose times are within a span of each other.
 
-A row waits until the watermark has passed every time that a match of it could have: rows that come later are late. Then it
-is freed, and written without a match if it had none and the join keeps such rows. So each pair is written once, each miss
-once, and state holds a span of each side.
+A row stays in state until the watermark has passed the times of all possible matches: later rows are late. Then it is removed.
+If it had no match, and the join keeps such rows, it is written without one. So each pair and each row without a match is
+written once, and state has a bounded span of each side.
 """
 
 from collections.abc import Mapping
@@ -31,19 +31,19 @@ def interval_join(
     how: How = "inner",
     **settings: Any,
 ) -> KeyedJob:
-    """A job that joins each left row with the right rows whose time is `earliest` to `latest` after its own.
+    """Make a job that joins each left row with the right rows whose time is `earliest` to `latest` after its own.
 
-    Its table has the key, the left input's columns and the right input's. Of `left` and `outer` the columns of a side that
-    had no match are NULL. A row at or behind the watermark that a run begins with is late.
+    Its table has the key, the columns of the left input, and those of the right one. With `left` and `outer`, the columns of a
+    side without a match are NULL. A row at or behind the watermark at the start of the run is late.
 
     Args:
-        name: of the job.
-        left, right: the inputs, each with its name.
-        key: columns by which they are joined; both inputs have them.
-        earliest, latest: the span of right time minus left time, both ends in it; `earliest` may be negative.
-        how: `inner`; `left` also writes left rows without a match, `outer` those of either side, each once the watermark
-            says that none can come.
-        settings: others of `KeyedJob`.
+        name: name of the job.
+        left, right: the inputs with their names.
+        key: columns of the join, which both inputs have.
+        earliest, latest: bounds of right time minus left time, both inclusive; `earliest` may be negative.
+        how: `inner`; `left` also writes left rows without a match, and `outer` those of both sides, when the watermark has
+            passed all possible matches.
+        settings: other settings of `KeyedJob`.
 
     Raises:
         Misconfigured: the span is empty, or the inputs do not fit together.
@@ -165,7 +165,7 @@ def _join(
 def _new_pairs(
     left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of which one row is new: those of two older rows were written when the later of them came."""
+    """Return the pairs with a new row. Pairs of two older rows were written when the later one arrived."""
     new_left, old_left = (np.flatnonzero(left["is_new"].to_numpy() == new) for new in (True, False))
     new_right = np.flatnonzero(right["is_new"].to_numpy())
     one = pairs_within(left[new_left], right, key, earliest, latest)

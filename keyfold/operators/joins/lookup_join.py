@@ -1,4 +1,4 @@
-"""Lookup join: each event with the row of a small table, as that table was when the event's batch was planned."""
+"""Lookup join: join each event with a row of a small table, as of when the event's batch was planned."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,20 +24,20 @@ def lookup_join(
     how: Literal["inner", "left"] = "left",
     **settings: Any,
 ) -> KeyedJob:
-    """A job that writes each event with the columns of its row in a lookup; it keeps no state, and no event is late.
+    """Make a job that writes each event with the columns of its row in a lookup. It has no state, and no event is late.
 
-    The events have the lookup's key columns, by which they are joined. A change of the lookup counts from the next run on,
-    and changes no row that was written before.
+    The events must have the lookup's key columns. A change of the lookup applies from the next run on, and does not change
+    written rows.
 
     Args:
-        name: of the job.
-        events: the input, with its name.
-        lookup: the small table, with its name.
+        name: name of the job.
+        events: the input with its name.
+        lookup: the lookup with its name.
         how: `left` keeps events without a row, with NULL in the lookup's columns; `inner` leaves them out.
-        settings: others of `KeyedJob`.
+        settings: other settings of `KeyedJob`.
 
     Raises:
-        Misconfigured: the events lack a key column of the lookup, or both have another column of one name.
+        Misconfigured: the events lack a key column of the lookup, or both have another column of the same name.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -71,12 +71,12 @@ def lookup_join(
     output = pa.schema([*one.events, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
-        # Not where the job is made: it loads pandas, which definitions do without.
+        # Here, and not when the job is made: it imports pandas, which loading definitions should not.
         kinds = polars_schema(output)
         rows = events[input_name].join(events[lookup_name], on=list(table.key), how=how, maintain_order="left")
         return Step(state=state, output=rows.select(pl.col(column).cast(kind) for column, kind in kinds.items()))
 
-    # Of `inner` an event without a row ends here.
+    # With `inner`, events without a row are in no output: they cannot be conserved.
     inputs = {input_name: replace(one, conserved=how == "left"), lookup_name: table}
     counted = pl.len() if how == "left" else pl.lit(0)
     no_state = pa.schema([one.events.field(column) for column in table.key])

@@ -1,4 +1,4 @@
-"""The two sides of a join: their columns in its output, and their rows as its state keeps them."""
+"""Define the two sides of a join: their columns in its output, and their rows in its state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.stream import TIMESTAMP
 
 How = Literal["inner", "left", "outer"]
-"""Which rows a join writes besides matches: none, left rows without a match, or those of either side."""
+"""The rows that a join writes besides matches: none, left rows without a match, or such rows of both sides."""
 
 Named = tuple[str, Input]
 """An input of a join, with its name."""
@@ -27,10 +27,10 @@ class Sides:
     """Two inputs of a join.
 
     Attributes:
-        key: columns by which they are joined.
-        left, right: the inputs, with their names.
-        output: columns of the join: the key, the left side's others, the right side's others.
-        state: columns of rows that wait: those of both sides in one frame, `matched` and `deadline`.
+        key: columns of the join.
+        left, right: the inputs with their names.
+        output: columns of the join: the key, other columns of the left side, other columns of the right side.
+        state: columns of state: those of both sides in one frame, `matched` and `deadline`.
     """
 
     key: tuple[str, ...]
@@ -41,32 +41,32 @@ class Sides:
 
     @property
     def inputs(self) -> dict[str, Input]:
-        """By name."""
+        """The inputs by name."""
         return dict((self.left, self.right))
 
     def came(self, events: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-        """Events of both sides as rows that wait, none of them matched yet."""
+        """Return new events of both sides as rows of state without a match."""
         kinds = polars_schema(joined_schema(self.key, self.inputs))
         rows = [tagged(name, one, events[name], kinds) for name, one in self.inputs.items()]
         return pl.concat(rows).with_columns(matched=pl.lit(value=False))
 
     def side(self, rows: pl.DataFrame, side: Named) -> pl.DataFrame:
-        """The rows of one side."""
+        """Return the rows of one side."""
         return rows.filter(pl.col(INPUT) == side[0])
 
     def late(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Rows that came on time, and those that were late, as the late table has them."""
+        """Separate rows that are on time from late ones, which are returned in the columns of the late table."""
         is_late = pl.col(EVENT_TIME) <= clock.late_watermark
         return came.filter(~is_late), came.filter(is_late).drop("matched")
 
     def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the output: left rows beside right rows, place by place."""
+        """Return output rows: left and right rows side by side."""
         return self._in_output(
             left.select(*self.key, *self._columns(self.left)).hstack(right.select(self._columns(self.right)))
         )
 
     def misses(self, rows: pl.DataFrame, how: How) -> list[pl.DataFrame]:
-        """Rows of the output of rows of either side that had no match, as far as the join writes them."""
+        """Return output rows for rows without a match, of the sides for which the join writes them."""
         written = {"inner": (), "left": (self.left,), "outer": (self.left, self.right)}[how]
         return [self._in_output(self.side(rows, one).select(*self.key, *self._columns(one))) for one in written]
 
@@ -86,10 +86,10 @@ class Sides:
 
 
 def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How) -> Sides:
-    """The sides of a join.
+    """Make the sides of a join.
 
     Raises:
-        Misconfigured: they have one name, or a column besides the key that both have.
+        Misconfigured: they have the same name, or both have a column that is not in the key.
     """
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
@@ -108,7 +108,7 @@ def sides_of(job: str, key: tuple[str, ...], left: Named, right: Named, how: How
 
 
 def uncounted_join(name: str, sides: Sides, step: StepOfInputs, settings: Mapping[str, Any]) -> KeyedJob:
-    """The job of a join in which a row may match any number of others, or none: no output row stands for one event."""
+    """Make the job of a join whose rows may match any number of others, so that events cannot be counted by output rows."""
     inputs = {side: replace(one, conserved=False) for side, one in sides.inputs.items()}
     more: dict[str, Any] = {"output_events": pl.lit(0), "state_events": pl.lit(0), "step_decides_late": True}
     return KeyedJob.with_inputs(name, inputs, sides.key, sides.state, sides.output, step, **{**more, **settings})

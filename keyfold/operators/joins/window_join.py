@@ -1,4 +1,4 @@
-"""Window join: events of two inputs with one key that lie in one window of event time, written when the window ends."""
+"""Window join: join events of two inputs with the same key in the same window of event time, when the window ends."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,18 +24,18 @@ def window_join(
     how: How = "inner",
     **settings: Any,
 ) -> KeyedJob:
-    """A job that joins all left and right rows of a key that lie in one window; windows follow one another from 1970 on.
+    """Make a job that joins all left and right rows of a key in the same window. Windows are consecutive, and aligned to 1970.
 
-    Rows are written when the watermark has passed the window's end, pairs and misses alike. A row at or behind the watermark
-    that a run begins with is late.
+    Rows are written when the watermark has passed the window's end, with and without a match. A row at or behind the watermark
+    at the start of the run is late.
 
     Args:
-        name: of the job.
-        left, right: the inputs, each with its name.
-        key: columns by which they are joined; both inputs have them.
-        length: of a window.
-        how: `inner`, `left` or `outer`, as of `interval_join`.
-        settings: others of `KeyedJob`.
+        name: name of the job.
+        left, right: the inputs with their names.
+        key: columns of the join, which both inputs have.
+        length: length of a window.
+        how: `inner`, `left` or `outer`, as in `interval_join`.
+        settings: other settings of `KeyedJob`.
 
     Raises:
         Misconfigured: `length` is not positive, or the inputs do not fit together.

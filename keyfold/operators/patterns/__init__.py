@@ -1,4 +1,4 @@
-"""Patterns over a key's events: `a` followed by `b`, `a` without `b`, `n` times `a`; and a whole job made of them."""
+"""Find patterns in a key's events: `a` followed by `b`, `a` without `b`, `n` times `a`."""
 
 from keyfold.operators.patterns.pattern_job import pattern_job
 from keyfold.operators.patterns.vocabulary import FollowedBy, Pattern, Times, Without

@@ -1,4 +1,4 @@
-"""Finds a pattern in events that lie key by key, in order: on columns, over all keys at once."""
+"""Find a pattern in ordered events, on columns, for all keys at once."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,17 @@ Rows = NDArray[np.intp]
 NO_ROW = -1
 
 _PAIRS = 1_000_000
-"""At most so many pairs of events are held against a `where` at a time."""
+"""Most pairs of events that are compared by a `where` at a time."""
 
 
 class Sequence(NamedTuple):
     """Events of any number of keys, in order.
 
     Attributes:
-        events: the rows, key by key, each key's in order.
-        key_number: of each row, which key it belongs to: rises from key to key.
-        time: of each row, microseconds since 1970.
-        is_new: of each row, whether it comes for the first time; the others are those that a call before left open.
+        events: the rows, grouped by key, and in order within each key.
+        key_number: for each row the number of its key, in ascending order.
+        time: for each row its time, microseconds since 1970.
+        is_new: for each row whether it is new; other rows were left open by an earlier call.
     """
 
     events: pl.DataFrame
@@ -34,12 +34,12 @@ class Sequence(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What became of a pattern.
+    """The matches of a pattern.
 
     Attributes:
-        first: rows with which matches begin.
-        last: rows with which they end, beside `first`; `NO_ROW` where there is none (`Without`).
-        open: rows that may still begin one.
+        first: first rows of matches.
+        last: last rows of the same matches; `NO_ROW` if there is none (`Without`).
+        open: rows that may still be the first of a match.
     """
 
     first: Rows
@@ -48,12 +48,12 @@ class Found(NamedTuple):
 
 
 def find(pattern: Pattern, sequence: Sequence, watermark: int) -> Found:
-    """Find a pattern.
+    """Find the matches of a pattern.
 
     Args:
-        pattern: what to find.
-        sequence: rows left open, as `Found.open` said, and all that the watermark has passed since.
-        watermark: event time that has passed, in microseconds since 1970.
+        pattern: the pattern.
+        sequence: rows that were left open (`Found.open`), and all rows that the watermark has passed since.
+        watermark: the watermark, in microseconds since 1970.
     """
     begins = np.flatnonzero(_holds(pattern.a, sequence.events))
     may_wait = sequence.time[begins] + micros(pattern.within) > watermark
@@ -69,7 +69,7 @@ def find(pattern: Pattern, sequence: Sequence, watermark: int) -> Found:
 
 
 def _nth(pattern: Times, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Of every event that `a` holds for, the row of the n-th from there; and whether that is still to come."""
+    """Return for every `a` the row of the n-th `a` from there on, and whether that one has not come yet."""
     at = np.arange(len(begins)) + pattern.n - 1
     nth = begins[np.minimum(at, max(len(begins) - 1, 0))]
     is_there = (at < len(begins)) & (sequence.key_number[nth] == sequence.key_number[begins])
@@ -78,11 +78,11 @@ def _nth(pattern: Times, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArra
 
 
 def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Of every `a` the row of the first later `b` that fits it; and whether one may still come.
+    """Return for every `a` the row of the first later `b` that fits it, and whether one may still come.
 
-    Each `a` is held against the next `b`, then those left over against the next two, four, and so on.
+    Each `a` is compared with the next `b`; those without a match are compared with the next two, four, and so on.
     """
-    # What was left open has been held against every `b` that came before.
+    # Open rows have been compared with every earlier `b`.
     answers = np.flatnonzero(_holds(pattern.b, sequence.events) & sequence.is_new)
     last = np.full(len(begins), NO_ROW)
     still_open = np.ones(len(begins), dtype=bool)
@@ -99,7 +99,7 @@ def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: 
         last[left[found]] = answer[hits[first]]
         still_open[left[found]] = False
         if next_only:
-            # The next `b` was there and did not fit, or was too late.
+            # The next `b` has come, and did not fit or was too late.
             still_open[_has_next(sequence, begins, answers, at)] = False
             break
         goes_on = reach[:, -1].copy()
@@ -113,7 +113,7 @@ def _first_that_fits(pattern: FollowedBy | Without, sequence: Sequence, begins: 
 def _in_reach(
     pattern: FollowedBy | Without, sequence: Sequence, begins: Rows, answers: Rows, candidates: Rows
 ) -> NDArray[np.bool_]:
-    """Of numbers of answers, a row of them for each beginning: whether they are of its key and come in time."""
+    """Return for each beginning (row) and candidate answer (column) whether the answer has the same key and is in time."""
     if not len(answers):
         return np.zeros(candidates.shape, dtype=bool)
     rows = answers[np.minimum(candidates, len(answers) - 1)]
@@ -124,7 +124,7 @@ def _in_reach(
 
 
 def _has_next(sequence: Sequence, begins: Rows, answers: Rows, at: Rows) -> NDArray[np.bool_]:
-    """Of each beginning, whether any later answer of its key is there."""
+    """Return for each beginning whether its key has a later answer."""
     if not len(answers):
         return np.zeros(len(begins), dtype=bool)
     rows = answers[np.minimum(at, len(answers) - 1)]
@@ -132,7 +132,7 @@ def _has_next(sequence: Sequence, begins: Rows, answers: Rows, at: Rows) -> NDAr
 
 
 def _fits(where: pl.Expr | None, sequence: Sequence, first: Rows, last: Rows) -> NDArray[np.bool_]:
-    """Of pairs of events, whether the condition on the two holds."""
+    """Return for each pair of events whether the condition on the two holds."""
     if where is None:
         return np.ones(len(first), dtype=bool)
     columns = []
@@ -144,5 +144,5 @@ def _fits(where: pl.Expr | None, sequence: Sequence, first: Rows, last: Rows) ->
 
 
 def _holds(condition: pl.Expr, rows: pl.DataFrame) -> NDArray[np.bool_]:
-    """Of each row, whether a condition holds; where it is NULL it does not."""
+    """Return for each row whether a condition holds; NULL counts as false."""
     return rows.with_columns(condition.fill_null(value=False).alias("#holds"))["#holds"].to_numpy()

@@ -1,14 +1,13 @@
-"""A whole keyed job made of patterns: `pattern_job`.
+"""Make a keyed job that finds patterns (`pattern_job`).
 
-State holds the events that wait for the watermark, those that may still begin a match (`open`, a row for each pattern that
-they are open for), and, for the hour in which the watermark stands, how many events of each key it has passed. What can no
-longer match leaves state: the `deadline` of an open event is the end of its time.
+State has the events ahead of the watermark, the events that may still begin a match (`open`, with a row for each such pattern),
+and the number of processed events of each key in the watermark's hour. Events that can no longer match are removed: the
+`deadline` of an open event is the end of its time.
 
-An event at or behind the watermark before the batch is late, whatever state its key has: what it might have matched has
-been answered.
+An event at or behind the watermark before the batch is late, even if its key has state: its possible matches are decided.
 
-Most events match nothing. So that every one is accounted for, the table `<job>_checked` says of each hour how many were
-looked at.
+Most events match nothing. For the conservation check, the table `<job>_checked` has the number of processed events of each
+hour.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,26 +51,26 @@ def pattern_job(
     parameters: Mapping[str, Any] | None = None,
     movable_parameters: frozenset[str] = frozenset(),
 ) -> KeyedJob:
-    """A job that finds patterns in the events of each key of a stream, and writes a row a match.
+    """Make a job that finds patterns in the events of each key of a stream, and writes a row for each match.
 
-    Its table has the key, the name of the `pattern`, `first_time` and `last_time` of the events with which the match begins
-    and ends, and of each column that is kept `first_…` and `last_…`. What is last is NULL for `Without`.
+    Its table has the key, the name of the `pattern`, `first_time` and `last_time` of the first and the last event of the match,
+    and `first_…` and `last_…` for each column in `keep`. For `Without`, the columns of the last event are NULL.
 
     Args:
-        name: of the job and its table; `<name>_checked` is the account of all events beside it.
-        stream: whose events are looked at.
-        key: columns of the stream whose values belong together.
-        patterns: what to find, by the name that a row tells.
-        keep: columns of the stream that the table tells of both events.
-        watermark_delay: how far out of order events may come.
-        idle_after: as of a `KeyedJob`.
-        key_groups: as of a `KeyedJob`.
-        parameters: the settings that the patterns were made with; recorded with the generation.
-        movable_parameters: as of a `KeyedJob`.
+        name: name of the job and its table; `<name>_checked` has the number of processed events.
+        stream: the stream.
+        key: columns of the key.
+        patterns: the patterns by name.
+        keep: columns of the stream to copy from both events.
+        watermark_delay: as in `KeyedJob`.
+        idle_after: as in `KeyedJob`.
+        key_groups: as in `KeyedJob`.
+        parameters: the parameters that the patterns were made with; recorded with the generation.
+        movable_parameters: as in `KeyedJob`.
 
     Raises:
         Misconfigured: there is no pattern; or a condition, the key or `keep` names a column that the stream does not have, or
-            one whose name the job needs for itself.
+            whose name is reserved.
 
     Example:
         Sales that are taken back within ten minutes.
@@ -97,7 +96,7 @@ def pattern_job(
         [('12:00', '12:09', 2, -2)]
     """
     known = _known_columns(f"job {name}", stream, key, patterns, keep)
-    # In the order of the stream, which is the order that breaks ties.
+    # In the order of the stream's columns, by which ties are ordered.
     events = pa.schema([field for field in stream.event_schema if field.name in known])
     checked = f"{name}_checked"
     return KeyedJob(
@@ -121,7 +120,7 @@ def pattern_job(
         ),
         idle_after=idle_after,
         key_groups=key_groups,
-        # The events of a match, as those of none, are in the account beside it.
+        # All events, with and without a match, are counted in `<job>_checked`.
         output_events=pl.lit(0),
         state_events=(pl.col(ROLE) == WAITING).sum() + pl.col(CHECKED).sum(),
         one_per_key=pl.col(ROLE) == COUNTED,
@@ -133,7 +132,7 @@ def pattern_job(
 def _known_columns(
     where: str, stream: Stream, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
 ) -> set[str]:
-    """The columns of the stream that the job needs."""
+    """Return the columns of the stream that the job needs."""
     if not patterns:
         raise Misconfigured(f"{where}: patterns is empty; give one at least")
     names = stream.event_schema.names
@@ -162,7 +161,7 @@ def _known_columns(
 
 
 def _state(events: pa.Schema, key: Sequence[str]) -> pa.Schema:
-    """An event that waits or is open, or a key's count: see `pattern_step`."""
+    """Return the columns of state; see the roles of its rows in `pattern_step`."""
     columns = [field if field.name in key else field.with_nullable(True) for field in events]
     return pa.schema(
         [
@@ -179,7 +178,7 @@ def _output(
     events: pa.Schema, key: Sequence[str], event_time: str, patterns: Mapping[str, Pattern], keep: Sequence[str]
 ) -> pa.Schema:
     looked_at = [name for name in events.names if name not in key]
-    # Of all other patterns a match ends with an event.
+    # A match of any other pattern has a last event.
     may_end_alone = any(isinstance(pattern, Without) for pattern in patterns.values())
     last_time = "Event time of its last event (UTC)"
     fields = [
@@ -203,7 +202,7 @@ def _output(
 
 
 def _of_event(field: pa.Field, which: str, *, may_lack: bool = False) -> pa.Field:
-    """A column of a match that tells a column of its first or last event."""
+    """Return the column of a match with a column of its first or last event."""
     return column(
         f"{which}{field.name}",
         field.type,

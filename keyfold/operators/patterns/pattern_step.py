@@ -1,4 +1,4 @@
-"""The step of a job made of patterns: events wait for the watermark, are put in order, and each pattern is found in them."""
+"""The step of a pattern job: events wait for the watermark, are sorted, and are searched for each pattern."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ PATTERN, FIRST_TIME, LAST_TIME = "pattern", f"{FIRST}time", f"{LAST}time"
 HOUR_START, EVENTS = "hour_start", "events"
 ROLE, CHECKED = "role", "events_checked"
 WAITING, OPEN, COUNTED = "waiting", "open", "counted"
-"""Roles of a state row: an event ahead of the watermark; one that may begin a match of `pattern`; how many events of a key
-were looked at in the hour in which the watermark stands (the row's time is the hour's start)."""
+"""Roles of a row of state: an event ahead of the watermark; an event that may begin a match of `pattern`; the number of
+processed events of a key in the watermark's hour, with the start of the hour as its time."""
 
 HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class PatternStep:
-    """The step of some patterns.
+    """The step of a job that finds patterns.
 
     Attributes:
-        columns: of an event, in the order that breaks ties.
-        key: columns whose values belong together.
-        event_time: the column of times.
-        patterns: what to find, by name.
-        keep: columns of a match's first and last event to tell.
-        checked_table: the account of all events.
+        columns: columns of an event, in the order that breaks ties.
+        key: columns of the key.
+        event_time: the column of event times.
+        patterns: the patterns by name.
+        keep: columns to copy from the first and the last event of a match.
+        checked_table: name of the table with the number of processed events.
     """
 
     columns: tuple[str, ...]
@@ -46,7 +46,7 @@ class PatternStep:
     checked_table: str
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        """Every event waits, is looked at and counted, or is late; every match is given out once."""
+        """Process a batch: every event waits, is searched and counted, or is late; every match is written once."""
         is_late = events[self.event_time] <= clock.late_watermark
         on_time = events.filter(~is_late).select(self.columns)
         came = pl.concat([state.filter(pl.col(ROLE) == WAITING).select(self.columns), on_time])
@@ -70,7 +70,7 @@ class PatternStep:
         )
 
     def _in_order(self, was_open: pl.DataFrame, passed: pl.DataFrame) -> Sequence:
-        """What is open for any pattern, and all that has passed since, in order."""
+        """Sort the open events of all patterns and the events that the watermark has passed since."""
         came = pl.concat([was_open, passed.with_columns(pl.lit(None, pl.String).alias(PATTERN))])
         ties = [name for name in self.columns if name not in (*self.key, self.event_time)]
         ordered = in_order(came, self.key, self.event_time, ties)
@@ -78,7 +78,7 @@ class PatternStep:
         return Sequence(ordered.events, ordered.key_number, to_micros(ordered.events[self.event_time]), is_new)
 
     def _open_for(self, name: str, looked_at: Sequence) -> Sequence:
-        """The events in which a pattern is found: without those that are open for others."""
+        """Return the events to search for a pattern: without those that are open for other patterns only."""
         if len(self.patterns) == 1:
             return looked_at
         is_mine = (looked_at.events[PATTERN] == name).fill_null(value=False).to_numpy()
@@ -94,14 +94,14 @@ class PatternStep:
         )
 
     def _told(self, events: pl.DataFrame, rows: Rows, which: str) -> pl.DataFrame:
-        """What is told of the first, or of the last events of matches."""
+        """Return the columns of the first or the last events of matches."""
         told = events.select(pl.col(self.event_time).alias(f"{which}time"), pl.col(self.keep).name.prefix(which))
         # All of a pattern's matches have a last event, or none has.
         return told.clear(len(rows)) if (rows == NO_ROW).all() else told[rows]
 
     @property
     def _kept(self) -> list[str]:
-        """The columns that tell of events: of each that is kept the first and the last beside each other."""
+        """The columns of matches that are copied from events: for each kept column, those of the first and the last event."""
         return [f"{which}{column}" for column in self.keep for which in (FIRST, LAST)]
 
     def _open(self, name: str, events: pl.DataFrame) -> pl.DataFrame:
@@ -109,9 +109,9 @@ class PatternStep:
         return events.with_columns(pl.lit(OPEN).alias(ROLE), pl.lit(name).alias(PATTERN), ends.alias(DEADLINE))
 
     def _count(self, counted: pl.DataFrame, looked_at: Sequence, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Events that were looked at, of each key and hour: for state of the hour that goes on, and of those that are over."""
+        """Count processed events by key and hour; returns rows of state for the current hour, and rows of finished hours."""
         hour = looked_at.time // micros(HOUR)
-        # They lie in order: events of one key and hour are neighbours.
+        # Events are in order, so those of one key and hour are adjacent.
         is_first = np.diff(looked_at.key_number, prepend=-1) != 0
         is_first[1:] |= np.diff(hour) != 0
         begins = np.flatnonzero(is_first)

@@ -1,21 +1,19 @@
-"""The vocabulary: three patterns over the events of a key.
+"""Define the three patterns over the events of a key.
 
-What is meant, exactly:
+Their exact meaning:
 
-- **Order.** The events of a key stand in order of event time. Those of one moment stand in the order of what they say: by
-  the columns that the job reads, as the stream has them, missing values first. Rows that are the same in all of these
-  are interchangeable. So order of arrival, files and batches play no part. (Flink CEP: an `EventComparator`; SQL: an
-  `ORDER BY` without ties.)
-- **Every `a` begins a match of its own**, whatever other matches it is in, and has one answer at most. (Flink CEP:
+- **Order.** The events of a key are in order of event time. Events of the same time are ordered by the columns that the job
+  reads, in the stream's order, missing values first. Rows that are equal in all of them are interchangeable. So order of
+  arrival, files and batches do not matter. (Flink CEP: an `EventComparator`; SQL: an `ORDER BY` without ties.)
+- **Every `a` begins its own match**, whatever other matches it is in, and has one answer at most. (Flink CEP:
   `AfterMatchSkipStrategy.noSkip()`; SQL's MATCH_RECOGNIZE: `AFTER MATCH SKIP TO NEXT ROW`.)
-- **Events between that fit nothing are passed over.** (Flink CEP: `followedBy`, relaxed contiguity.) `next_only`
-  says otherwise.
-- **Times are inclusive**: what lies exactly `within` after its `a` still counts. (Flink CEP leaves it out.) Of one `a`,
-  `FollowedBy` and `Without` of the same conditions and time therefore say opposite things, and one of them holds.
-- **A condition** is a Polars expression over one event's columns, of that row alone: no `shift`, `sum`, `over`. Where it
-  is NULL it does not hold. In `where`, columns are those of `b`, and those of its `a` have `first_` before their names.
-- **When.** Events are looked at once the watermark has passed them. `Without` is certain when the watermark reaches the
-  end of its time: nothing that comes later may count.
+- **Other events in between are skipped.** (Flink CEP: `followedBy`, relaxed contiguity.) `next_only` changes that.
+- **Times are inclusive**: an event exactly `within` after its `a` counts. (Flink CEP excludes it.) So for each `a`, exactly
+  one of `FollowedBy` and `Without` with the same conditions and time matches.
+- **A condition** is a Polars expression over the columns of one event, without `shift`, `sum` or `over`. NULL counts as false.
+  In `where`, columns are those of `b`; columns of its `a` have the prefix `first_`.
+- **When.** Events are searched when the watermark has passed them. `Without` is decided when the watermark reaches the end
+  of its time: later events are late.
 """
 
 from dataclasses import dataclass
@@ -26,24 +24,23 @@ import polars as pl
 from keyfold.errors import Misconfigured
 
 FIRST, LAST = "first_", "last_"
-"""Before the names of columns of a match's first and last event."""
+"""Prefixes of columns of a match's first and last event."""
 
 
 @dataclass(frozen=True)
 class FollowedBy:
-    """`a`, and then `b` within a time: every `a` with the first later `b` that fits it.
+    """`a` followed by `b` within a time: matches every `a` with the first later `b` that fits it.
 
     Attributes:
         a: condition on the first event.
-        b: condition on the second, which comes later in order; one of the same moment may.
-        within: from `a` to `b` at most, this included.
-        where: condition on the two: columns of `b`, and with `first_` those of `a`.
-        next_only: whether only the next event for which `b` holds is looked at: if it does not fit, or comes too late,
-            this `a` has no match. With a `b` that always holds this is the very next event (Flink CEP: `next`, strict
-            contiguity).
+        b: condition on the second event, which is later in order; it may have the same time.
+        within: longest time from `a` to `b`, inclusive.
+        where: condition on both: columns of `b`, and those of `a` with the prefix `first_`.
+        next_only: whether only the next event for which `b` holds is considered: if it does not fit, or is too late, this
+            `a` has no match. With a `b` that always holds this is the next event (Flink CEP: `next`, strict contiguity).
 
     Raises:
-        Misconfigured: `within` is no time.
+        Misconfigured: `within` is not positive.
 
     Example:
         An order and its payment; and a gauge that falls by more than 5 from one reading to the next.
@@ -68,19 +65,19 @@ class FollowedBy:
 
 @dataclass(frozen=True)
 class Without:
-    """`a`, and no `b` for a time: every `a` that no later `b` follows which fits it.
+    """`a` without `b` for a time: matches every `a` that is not followed by a `b` that fits it.
 
     Attributes:
         a: condition on the event.
-        b: condition on what must not come.
-        for_: for how long after `a`, this included.
-        where: condition on the two, as of `FollowedBy`: only such a `b` counts.
+        b: condition on the event that must not follow.
+        for_: time after `a`, inclusive.
+        where: condition on both, as in `FollowedBy`: only such a `b` counts.
 
     Raises:
-        Misconfigured: `for_` is no time.
+        Misconfigured: `for_` is not positive.
 
     Example:
-        An order that was not paid within an hour, whatever else was.
+        An order that was not paid within an hour.
 
         >>> kind = pl.col("kind")
         >>> same_order = pl.col("order") == pl.col("first_order")
@@ -97,23 +94,23 @@ class Without:
 
     @property
     def within(self) -> timedelta:
-        """How long an event may wait for its answer."""
+        """How long an event may wait for its answer: `for_`."""
         return self.for_
 
 
 @dataclass(frozen=True)
 class Times:
-    """`a` so many times within a time: every `a` with those that follow it next, if the last of them comes in time.
+    """`n` times `a` within a time: matches every `a` with the next ones, if the last of the `n` is in time.
 
-    A longer row of them is found more than once: of four, `Times(3, …)` finds the first three and the last three.
+    Matches may overlap: of four events, `Times(3, …)` finds the first three and the last three.
 
     Attributes:
-        n: how often; two at least.
+        n: number of events, at least two.
         a: condition on each of the events.
-        within: from the first to the last at most, this included.
+        within: longest time from the first to the last, inclusive.
 
     Raises:
-        Misconfigured: `within` is no time, or `n` is less than two.
+        Misconfigured: `within` is not positive, or `n` is less than two.
 
     Example:
         Three failed logins within a minute.
@@ -135,12 +132,12 @@ Pattern = FollowedBy | Without | Times
 
 
 def conditions(pattern: Pattern) -> list[pl.Expr]:
-    """The conditions of a pattern on single events."""
+    """Return the conditions of a pattern on single events."""
     return [pattern.a] if isinstance(pattern, Times) else [pattern.a, pattern.b]
 
 
 def relation(pattern: Pattern) -> pl.Expr | None:
-    """The condition of a pattern on two events, where it has one."""
+    """Return the condition of a pattern on two events; None if it has none."""
     return None if isinstance(pattern, Times) else pattern.where
 
 
