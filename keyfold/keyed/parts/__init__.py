@@ -1,9 +1,11 @@
-"""State in parts: what a state partition holds, as sorted files of which a batch reads and writes what changed.
+"""Store state in parts: sorted files, of which a batch reads and writes only what changes.
 
-A partition's state is a *base*, files of rows sorted by slot that share none, and *changes*, parts of later batches. Each row
-of a part is marked: it replaces all that older parts say of its slot, or is added to it, or stands for a slot that has no rows
+The state of a partition has a *base*, files of rows sorted by slot that share no slot, and *changes*, parts of later batches.
+Each row of a part has a mark: it replaces all older rows of its slot, or is added to them, or says that the slot has no rows
 any more. The rows of a slot are those from its last replacement on, in the order of the parts.
-Small parts lie in the manifest itself, which Spark keeps as the partition's value; larger ones are Parquet files beside
-Spark's checkpoint. Changes are joined with each other as they add up (each join doubles a part, as in a log-structured merge
-tree: O'Neil et al., 1996), and with the base once they have half its rows.
+
+Small parts are in the manifest, which is the partition's value in Spark's state store. Larger parts are Parquet files beside
+Spark's checkpoint. Changes are compacted with each other as they accumulate (each compaction doubles a part, as in a
+log-structured merge
+tree: O'Neil et al., 1996), and with the base when they have half as many rows.
 """

@@ -1,4 +1,4 @@
-"""Two states of one generation compared by their parts: what both have of the same parts is not read."""
+"""Compare two states of a generation by their parts. Parts that both have are not read."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from keyfold.storage.place import Place
 
 
 class Different(NamedTuple):
-    """Rows of keys that may differ, all of each key, without `SLOT`; and how many keys in their range were seen not to."""
+    """All rows of keys that may differ, without `SLOT`; and the number of keys in the same range that are equal."""
 
     before: pl.DataFrame
     after: pl.DataFrame
@@ -23,16 +23,16 @@ class Different(NamedTuple):
 def differences(
     before: Manifest, after: Manifest, folder: Place, key: Sequence[str], *, count: bool
 ) -> Iterator[Different]:
-    """What two manifests of one partition have in other rows, range by range.
+    """Yield the differences of two manifests of a partition, range by range.
 
-    Rows of a slot that no other part has are the same in both, since the parts that both have are in one order.
+    Rows of a slot that is only in shared parts are equal in both, since shared parts are in the same order.
 
     Args:
         before, after: the manifests.
-        folder: of the parts of both.
+        folder: folder of the parts.
         key: columns of the key.
-        count: whether the keys that are equal are counted, too. The slots of all rows are read for it where the changes
-            are many, or where the base has several rows a slot.
+        count: whether to count equal keys. This reads the slots of all rows if there are many changes, or if the base has
+            several rows per slot.
     """
     others = tuple(part for one, other in ((before, after), (after, before)) for part in _not_of(one, other))
     marks = Layers(Manifest(0, 0, (), others), folder)
@@ -66,7 +66,7 @@ def differences(
 _NONE = pl.DataFrame()
 _END = 1 << 63
 _FEW = 8
-"""One slot in so many may have changed for the others to be counted from the manifest."""
+"""Equal keys are counted from the manifest if less than one slot in this many has changed."""
 
 
 def _not_of(one: Manifest, other: Manifest) -> list[Part]:
@@ -83,7 +83,7 @@ def _different(before: pl.DataFrame | None, after: pl.DataFrame | None, key: Seq
     both = both[are_among(both, distinct(others))]
     both = both[_counts(slots, both) == _counts(others, both)]
     one, other = before[positions_of(slots, both)], after[positions_of(others, both)]
-    # Row by row in their order: rows of a key in another one are compared where order does not count.
+    # Compare row by row. Rows of a key in another order count as different here; the caller compares them regardless of order.
     differs = np.zeros(one.height, bool)
     for name in one.columns:
         differs |= one[name].ne_missing(other[name]).to_numpy()
@@ -99,7 +99,7 @@ def _counts(slots: np.ndarray, wanted: Slots) -> np.ndarray:
 def _keys_between(layers: Layers, begin: int, end: int, key: Sequence[str], without: Slots) -> int:
     slots = layers.between(begin, end, [])[SLOT].to_numpy()
     kept = slots[~are_among(slots, without)]
-    # One row a slot is one row a key, and keys need not be read.
+    # With one row per slot there is one key per slot, so keys need not be read.
     if distinct(kept).size == kept.size:
         return kept.size
     rows = layers.between(begin, end, key)
@@ -107,7 +107,7 @@ def _keys_between(layers: Layers, begin: int, end: int, key: Sequence[str], with
 
 
 def _keys_above(was: Layers, base: Layers, changed: Slots, compared: Slots, key: Sequence[str]) -> int:
-    """By how many keys the slots that were not compared have more than the base, which has one key a slot."""
+    """Return how many more keys the slots that were not compared have than the base, which has one key per slot."""
     replaced = base.of(union(changed, compared), [])
     rows = was.of(changed[~are_among(changed, compared)], key)
     return (0 if rows is None else _keys(rows, key)) - (0 if replaced is None else replaced.height)

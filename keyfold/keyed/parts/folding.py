@@ -1,4 +1,4 @@
-"""Folding: the rows that a partition has now, from its parts."""
+"""Fold the parts of a partition into its current rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,11 +16,11 @@ _END = 1 << 63
 
 
 class Layers:
-    """The parts of a state partition, opened to read: the base below, changes above it; and those of rows that wait apart.
+    """The parts of a state partition, opened for reading: the base, the changes, and the parts of rows that wait.
 
     Args:
-        manifest: names them.
-        folder: of parts.
+        manifest: the manifest of the partition.
+        folder: folder of the parts.
     """
 
     def __init__(self, manifest: Manifest, folder: Place) -> None:
@@ -30,16 +30,16 @@ class Layers:
 
     @property
     def sources(self) -> list[Source]:
-        """All of them, oldest first."""
+        """All parts, oldest first."""
         waiting = self._waiting.sources if self._waiting else []
         return [*(source for _, source in self._base), *self.changes, *waiting]
 
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame | None:
-        """The rows of some slots, by slot, with `SLOT`, and with some columns alone if named; None without any part."""
+        """Return the rows of some slots, sorted by `SLOT`, with all columns or the named ones; None without parts."""
         return together(self._of(slots, columns), self._waiting.of(slots, columns) if self._waiting else None)
 
     def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of the slots from `begin` to before `end`, by slot, with `SLOT`; with some columns alone if named."""
+        """Return the rows of slots from `begin` to before `end`, sorted by `SLOT`, with all columns or the named ones."""
         if self._waiting is None:
             return self._between(begin, end, columns)
         waiting = self._waiting.between(begin, end, columns)
@@ -62,7 +62,7 @@ class Layers:
         replaced = NO_SLOTS if changed is None else replaced_slots(changed)
         frames: list[pl.DataFrame] = []
         for source in self._base_between(begin, end):
-            # Of what is replaced whole, as where every key has events, no more is read than its slots.
+            # If all slots of a part are replaced, such as when every key has events, read only its slots.
             if replaced.size and are_among(source.between(begin, end, [SLOT])[SLOT].to_numpy(), replaced).all():
                 continue
             frames.append(source.between(begin, end, wanted))
@@ -70,11 +70,11 @@ class Layers:
             frames.append(changed)
         if not frames:
             frames = [source.between(begin, begin, wanted) for source in self.sources[:1]]
-        # Base parts share no slot, so that to fold them is to put them one behind the other.
+        # Base parts share no slot, so folding concatenates them.
         return folded(frames)
 
     def ranges(self, sizes: Sizes = SIZES) -> list[tuple[int, int]]:
-        """Ranges of slots, in order and without a gap, that have about as many rows as a file of the base."""
+        """Return ranges of slots, in order and without gaps, with about as many rows each as a file of the base."""
         starts = [source.starts for source in self.sources]
         if not starts:
             return []
@@ -92,7 +92,7 @@ class Layers:
         return [source for first, last, source in self._spans() if first < end and begin < last]
 
     def _spans(self) -> Iterator[tuple[int, int, Source]]:
-        """From which slot on, and to before which, each part of the base may have rows."""
+        """Yield each part of the base with its range of slots; the end is exclusive."""
         ends = [first for first, _ in self._base[1:]] + [_END]
         for (first, source), end in zip(self._base, ends, strict=False):  # without a base nothing is left to pair
             yield first, end, source
@@ -101,16 +101,16 @@ class Layers:
 def state_frames(
     manifest: Manifest, folder: Place, columns: Sequence[str] | None = None, slots: Slots | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The rows of a partition with their `SLOT`, in order, in frames of which each has all rows of its keys.
+    """Yield the rows of a partition, sorted by `SLOT`, in frames that have all rows of their keys.
 
     Args:
-        manifest: of the partition.
-        folder: of parts.
-        columns: those wanted, all by default.
-        slots: those wanted, all by default.
+        manifest: the manifest of the partition.
+        folder: folder of the parts.
+        columns: columns to read; all by default.
+        slots: slots to read; all by default.
 
     Raises:
-        Damaged: a part is gone, or is not what was written.
+        Damaged: a part is missing or damaged.
     """
     layers = Layers(manifest, folder)
     if slots is not None:
@@ -122,7 +122,7 @@ def state_frames(
 
 
 def together(rows: pl.DataFrame | None, waiting: pl.DataFrame | None) -> pl.DataFrame | None:
-    """Rows that do not wait and rows that do, by slot; None where there are none of either."""
+    """Merge rows that do not wait and rows that do, sorted by slot; None if both are None."""
     if rows is None or waiting is None or not rows.height:
         return rows if waiting is None else waiting
     if not waiting.height:
@@ -131,21 +131,21 @@ def together(rows: pl.DataFrame | None, waiting: pl.DataFrame | None) -> pl.Data
 
 
 def folded(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The rows that are left of frames of parts, oldest first: of each slot those from its last replacement on; by slot."""
+    """Fold frames of parts, oldest first: keep the rows of each slot from its last replacement on, sorted by slot."""
     newest = _newest(frames)
     assert newest is not None  # noqa: S101 - callers give one frame at least
     return newest.filter(pl.col(MARK) != GONE).drop(MARK)
 
 
 def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """As `folded`, with the marks: what stands for these parts as one."""
+    """As `folded`, but keep the marks, so that the result can replace these parts."""
     newest = _newest(frames)
     assert newest is not None  # noqa: S101 - callers give one frame at least
     return newest
 
 
 def replaced_slots(rows: pl.DataFrame) -> Slots:
-    """The slots whose older rows count no more, by a part's rows, sorted by `SLOT`."""
+    """Return the slots whose older rows a part replaces; its rows are sorted by `SLOT`."""
     slots, adds = rows[SLOT].to_numpy(), rows[MARK].to_numpy() == ADDS
     return distinct(slots[~adds] if adds.any() else slots)
 

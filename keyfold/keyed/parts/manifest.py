@@ -1,4 +1,4 @@
-"""The manifest of a state partition: its parts, as Spark keeps them in the partition's one value."""
+"""Define the manifest of a state partition: the list of its parts, which is the partition's value in Spark's state store."""
 
 import json
 import struct
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from keyfold.errors import Damaged
 
 NEVER = 2**63 - 1
-"""The timer of what has none."""
+"""Stands for no timer, in microseconds."""
 
 _HEAD = struct.Struct("<4sII")
 _MAGIC = b"KFS1"
 _MAGIC_WITH_WAITING = b"KFS2"
-"""Of state that a version of Keyfold which knows of no waiting rows would read without them."""
+"""Marks a manifest with waiting rows. A version of Keyfold without them must refuse it, and not ignore them."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class Part:
     """A part of a partition's state.
 
     Attributes:
-        batch: that made it.
-        rows: that it has, those that are gone among them.
-        slots: how many different slots they have.
-        first: the least of these.
-        size: in bytes.
+        batch: the batch that made it.
+        rows: number of rows, with those that mark a slot as empty.
+        slots: number of different slots.
+        first: the first slot.
+        size: size in bytes.
         deadline, stale_at: the earliest timers of its rows that no batch has handled yet, in microseconds since 1970;
-            `NEVER` without one. Those before them belong to slots that a later part replaces.
-        file: its name in the folder of parts; empty of a part that lies in the manifest.
-        payload: its content, of a part that lies in the manifest.
+            `NEVER` without one. Earlier timers belong to slots that a later part replaces.
+        file: file name in the folder of parts; empty for a part in the manifest.
+        payload: content of a part in the manifest.
     """
 
     batch: int
@@ -49,11 +49,11 @@ class Manifest:
     """The parts of a state partition after a batch.
 
     Attributes:
-        schema_version: of the rows.
-        open_events: that the rows stand for; of the rows that wait, their number.
-        base: parts of sorted rows, in the order of their slots, which do not overlap.
+        schema_version: version of the rows.
+        open_events: number of events in the rows; in a manifest of waiting rows, the number of rows.
+        base: parts of sorted rows, in the order of their slots, without overlaps.
         changes: later parts, oldest first.
-        waiting: the parts of the rows that wait apart (`job.waiting`), if there are any.
+        waiting: the parts of rows that wait (`job.waiting`), if there are any.
     """
 
     schema_version: int
@@ -64,29 +64,29 @@ class Manifest:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All of them, those of the rows that wait at the end."""
+        """All parts, with those of waiting rows at the end."""
         return (*self.base, *self.changes, *(self.waiting.parts if self.waiting else ()))
 
     @property
     def files(self) -> frozenset[str]:
-        """The names of the files of its parts."""
+        """The names of its files."""
         return frozenset(part.file for part in self.parts if part.file)
 
     @property
     def size(self) -> int:
-        """The bytes of its parts."""
+        """The size of its parts in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def timers(self) -> tuple[int, int]:
-        """The earliest `deadline` and `stale_at` of its parts; of rows that were replaced since, too."""
+        """The earliest `deadline` and `stale_at` of its parts, also of rows that a later part replaces."""
         parts = (*self.base, *self.changes)
         return min((part.deadline for part in parts), default=NEVER), min(
             (part.stale_at for part in parts), default=NEVER
         )
 
     def pack(self) -> bytes:
-        """As bytes, with a checksum."""
+        """Encode as bytes, with a checksum."""
         told = {
             "schema_version": self.schema_version,
             "open_events": self.open_events,
@@ -106,10 +106,10 @@ class Manifest:
 
     @classmethod
     def unpack(cls, content: bytes | bytearray | memoryview) -> "Manifest":
-        """From `pack`.
+        """Decode what `pack` encoded.
 
         Raises:
-            Damaged: the content is not what was packed.
+            Damaged: the content is damaged.
         """
         view = memoryview(content)
         if len(view) < _HEAD.size or bytes(view[:4]) not in (_MAGIC, _MAGIC_WITH_WAITING):

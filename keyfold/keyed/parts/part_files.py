@@ -1,7 +1,7 @@
-"""One part: sorted rows of state as Parquet, of which a reader fetches the row groups that hold the slots it wants.
+"""Write and read parts: sorted rows of state as Parquet, of which a reader fetches only the row groups that it needs.
 
-A part of rows that wait apart is an Arrow file in place of it: written once and read by few keys at a time, its rows are found
-where they lie, and nothing is decoded. Its checksum is that in its name.
+A part of waiting rows is an Arrow file instead: it is written once and read for a few keys at a time, whose rows can be looked
+up without decoding the others. Its checksum is in its name.
 """
 
 import base64
@@ -27,10 +27,10 @@ from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place
 
 MARK = "#mark"
-"""The column that says what a row is to rows of its slot in older parts."""
+"""Column with a row's effect on rows of its slot in older parts."""
 
 REPLACES, ADDS, GONE = 0, 1, 2
-"""A row in their place; a row besides them; no row, but the mark that there are none of them any more."""
+"""The row replaces them; the row is added to them; the slot has no rows any more."""
 
 PARQUET, ARROW = ".parquet", ".arrow"
 
@@ -42,13 +42,13 @@ _TIMERS = (DEADLINE, STALE_AT)
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large parts are; results do not depend on any of them.
+    """Sizes of parts, which do not change any result.
 
     Attributes:
-        rows_a_group: of a Parquet row group, the least that is read.
-        rows_a_segment: of a file of the base, about.
-        inline_bytes: up to which size a part lies in the manifest.
-        small_bytes: up to which size a state is written anew each time.
+        rows_a_group: rows of a Parquet row group, the smallest unit of reading.
+        rows_a_segment: approximate rows of a file of the base.
+        inline_bytes: largest part that is stored in the manifest.
+        small_bytes: largest state that is rewritten in each batch.
     """
 
     rows_a_group: int = 2_048
@@ -64,11 +64,11 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
     """Write rows as a part, durably.
 
     Args:
-        rows: one at least, with the columns of state, `SLOT` and `MARK`; sorted by `SLOT`.
-        batch: that makes it.
-        folder: of parts.
-        sizes: how large parts are.
-        ending: of the file's name, which says its form.
+        rows: at least one row, with the columns of state, `SLOT` and `MARK`; sorted by `SLOT`.
+        batch: the batch that makes it.
+        folder: folder of the parts.
+        sizes: sizes of parts.
+        ending: suffix of the file, which selects its format.
 
     Raises:
         OSError: the disk is full or fails.
@@ -97,7 +97,7 @@ def _as_parquet(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Siz
     starts = base64.b64encode(np.ascontiguousarray(slots[:: sizes.rows_a_group]).tobytes())
     table = table.replace_schema_metadata({_STARTS: starts, _IDENTITY: identity.encode()})
     buffer = io.BytesIO()
-    # No dictionaries: keys differ from row to row. Page checksums, since state is read for years.
+    # No dictionaries, since keys differ from row to row. Page checksums, since state is kept for years.
     pq.write_table(
         table,
         buffer,
@@ -111,7 +111,7 @@ def _as_parquet(rows: pl.DataFrame, slots: np.ndarray, identity: str, sizes: Siz
 
 
 def _as_arrow(rows: pl.DataFrame) -> bytes:
-    # Rows that wait are alike: of a column with one value, as most have or NULL, only that is written.
+    # Many columns of waiting rows have the same value, or NULL, in all rows: store it once.
     alike = [column.name for column in rows if column.name != SLOT and _has_one_value(column)]
     table = rows.drop(alike).to_arrow(compat_level=pl.CompatLevel.oldest())
     first = io.BytesIO()
@@ -139,27 +139,27 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 def _has_one_value(column: pl.Series) -> bool:
     if column.null_count() == column.len():
         return True
-    # Zero equals minus zero.
+    # Floats are excluded since 0.0 equals -0.0, which would lose the sign.
     if column.null_count() or column.dtype.is_float() or column.dtype.is_nested():
         return False
     first = column.first()
-    # The last one tells of most columns that they have more.
+    # Compare the last value first: for most columns it differs.
     return column.last() == first and bool((column == first).all())
 
 
 def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
-    """The earliest deadline and stale_at of rows, in microseconds; `NEVER` where there is none."""
+    """Return the earliest deadline and stale_at of rows, in microseconds; `NEVER` without one."""
     found = (rows[column].to_physical().min() if column in rows.columns else None for column in _TIMERS)
     deadline, stale_at = (NEVER if one is None else int(one) for one in found)  # type: ignore[arg-type]
     return deadline, stale_at
 
 
 class Rows:
-    """Rows that are not written yet, read as a part is.
+    """Rows that are not written yet, with the interface of a part.
 
     Attributes:
         frame: the rows, sorted by `SLOT`, with `MARK`.
-        starts: the slots that its groups of rows begin with.
+        starts: first slots of its groups of rows.
     """
 
     def __init__(self, frame: pl.DataFrame, sizes: Sizes = SIZES) -> None:
@@ -180,20 +180,20 @@ class Rows:
 
 
 def open_part(part: Part, folder: Place) -> "PartFile | ArrowPart":
-    """A written part, in whatever form it is."""
+    """Open a written part of either format."""
     is_arrow = part.file.endswith(ARROW) if part.file else part.payload.startswith(b"ARROW1")
     return ArrowPart(part, folder) if is_arrow else PartFile(part, folder)
 
 
 class ArrowPart:
-    """A written part of rows that wait apart, as `PartFile`; of its file is read what its rows are looked up in.
+    """A written part of waiting rows, with the interface of `PartFile`.
 
     Args:
-        part: as the manifest has it.
-        folder: of parts.
+        part: the part in the manifest.
+        folder: folder of the parts.
 
     Raises:
-        Damaged: on any use: the file is gone, is another one, or its content is not what was written.
+        Damaged: on any use, if the file is missing, damaged or another one.
     """
 
     def __init__(self, part: Part, folder: Place) -> None:
@@ -216,7 +216,7 @@ class ArrowPart:
 
     @cached_property
     def _content(self) -> tuple[Rows, pl.DataFrame]:
-        """The rows without columns that have one value, and the first row with all columns."""
+        """The rows without columns that have the same value in all rows, and the first row with all columns."""
         try:
             table = _read_table(self._bytes())
             first = _read_table(base64.b64decode(table.schema.metadata[_FIRST_ROW]))
@@ -240,14 +240,14 @@ class ArrowPart:
 
 
 class PartFile:
-    """A written part, of which is read what is asked for.
+    """A written part, of which only the needed row groups are read.
 
     Args:
-        part: as the manifest has it.
-        folder: of parts.
+        part: the part in the manifest.
+        folder: folder of the parts.
 
     Raises:
-        Damaged: on any use: the file is gone, is another one, or its content is not what was written.
+        Damaged: on any use, if the file is missing, damaged or another one.
     """
 
     def __init__(self, part: Part, folder: Place) -> None:
@@ -255,11 +255,11 @@ class PartFile:
 
     @cached_property
     def starts(self) -> Slots:
-        """The slots that its row groups begin with."""
+        """The first slots of its row groups."""
         return np.frombuffer(base64.b64decode(self._file.schema_arrow.metadata[_STARTS]), np.uint64)
 
     def between(self, begin: int, end: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of the slots from `begin` to before `end`, by slot; with some columns alone if they are named."""
+        """Return the rows of slots from `begin` to before `end`, sorted by slot, with all columns or the named ones."""
         first, last = self._span(begin, end - 1)
         rows = self._read(np.arange(first, last), columns)
         slots = rows[SLOT].to_numpy()
@@ -267,10 +267,10 @@ class PartFile:
         return rows.slice(int(low), int(high - low))
 
     def of(self, slots: Slots, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of some slots, by slot; with some columns alone if they are named."""
+        """Return the rows of some slots, sorted by slot, with all columns or the named ones."""
         if not slots.size:
             return self._read(np.arange(0), columns)
-        # A slot's rows may begin in the row group before, and go on in the ones behind.
+        # The rows of a slot may begin in the previous row group, and continue in the next ones.
         first = np.maximum(np.searchsorted(self.starts, slots, side="left") - 1, 0)
         last = np.searchsorted(self.starts, slots, side="right")
         wanted = np.zeros(len(self.starts) + 1, np.int64)
@@ -280,7 +280,7 @@ class PartFile:
         return _at(rows, positions_of(rows[SLOT].to_numpy(), slots))
 
     def _span(self, begin: int, last: int) -> tuple[int, int]:
-        """From which row group on, and to before which, the slots from `begin` to `last` lie."""
+        """Return the range of row groups with the slots from `begin` to `last`; the end is exclusive."""
         first = np.searchsorted(self.starts, np.uint64(begin), side="left") - 1
         return max(int(first), 0), int(np.searchsorted(self.starts, np.uint64(last), side="right"))
 
@@ -328,7 +328,7 @@ def _damaged(part: Part, folder: Place, what: str) -> Damaged:
 
 
 def _at(rows: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:
-    # Where all keys of a range are wanted, nothing is copied.
+    # A contiguous range is a slice, which copies nothing.
     if not positions.size or positions[-1] - positions[0] + 1 == positions.size:
         return rows.slice(int(positions[0]) if positions.size else 0, positions.size)
     return rows[positions]

@@ -1,4 +1,4 @@
-"""The state of one partition during a batch: its rows, and apart from them those that wait (`job.waiting`)."""
+"""The state of a partition during a batch: its rows, and separately the rows that wait (`job.waiting`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,23 +17,23 @@ from keyfold.storage.place import Place
 
 
 class PartitionState:
-    """A partition's rows before a batch, and what the batch makes of them.
+    """The rows of a partition before a batch, and the changes by the batch.
 
     Args:
-        job: whose state it is.
-        folder: of parts.
-        before: its manifest; None of a partition that keeps nothing.
-        batch: the one at work.
-        sizes: how large parts are.
+        job: the job.
+        folder: folder of the parts.
+        before: the manifest before the batch; None for an empty partition.
+        batch: the batch.
+        sizes: sizes of parts.
 
     Raises:
-        Damaged: on any use: a part is not what was written.
+        Damaged: on any use, if a part is missing or damaged.
     """
 
     def __init__(self, job: KeyedJob, folder: Place, before: Manifest | None, batch: int, sizes: Sizes = SIZES) -> None:
         self._job = job
         self._before = Manifest(job.schema_version) if before is None else before
-        # A few keys look into each part, so that the manifest would carry many small ones for long.
+        # Waiting rows are compacted less often, so the manifest would have many small parts: store them in files sooner.
         small = replace(sizes, inline_bytes=sizes.inline_bytes // 8)
         waiting = self._before.waiting or Manifest(job.schema_version)
         self._rows = Store(self._before, folder, batch, sizes)
@@ -41,20 +41,20 @@ class PartitionState:
         self._found = self._found_waiting = np.empty(0, np.uint64)
 
     def due(self, watermark: int, processing_time: int) -> Slots:
-        """The slots of rows whose `deadline` or `stale_at` has been reached; of their timers the parts say no more after it."""
+        """Return the slots with due timers. The parts do not track these timers after this batch."""
         return self._rows.due(watermark, processing_time)
 
     def rows(self, slots: Slots) -> pl.DataFrame:
-        """All rows of some slots, in the columns of state and `SLOT`."""
+        """Return all rows of some slots, with the columns of state and `SLOT`."""
         return self.with_waiting(self.without_waiting(slots), slots)
 
     def without_waiting(self, slots: Slots) -> pl.DataFrame:
-        """The rows of some slots that do not wait, in the columns of state and `SLOT`."""
+        """Return the rows of some slots that do not wait, with the columns of state and `SLOT`."""
         found = self._rows.rows(slots)
         return empty(self._job.state).with_columns(pl.Series(SLOT, [], pl.UInt64)) if found is None else found
 
     def with_waiting(self, rows: pl.DataFrame, slots: Slots) -> pl.DataFrame:
-        """All rows of some slots, of which those are given that do not wait; it is these slots that `change` is told of next."""
+        """Add the waiting rows of some slots to their other rows. The next call of `change` must be for these slots."""
         waiting = self._waiting.rows(slots)
         self._found = rows[SLOT].to_numpy()
         self._found_waiting = self._found[:0] if waiting is None else waiting[SLOT].to_numpy()
@@ -63,10 +63,10 @@ class PartitionState:
         return found
 
     def begin(self, frames: Iterable[pl.DataFrame]) -> Manifest:
-        """The parts of what a partition begins with: frames of all its rows, in the order of their slots.
+        """Write the initial state of a partition as parts.
 
         Args:
-            frames: with `SLOT`, each behind the one before it, its rows in any order within it.
+            frames: all rows with `SLOT`; the slots of a frame are after those of the previous one, in any order within it.
         """
         base: list[Part] = []
         waiting: list[Part] = []
@@ -81,40 +81,40 @@ class PartitionState:
         return Manifest(version, 0, tuple(base), waiting=apart)
 
     def change(self, before: pl.DataFrame, after: pl.DataFrame, added: pl.DataFrame, open_change: int) -> None:
-        """Put rows in the place of those that some slots have, and add rows to others.
+        """Replace the rows of some slots, and add rows to others.
 
         Args:
-            before: of the slots that are replaced, all of their rows, as `rows` gave them; slots that are due are among them.
-            after: in their place, with `SLOT`, sorted by it.
-            added: to what other slots have, with `SLOT`, sorted by it.
-            open_change: how many more events the rows stand for than before.
+            before: all rows of the slots that are replaced, as `rows` returned them, with all due slots.
+            after: their replacements, with `SLOT`, sorted by it.
+            added: rows that are added to other slots, with `SLOT`, sorted by it.
+            open_change: change of the number of events in the rows.
         """
         had = distinct(before[SLOT].to_numpy())
         (after, waits), (added, more_waits) = self._parted(after), self._parted(added)
         if not self._found_waiting.size and not waits.height and not more_waits.height:
             self._rows.change(had, after, added, open_change)
             return
-        # By where they lie, whatever the job says of them today.
+        # By where the rows are stored: the job's condition may have changed since.
         found, waiting = (slots[are_among(slots, had)] for slots in (self._found, self._found_waiting))
         self._rows.change(distinct(found), after, added, open_change)
         self._waiting.change(distinct(waiting), waits, more_waits, waits.height + more_waits.height - waiting.size)
 
     def wait(self, rows: pl.DataFrame, open_change: int) -> None:
-        """Add rows that wait, with `SLOT`, sorted by it."""
+        """Add waiting rows, with `SLOT`, sorted by it."""
         others, waits = self._parted(rows)
         none = rows.clear()
         self._rows.change(none[SLOT].to_numpy(), none, others, open_change)
         self._waiting.change(none[SLOT].to_numpy(), none, waits, waits.height)
 
     def end(self) -> Manifest:
-        """Write what changed, and join parts where they have added up; gives what the partition has from here on."""
+        """Write the changes, and compact parts if there are many; returns the new manifest."""
         has_changed = self._rows.has_changed or self._waiting.has_changed
         new, waiting = self._rows.end(), self._waiting.end()
         version = self._job.schema_version if has_changed else self._before.schema_version
         return replace(new, schema_version=version, waiting=waiting if waiting.parts else None)
 
     def _parted(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Rows that do not wait, and those that do."""
+        """Separate rows that do not wait from those that do."""
         if self._job.waiting is None or not rows.height:
             return rows, rows.clear()
         waits = self._job.waiting.apart(rows)

@@ -1,4 +1,4 @@
-"""A base and its changes during a batch: what is due, the rows of some slots, and the parts that the batch makes of them."""
+"""A base and its changes during a batch: find due slots, read rows, and write and compact parts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,28 +14,28 @@ from keyfold.keyed.parts.part_files import ADDS, ARROW, GONE, MARK, PARQUET, REP
 from keyfold.storage.place import Place
 
 _HELD_BYTES = 128 << 20
-"""Changed rows that wait in memory, before they are written as a part of their own."""
+"""Bytes of changed rows in memory at which they are written as a part."""
 
 _FAN_OUT, _FAN_OUT_OF_LARGE = 8, 32
-"""So many parts of rows that wait are joined to one: few keys look into them, so that joins cost more than parts do."""
+"""Number of parts of waiting rows that are compacted into one: few keys read them, so compaction costs more than reading."""
 _LARGE = 8_192
-"""Rows of a part from which on to join it costs more than to look into it."""
+"""Rows of a part above which compaction costs more than reading it."""
 _JOINED_SEGMENTS = 16
-"""Parts of rows that wait are not joined to larger ones than so many files of a base."""
+"""Largest compacted part of waiting rows, in files of a base."""
 
 
 class Store:
-    """Rows before a batch, and what the batch makes of them.
+    """The rows in a base and its changes before a batch, and the changes by the batch.
 
     Args:
-        before: the manifest, of which parts of rows that wait apart do not count here.
-        folder: of parts.
-        batch: the one at work.
-        sizes: how large parts are.
-        waits: whether its rows wait apart, and are read seldom.
+        before: the manifest before the batch; its waiting rows are ignored.
+        folder: folder of the parts.
+        batch: the batch.
+        sizes: sizes of parts.
+        waits: whether these are waiting rows, which are rarely read.
 
     Raises:
-        Damaged: on any use: a part is not what was written.
+        Damaged: on any use, if a part is missing or damaged.
     """
 
     def __init__(self, before: Manifest, folder: Place, batch: int, sizes: Sizes, *, waits: bool = False) -> None:
@@ -51,11 +51,11 @@ class Store:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the batch has told it of rows."""
+        """Whether the batch has changed rows."""
         return bool(self._held or self._written)
 
     def due(self, watermark: int, processing_time: int) -> Slots:
-        """The slots of rows whose `deadline` or `stale_at` has been reached; of their timers the parts say no more after it."""
+        """Return the slots with due timers. The parts do not track these timers after this batch."""
         found = NO_SLOTS
         now = {DEADLINE: watermark, STALE_AT: processing_time}
         for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
@@ -68,7 +68,7 @@ class Store:
             later: dict[str, int] = {}
             for column in reached:
                 times = rows[column].to_physical().fill_null(NEVER).to_numpy()
-                # Those before were due in an earlier batch, and a later part has what became of them.
+                # Earlier timers were due in an earlier batch, and a later part has replaced their rows.
                 is_due |= (times >= since[column]) & (times <= now[column])
                 later[column] = int(times[times > now[column]].min(initial=NEVER))
             self._parts[at] = replace(part, **later)
@@ -80,25 +80,25 @@ class Store:
         return found
 
     def rows(self, slots: Slots) -> pl.DataFrame | None:
-        """The rows of some slots with their `SLOT`; None where there is no part."""
+        """Return the rows of some slots with their `SLOT`; None without parts."""
         return self._layers.of(slots)
 
     def begin(self, frames: Iterable[pl.DataFrame]) -> tuple[Part, ...]:
-        """A base of rows that a partition begins with: frames of all its rows, in the order of their slots.
+        """Write the initial rows of a partition as a base.
 
         Args:
-            frames: with `SLOT`, each behind the one before it, its rows in any order within it.
+            frames: all rows with `SLOT`; the slots of a frame are after those of the previous one, in any order within it.
         """
         return tuple(self._segment([rows.sort(SLOT, maintain_order=True)]) for rows in frames if rows.height)
 
     def change(self, had: Slots, after: pl.DataFrame, added: pl.DataFrame, open_change: int) -> None:
-        """Put rows in the place of those that some slots have, and add rows to others.
+        """Replace the rows of some slots, and add rows to others.
 
         Args:
-            had: the slots that are replaced and have rows; slots that are due are among them.
-            after: in their place, with `SLOT`, sorted by it.
-            added: to what other slots have, with `SLOT`, sorted by it.
-            open_change: how many more events the rows stand for than before.
+            had: the slots with rows that are replaced, with all due slots.
+            after: their replacements, with `SLOT`, sorted by it.
+            added: rows that are added to other slots, with `SLOT`, sorted by it.
+            open_change: change of the number of events in the rows.
         """
         self._open_change += open_change
         has = distinct(after[SLOT].to_numpy())
@@ -115,7 +115,7 @@ class Store:
             self._written.append(self._write(self._take_held()))
 
     def end(self) -> Manifest:
-        """Write what changed, and join parts where they have added up; gives what the partition has from here on."""
+        """Write the changes, and compact parts if there are many; returns the new manifest."""
         before = self._before
         open_events = before.open_events + self._open_change
         base, changes = self._parts[: len(before.base)], self._parts[len(before.base) :]
@@ -126,7 +126,7 @@ class Store:
         size = sum(part.size for part in (*self._parts, *self._written))
         size += int(new.frame.estimated_size()) if new else 0
         rows = sum(part.rows for part in base)
-        # Of rows that wait, half of those that lie there may be gone.
+        # Waiting rows are compacted when more than half of the stored rows may have been removed.
         has_grown = rows + changed > 2 * open_events if self._waits else 2 * changed >= rows
         if has_grown or size <= self._sizes.small_bytes:
             base = self._new_base(changes, new, open_events)
@@ -137,12 +137,12 @@ class Store:
         return replace(before, open_events=open_events, base=tuple(base), changes=tuple(changes), waiting=None)
 
     def _new_base(self, changes: list[Part], new: Rows | None, open_rows: int) -> tuple[Part, ...]:
-        """All parts as one base, range by range."""
+        """Compact all parts into a new base, range by range."""
         base = self._before.base
         if not changes and self._replaced == sum(part.slots for part in base):
-            base = ()  # every key was replaced: there is nothing to read of them again
+            base = ()  # all slots were replaced: the old base need not be read
         if self._waits and new is not None and not self._written and new.frame[MARK].ne(GONE).sum() == open_rows:
-            base, changes = (), []  # all that is left is new
+            base, changes = (), []  # all remaining rows are new
         layers = Layers(Manifest(0, 0, base, (*changes, *self._written)), self._folder)
         if new is not None:
             layers.changes.append(new)
@@ -164,7 +164,7 @@ class Store:
         return write_part(rows, self._batch, self._folder, self._sizes, self._ending)
 
     def _joined(self, changes: list[Part], new: Rows) -> Part:
-        """The new rows, with those of the last parts where these are not larger by far; takes the parts from `changes`."""
+        """Write the new rows, compacted with the last parts if these are not much larger; removes them from `changes`."""
         count = 0 if self._written else self._count_joined(changes, new.frame.height)
         sources: list[Source] = [*self._layers.changes[len(changes) - count : len(changes)], new]
         del changes[len(changes) - count :]
@@ -172,7 +172,7 @@ class Store:
         return self._write(joined(frames))
 
     def _count_joined(self, changes: list[Part], rows: int) -> int:
-        """How many of the last changes are joined with new rows: those that are not twice as many."""
+        """Return how many of the last parts to compact with the new rows: those with less than twice as many rows."""
         count = 0
         if not self._waits:
             while count < len(changes) and changes[-1 - count].rows < 2 * rows:
@@ -186,13 +186,13 @@ class Store:
             if alike - count < (_FAN_OUT_OF_LARGE if rows > _LARGE else _FAN_OUT) - 1:
                 return count
             rows += sum(part.rows for part in changes[len(changes) - alike : len(changes) - count])
-            # All of them are in memory at once.
+            # Compaction has all of these rows in memory.
             if rows > _JOINED_SEGMENTS * self._sizes.rows_a_segment:
                 return count
             count = alike
 
     def _newer(self, at: int) -> list[Source]:
-        """The parts that may replace rows of one; those of the base replace none."""
+        """Return the parts that may replace rows of a part; those of the base replace none."""
         count = len(self._before.base)
         return self._layers.changes[max(0, at - count + 1) if at >= count else 0 :]
 
