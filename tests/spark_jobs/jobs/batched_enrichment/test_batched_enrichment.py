@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.fingerprint import check_generation, fixed
+from keyfold.keyed.generation.fingerprint import check_generation, fixed_settings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.parameters import build_job
 from keyfold.keyed.rows.answers import AnswersInFiles, AnswersInMemory
@@ -425,7 +425,7 @@ def test_the_service_may_be_another_while_a_generation_lives_and_the_size_of_bat
     named = {"here": {"url": "http://127.0.0.1:8077/"}, "elsewhere": {"url": "https://elsewhere/enrich"}}
     monkeypatch.setenv("KEYFOLD_ENRICHMENT_SERVICES", json.dumps(named))
     born = build_job(BATCHED_ENRICHMENT, {"max_size": 100})
-    generation = Generation(tmp_path, {"fixed": json.loads(json.dumps(fixed(born)))})
+    generation = Generation(tmp_path, {"fixed": json.loads(json.dumps(fixed_settings(born)))})
     moved = {"service": "elsewhere", "timeout": "1m", "max_attempts": 9, "max_in_flight": 2}
     now = build_job(BATCHED_ENRICHMENT, moved, born.parameters)
     check_generation(generation, now)
