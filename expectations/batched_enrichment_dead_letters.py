@@ -9,34 +9,20 @@ SHA_256 = "^[0-9a-f]{64}$"
 WRONG_SETTINGS = [400, 401, 403, 404, 405, 413]
 
 EXPECTATIONS: Suite = {
-    "idempotency_key_is_there": critical(
-        "expect_column_values_to_not_be_null", "Every dead letter says in which batch it was.", column="idempotency_key"
-    ),
+    "idempotency_key_is_there": critical.not_null("idempotency_key", "Every dead letter says in which batch it was."),
     "idempotency_key_is_a_hash": critical(
         "expect_column_values_to_match_regex",
         "Keys are SHA-256 in hexadecimal, by which the service's own log can be searched.",
         column="idempotency_key",
         regex=SHA_256,
     ),
-    "was_tried": critical(
-        "expect_column_values_to_be_between",
-        "No event is given up untried, and none is tried more than 20 times.",
-        column="attempts",
-        min_value=1,
-        max_value=20,
+    "was_tried": critical.between(
+        "attempts", "No event is given up untried, and none is tried more than 20 times.", min_value=1, max_value=20
     ),
-    "answer_is_there": critical(
-        "expect_column_values_to_not_be_null", "Every dead letter says why it is one.", column="answer"
-    ),
-    "failed_at_is_there": critical(
-        "expect_column_values_to_not_be_null", "Every dead letter says when it was given up.", column="failed_at"
-    ),
-    "status_is_one_of_http": critical(
-        "expect_column_values_to_be_between",
-        "A status, where there was an answer, is one of HTTP's.",
-        column="status",
-        min_value=100,
-        max_value=599,
+    "answer_is_there": critical.not_null("answer", "Every dead letter says why it is one."),
+    "failed_at_is_there": critical.not_null("failed_at", "Every dead letter says when it was given up."),
+    "status_is_one_of_http": critical.between(
+        "status", "A status, where there was an answer, is one of HTTP's.", min_value=100, max_value=599
     ),
     "service_understands_us": warning(
         "expect_column_values_to_not_be_in_set",
@@ -44,11 +30,8 @@ EXPECTATIONS: Suite = {
         column="status",
         value_set=WRONG_SETTINGS,
     ),
-    "service_answers": warning(
-        "expect_column_values_to_not_be_null",
-        "At least half of the failures were answers; else the service was down or far too slow.",
-        column="status",
-        mostly=0.5,
+    "service_answers": warning.not_null(
+        "status", "At least half of the failures were answers; else the service was down or far too slow.", mostly=0.5
     ),
     "nothing_failed_for_good": info("expect_table_row_count_to_be_between", "No event was given up.", max_value=0),
 }

@@ -3,41 +3,24 @@
 from keyfold.suite import Suite, critical, info, warning
 
 EXPECTATIONS: Suite = {
-    "card_is_there": critical("expect_column_values_to_not_be_null", "Every match names its card.", column="card"),
-    "pattern_is_known": critical(
-        "expect_column_values_to_be_in_set",
-        "The job looks for one pattern.",
-        column="pattern",
-        value_set=["two_cities"],
+    "card_is_there": critical.not_null("card", "Every match names its card."),
+    "pattern_is_known": critical.in_set("pattern", ["two_cities"], "The job looks for one pattern."),
+    "a_payment_begins_one_match": critical.unique(
+        "first_payment_id", "Every payment has one answer: the first after it in another city."
     ),
-    "a_payment_begins_one_match": critical(
-        "expect_column_values_to_be_unique",
-        "Every payment has one answer: the first after it in another city.",
-        column="first_payment_id",
-    ),
-    "there_is_a_second_payment": critical(
-        "expect_column_values_to_not_be_null", "A match is of two payments.", column="last_payment_id"
-    ),
-    "cities_differ": critical(
-        "unexpected_rows_expectation",
+    "there_is_a_second_payment": critical.not_null("last_payment_id", "A match is of two payments."),
+    "cities_differ": critical.never(
+        "first_city = last_city OR first_payment_id = last_payment_id",
         "The two payments are in different cities.",
-        unexpected_rows_query="SELECT * FROM {batch} WHERE first_city = last_city OR first_payment_id = last_payment_id",
     ),
-    "the_second_is_not_before_the_first": critical(
-        "expect_column_pair_values_a_to_be_greater_than_b",
-        "Payments are told in order of time.",
-        column_A="last_time",
-        column_B="first_time",
-        or_equal=True,
+    "the_second_is_not_before_the_first": critical.at_least(
+        "last_time", "first_time", "Payments are told in order of time."
     ),
-    "amounts_are_above_nought": warning(
-        "unexpected_rows_expectation",
-        "Payments are of some amount.",
-        unexpected_rows_query="SELECT * FROM {batch} WHERE NOT (first_amount > 0 AND last_amount > 0)",
+    "amounts_are_above_nought": warning.never(
+        "NOT (first_amount > 0 AND last_amount > 0)", "Payments are of some amount."
     ),
-    "few_matches_a_card": info(
-        "unexpected_rows_expectation",
+    "few_matches_a_card": info.no_rows(
+        "SELECT card, count(*) AS matches FROM {batch} GROUP BY card HAVING count(*) > 20",
         "A card with more than twenty matches is shared by people, or is a machine's.",
-        unexpected_rows_query="SELECT card, count(*) AS matches FROM {batch} GROUP BY card HAVING count(*) > 20",
     ),
 }

@@ -6,19 +6,14 @@ from keyfold.suite import Suite, critical
 def expectations_for(key: tuple[str, ...]) -> Suite:
     """The suite for an account of these key columns."""
     return {
-        "one_row_a_key_and_hour": critical(
-            "expect_compound_columns_to_be_unique",
-            "An hour of a key is told once, when it is over; twice its events would count twice.",
-            column_list=[*key, "hour_start"],
+        "one_row_a_key_and_hour": critical.unique(
+            [*key, "hour_start"], "An hour of a key is told once, when it is over; twice its events would count twice."
         ),
-        "hours_are_whole": critical(
-            "unexpected_rows_expectation",
+        "hours_are_whole": critical.never(
+            "hour_start IS NULL OR unix_micros(hour_start) % 3600000000 <> 0",
             "Every row names its hour, which begins on the hour.",
-            unexpected_rows_query="SELECT * FROM {batch} WHERE hour_start IS NULL OR unix_micros(hour_start) % 3600000000 <> 0",
         ),
-        "has_events": critical(
-            "expect_column_values_to_be_between", "A row stands for one event at least.", column="events", min_value=1
-        ),
+        "has_events": critical.between("events", "A row stands for one event at least.", min_value=1),
     }
 
 

@@ -1,6 +1,6 @@
 """What holds for `event_index`, by check name, for the stream and key that it has by default."""
 
-from keyfold.suite import Suite, critical, info
+from keyfold.suite import Suite, critical, info, warning
 
 
 def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = False, expires: bool = False) -> Suite:
@@ -13,49 +13,23 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
         return {**expectations_for((*key, "window_start"), event_time), **_of_windows(event_time)}
     columns = ", ".join(f"`{column}`" for column in key)
     return {
-        **{
-            f"{column}_is_there": critical(
-                "expect_column_values_to_not_be_null", "Every event names its key.", column=column
-            )
-            for column in key
-        },
-        "event_index_is_there": critical(
-            "expect_column_values_to_not_be_null", "Every event has a number.", column="event_index"
+        **{f"{column}_is_there": critical.not_null(column, "Every event names its key.") for column in key},
+        "event_index_is_there": critical.not_null("event_index", "Every event has a number."),
+        "counts_from_nought": critical.between("event_index", "No number is below nought.", min_value=0),
+        "one_event_a_number": critical.unique([*key, "event_index"], "No two events of a key have one number."),
+        "no_number_is_skipped": critical.no_rows(
+            f"SELECT {columns}, count(*) AS events, max(event_index) AS last FROM {{batch}} GROUP BY {columns} "  # noqa: S608 - names of the job's own columns
+            "HAVING max(event_index) <> count(*) - 1",
+            "A key's numbers count up to its events without gaps.",
         ),
-        "counts_from_nought": critical(
-            "expect_column_values_to_be_between", "No number is below nought.", column="event_index", min_value=0
+        "numbers_follow_time": warning.no_rows(
+            f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index) AS before "  # noqa: S608
+            f"FROM {{batch}}) WHERE {event_time} < before",
+            "Numbers follow event time; an event that does not came later than `watermark_delay` allows.",
         ),
-        "one_event_a_number": critical(
-            "expect_compound_columns_to_be_unique",
-            "No two events of a key have one number.",
-            column_list=[*key, "event_index"],
-        ),
-        "no_number_is_skipped": {
-            "type": "unexpected_rows_expectation",
-            "kwargs": {
-                "unexpected_rows_query": (
-                    f"SELECT {columns}, count(*) AS events, max(event_index) AS last FROM {{batch}} GROUP BY {columns} "  # noqa: S608 - names of the job's own columns
-                    "HAVING max(event_index) <> count(*) - 1"
-                )
-            },
-            "severity": "critical",
-            "description": "A key's numbers count up to its events without gaps.",
-        },
-        "numbers_follow_time": {
-            "type": "unexpected_rows_expectation",
-            "kwargs": {
-                "unexpected_rows_query": (
-                    f"SELECT * FROM (SELECT *, lag({event_time}) OVER (PARTITION BY {columns} ORDER BY event_index) AS before "  # noqa: S608
-                    f"FROM {{batch}}) WHERE {event_time} < before"
-                )
-            },
-            "severity": "warning",
-            "description": "Numbers follow event time; an event that does not came later than `watermark_delay` allows.",
-        },
-        "mean_index_is_usual": info(
-            "expect_column_mean_to_be_between",
+        "mean_index_is_usual": info.mean_between(
+            "event_index",
             "Keys have up to some two million events: one of very many is worked on by one task alone.",
-            column="event_index",
             max_value=1_000_000,
         ),
     }
@@ -64,40 +38,27 @@ def expectations_for(key: tuple[str, ...], event_time: str, *, windows: bool = F
 def _of_lives(key: tuple[str, ...]) -> Suite:
     columns = ", ".join(f"`{column}`" for column in key)
     return {
-        "each_life_counts_from_nought": {
-            "type": "unexpected_rows_expectation",
-            "kwargs": {
-                "unexpected_rows_query": (
-                    "SELECT * FROM (SELECT *, lag(event_index, 1, -1) OVER lower AS index_before, "  # noqa: S608 - names of the job's own columns
-                    f"lag(events, 1, events) OVER lower AS events_before FROM (SELECT {columns}, event_index, count(*) AS events "
-                    f"FROM {{batch}} GROUP BY {columns}, event_index) WINDOW lower AS (PARTITION BY {columns} ORDER BY event_index)) "
-                    "WHERE event_index <> index_before + 1 OR events > events_before"
-                )
-            },
-            "severity": "critical",
-            "description": "No number of a key is skipped, and none is given more often than the one before it.",
-        },
+        "each_life_counts_from_nought": critical.no_rows(
+            "SELECT * FROM (SELECT *, lag(event_index, 1, -1) OVER lower AS index_before, "  # noqa: S608 - names of the job's own columns
+            f"lag(events, 1, events) OVER lower AS events_before FROM (SELECT {columns}, event_index, count(*) AS events "
+            f"FROM {{batch}} GROUP BY {columns}, event_index) WINDOW lower AS (PARTITION BY {columns} ORDER BY event_index)) "
+            "WHERE event_index <> index_before + 1 OR events > events_before",
+            "No number of a key is skipped, and none is given more often than the one before it.",
+        ),
     }
 
 
 def _of_windows(event_time: str) -> Suite:
     return {
-        "an_event_is_in_its_window": {
-            "type": "unexpected_rows_expectation",
-            "kwargs": {
-                "unexpected_rows_query": (
-                    f"SELECT * FROM {{batch}} WHERE NOT ({event_time} >= window_start AND {event_time} < window_end) "  # noqa: S608 - names of the job's own columns
-                    "OR window_end IS NULL"
-                )
-            },
-            "severity": "critical",
-            "description": "A window holds events from its start up to, not including, its end.",
-        },
-        "windows_have_one_length": critical(
-            "unexpected_rows_expectation",
-            "All windows are as long.",
-            unexpected_rows_query="SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
+        "an_event_is_in_its_window": critical.no_rows(
+            f"SELECT * FROM {{batch}} WHERE NOT ({event_time} >= window_start AND {event_time} < window_end) "  # noqa: S608 - names of the job's own columns
+            "OR window_end IS NULL",
+            "A window holds events from its start up to, not including, its end.",
+        ),
+        "windows_have_one_length": critical.no_rows(
+            "SELECT window_start, window_end FROM {batch} WHERE unix_micros(window_end) - unix_micros(window_start) "
             "<> (SELECT min(unix_micros(window_end) - unix_micros(window_start)) FROM {batch})",
+            "All windows are as long.",
         ),
     }
 

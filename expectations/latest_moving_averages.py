@@ -4,9 +4,7 @@ from expectations import moving_averages
 from keyfold.suite import Suite, critical, info
 
 EXPECTATIONS: Suite = {
-    "one_row_a_station": critical(
-        "expect_column_values_to_be_unique", "A station has one latest row.", column="station_id"
-    ),
+    "one_row_a_station": critical.unique("station_id", "A station has one latest row."),
     **{
         name: moving_averages.EXPECTATIONS[name]
         for name in (
@@ -17,9 +15,8 @@ EXPECTATIONS: Suite = {
             "temp_is_plausible",
         )
     },
-    "no_station_lags_behind": info(
-        "unexpected_rows_expectation",
+    "no_station_lags_behind": info.never(
+        "end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY",
         "The latest window of every station ends within a day of the newest; else it has fallen silent.",
-        unexpected_rows_query="SELECT * FROM {batch} WHERE end_time < (SELECT max(end_time) FROM {batch}) - INTERVAL 1 DAY",
     ),
 }

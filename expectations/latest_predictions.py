@@ -3,37 +3,25 @@
 from keyfold.suite import Suite, critical, info, warning
 
 EXPECTATIONS: Suite = {
-    "key_is_there": critical("expect_column_values_to_not_be_null", "Every prediction names its series.", column="key"),
-    "one_row_a_key": critical("expect_column_values_to_be_unique", "A series has one last prediction.", column="key"),
-    "score_is_from_0_to_1": critical(
-        "expect_column_values_to_be_between",
-        "Scores lie between 0 (as expected) and 1.",
-        column="score",
-        min_value=0,
-        max_value=1,
+    "key_is_there": critical.not_null("key", "Every prediction names its series."),
+    "one_row_a_key": critical.unique("key", "A series has one last prediction."),
+    "score_is_from_0_to_1": critical.between(
+        "score", "Scores lie between 0 (as expected) and 1.", min_value=0, max_value=1
     ),
-    "label_is_known": critical(
-        "expect_column_values_to_be_in_set",
-        "A prediction says normal or anomalous.",
-        column="label",
-        value_set=["normal", "anomalous"],
-    ),
-    "band_holds_what_is_expected": critical(
-        "unexpected_rows_expectation",
+    "label_is_known": critical.in_set("label", ["normal", "anomalous"], "A prediction says normal or anomalous."),
+    "band_holds_what_is_expected": critical.never(
+        "expected < low OR expected > high OR (expected IS NOT NULL AND low > high)",
         "The band of usual values has the expected one in it.",
-        unexpected_rows_query="SELECT * FROM {batch} WHERE expected < low OR expected > high OR (expected IS NOT NULL AND low > high)",
     ),
-    "most_series_are_normal": warning(
-        "expect_column_values_to_be_in_set",
+    "most_series_are_normal": warning.in_set(
+        "label",
+        ["normal"],
         "Nine series of ten are normal now; with fewer look at what they have in common.",
-        column="label",
-        value_set=["normal"],
         mostly=0.9,
     ),
-    "models_know_enough": info(
-        "expect_column_values_to_be_between",
+    "models_know_enough": info.between(
+        "events_learned",
         "Half of the models at least have learned the 30 events that the default asks for before an alarm.",
-        column="events_learned",
         min_value=30,
         mostly=0.5,
     ),

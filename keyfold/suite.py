@@ -1,6 +1,7 @@
 """Declare expectations as plain values, in the form of Great Expectations' (GX) JSON.
 
-`critical`, `warning` and `info` make them. Their fields are those of GX, so its documentation applies, and
+`critical`, `warning` and `info` make them: `critical.not_null("ride_id", "Every row names its ride.")`. Their fields are those
+of GX, so its documentation applies, and
 `great_expectations.ExpectationSuite(name, expectations=[*EXPECTATIONS.values()])` is the suite in GX. This module does not
 import GX, which takes seconds: the names of a table's checks are needed without it.
 """
@@ -32,26 +33,67 @@ Suite = dict[str, Expectation]
 """Expectations by the names of their checks."""
 
 
-def critical(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """Return an expectation that blocks assets downstream of the table.
-
-    Args:
-        kind: GX's name of the expectation.
-        description: shown to people.
-        kwargs: GX's arguments of the expectation.
+class Severity:
+    """Makes expectations of one severity: any of GX by its name, and the usual ones by methods that name their columns.
 
     Example:
-        >>> critical("expect_column_values_to_not_be_null", "Every row names its ride.", column="ride_id")["severity"]
-        'critical'
+        >>> fare = warning.between("fare", "Meters run forward.", min_value=0)
+        >>> fare == warning("expect_column_values_to_be_between", "Meters run forward.", column="fare", min_value=0)
+        True
     """
-    return {"type": kind, "kwargs": kwargs, "severity": "critical", "description": description}
+
+    def __init__(self, severity: Literal["critical", "warning", "info"]) -> None:
+        self._severity: Literal["critical", "warning", "info"] = severity
+
+    def __call__(self, kind: str, description: str, /, **kwargs: Any) -> Expectation:
+        """Any expectation, by its name in GX and with its arguments."""
+        return {"type": kind, "kwargs": kwargs, "severity": self._severity, "description": description}
+
+    def not_null(self, column: str, description: str, **kwargs: Any) -> Expectation:
+        """No row lacks a value."""
+        return self("expect_column_values_to_not_be_null", description, column=column, **kwargs)
+
+    def unique(self, columns: str | list[str], description: str, **kwargs: Any) -> Expectation:
+        """No two rows have one value, or the same values of several columns."""
+        if isinstance(columns, str):
+            return self("expect_column_values_to_be_unique", description, column=columns, **kwargs)
+        return self("expect_compound_columns_to_be_unique", description, column_list=columns, **kwargs)
+
+    def between(self, column: str, description: str, **bounds: Any) -> Expectation:
+        """Values lie between `min_value` and `max_value`, or on one side of either."""
+        return self("expect_column_values_to_be_between", description, column=column, **bounds)
+
+    def mean_between(self, column: str, description: str, **bounds: Any) -> Expectation:
+        """The mean of all rows lies between `min_value` and `max_value`."""
+        return self("expect_column_mean_to_be_between", description, column=column, **bounds)
+
+    def in_set(self, column: str, values: list[Any], description: str, **kwargs: Any) -> Expectation:
+        """Values are among those of a list."""
+        return self("expect_column_values_to_be_in_set", description, column=column, value_set=values, **kwargs)
+
+    def greater(self, greater: str, less: str, description: str, **kwargs: Any) -> Expectation:
+        """In each row one column is greater than another."""
+        kind = "expect_column_pair_values_a_to_be_greater_than_b"
+        return self(kind, description, column_A=greater, column_B=less, **kwargs)
+
+    def at_least(self, greater: str, less: str, description: str, **kwargs: Any) -> Expectation:
+        """In each row one column is as great as another, or greater."""
+        return self.greater(greater, less, description, or_equal=True, **kwargs)
+
+    def never(self, condition: str, description: str, **kwargs: Any) -> Expectation:
+        """A condition in SQL holds for no row."""
+        return self.no_rows(f"SELECT * FROM {{batch}} WHERE {condition}", description, **kwargs)  # noqa: S608 - a suite's own
+
+    def no_rows(self, query: str, description: str, **kwargs: Any) -> Expectation:
+        """A query in SQL, over the table `{batch}`, finds no row."""
+        return self("unexpected_rows_expectation", description, unexpected_rows_query=query, **kwargs)
 
 
-def warning(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """Return an expectation that is shown as a warning, and blocks nothing. Arguments as in `critical`."""
-    return {"type": kind, "kwargs": kwargs, "severity": "warning", "description": description}
+critical = Severity("critical")
+"""Expectations that block assets downstream of the table."""
 
+warning = Severity("warning")
+"""Expectations that are shown as warnings, and block nothing."""
 
-def info(kind: str, description: str, /, **kwargs: Any) -> Expectation:
-    """Return an expectation that is only shown, and blocks nothing. Arguments as in `critical`."""
-    return {"type": kind, "kwargs": kwargs, "severity": "info", "description": description}
+info = Severity("info")
+"""Expectations that are only shown, and block nothing."""
