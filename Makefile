@@ -1,6 +1,6 @@
 # make demo [FROM=folder]   ingest, run and check everything once, and print the results
 # make faults               ingest bad data: checks fail, assets are blocked, alerts are sent
-# make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1 with a warm Spark (WARM=no: without); check results at PORT + 1
+# make ui [PORT=3000]       serve Dagster's pages on 127.0.0.1 with a warm Spark (WARM=no: without)
 # make test                 check format, lint, types and layers, then run the tests in WORKERS=3 processes
 # make browser-tests        run all browser tests; make test opens each kind of page once
 # make slow-tests           run slower variants of tests on Spark and of whole systems; make test has one of each kind
@@ -86,7 +86,6 @@ docs: setup
 
 bench: setup
 	.venv/bin/python -m benchmarks $(ARGS)
-	.venv/bin/python -m benchmarks.jobs
 	.venv/bin/python -m benchmarks.jobs.on_spark
 	.venv/bin/python -m benchmarks.ingest
 	.venv/bin/python -m benchmarks.small_runs --runs 200

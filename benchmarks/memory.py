@@ -34,15 +34,17 @@ def memory(root: int) -> int:
 
 
 def processor_seconds(root: int) -> float:
-    """Processor seconds of a process and its children, also of ended ones. Not affected by other processes."""
-    ticks = 0
-    for process in family(root):
-        try:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    """What they have used of the processors, children that have ended among them; of no matter who else is at work."""
+    return sum(map(seconds_of, family(root)))
+
+
+def seconds_of(process: int) -> float:
+    """What one process, and its children that have ended, have used of the processors; 0 of one that is gone."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def family(root: int) -> set[int]:

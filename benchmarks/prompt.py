@@ -1,35 +1,27 @@
 """`python -m benchmarks.prompt [--seconds N] [--every S] [--rows N]`: latency from a landed event to its committed prediction.
 
-Two processes run as shipped, `keyfold ingest metrics --continuous` and `keyfold run anomaly_predictions --continuous`. This
-process lands a small file at intervals, and watches the rows of the Delta table. A file has landed when it gets its final name;
-a row is committed when the log entry that names its data file exists.
+Two processes as they are shipped, `keyfold ingest metrics --continuous` and `keyfold run anomaly_predictions
+--continuous`; this one lands a small file every so often. Nothing is asked of them: when all is over, the log of the
+Delta table says when each row was committed, as in `benchmarks.kafka_prompt`, and the rows when their file landed.
 """
 
 import argparse
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from benchmarks.kafka_prompt import Processes, commits, delays
 from benchmarks.memory import memory, processor_seconds
 from keyfold import Lakehouse
-from keyfold.storage.place import Place
-from keyfold.times import to_iso, to_micros
-
-_KEYFOLD = Path(sys.executable).parent / "keyfold"
-_POLL = 0.005
-_PATIENCE = 120.0
+from keyfold.times import to_iso
 
 
 def main() -> None:
@@ -39,162 +31,78 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=0.5, help="seconds from one file to the next")
     parser.add_argument("--rows", type=int, default=20, help="of a file")
     parser.add_argument("--keys", type=int, default=100, help="series")
-    parser.add_argument("--model", default="rarity")
     parser.add_argument("--learn", default="every_event", choices=["every_event", "refresh"])
     parser.add_argument("--key-groups", type=int, default=64)
-    parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keyfold-bench-") as folder:
-        _measure(arguments, arguments.keep or Path(folder))
+        _measure(arguments, Path(folder))
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> None:
     lakehouse, landing = Lakehouse(folder / "home"), folder / "landing"
-    landing.mkdir(parents=True, exist_ok=True)
-    producer = Producer(landing, arguments.rows, arguments.keys)
-    producer.land()
+    landing.mkdir()
     home = ("--home", str(lakehouse.home))
-    ingest = _start(
-        folder, "ingest", "ingest", "metrics", "--continuous", "--from", str(landing), "--settle", "0", *home
-    )
-    processes = {"ingest": ingest}
-    try:
-        _wait((lakehouse.events("metrics") / "_delta_log" / "00000000000000000001.json").exists, processes)
-        given = {"order": "arrival", "emit": "all", "model": arguments.model, "learn": arguments.learn}
-        given["key_groups"] = str(arguments.key_groups)
+    with ExitStack() as stack:
+        landed = _Landing(landing, arguments)
+        landed.start()
+        stack.callback(landed.end)
+        processes = Processes(folder, os.environ)
+        stack.callback(processes.end)
+        processes.start("ingest", "ingest", "metrics", "--continuous", "--from", str(landing), "--settle", "0", *home)
+        processes.wait(lambda: any(commits(Path(str(lakehouse.events("metrics"))))))
+        given = {"order": "arrival", "emit": "all", "learn": arguments.learn, "key_groups": arguments.key_groups}
         parameters = [text for name, value in given.items() for text in ("--param", f"{name}={value}")]
-        processes["job"] = _start(
-            folder, "job", "run", "anomaly_predictions", "--continuous", "--json", *parameters, *home
-        )
-        _wait((lakehouse.job("anomaly_predictions") / "current.json").exists, processes)
-        watcher = Watcher(lakehouse.table("anomaly_predictions"))
-        _wait(lambda: watcher.look() > 0, processes)
-        producer.run(arguments.every, arguments.warm_up, watcher)
-        sizes = {name: [memory(process.pid) >> 20] for name, process in processes.items()}
-        since, commits = len(producer.landed), watcher.commits
-        processor = {name: processor_seconds(process.pid) for name, process in processes.items()}
-        producer.run(arguments.every, arguments.seconds, watcher)
-        _wait(lambda: watcher.look() >= producer.rows, processes)
-        for name, process in processes.items():
-            sizes[name].append(memory(process.pid) >> 20)
-            used = processor_seconds(process.pid) - processor[name]
-            print(
-                f"{name}: {used / arguments.seconds:.2f} processors; memory {sizes[name][0]} MiB, then {sizes[name][1]}"
-            )
-        print(f"{watcher.commits - commits} batches")
-        _report(arguments, producer, watcher, since)
-    finally:
-        for name, process in processes.items():
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(60)
-            print(f"{name} ended with {code}")
-
-
-def _start(folder: Path, name: str, *command: str) -> subprocess.Popen[bytes]:
-    with open(folder / f"{name}.log", "wb") as log:
-        return subprocess.Popen([str(_KEYFOLD), *command], stdout=log, stderr=subprocess.STDOUT)
-
-
-@dataclass
-class Producer:
-    """Lands files, each written under a hidden name and renamed when it is complete.
-
-    Attributes:
-        landed: when each file landed, by the event time that all of its rows have.
-        rows: total number of rows.
-    """
-
-    landing: Path
-    rows_a_file: int
-    keys: int
-    landed: dict[int, float] = field(default_factory=dict)
-    rows: int = 0
-
-    def land(self) -> None:
-        """Land a file."""
-        now = datetime.now(UTC)
-        at = to_micros(pl.Series([now]).cast(pl.Datetime("us", "UTC"))).item()
-        rng = np.random.default_rng(at)
-        time_text = to_iso(now)
-        lines = [
-            json.dumps({"key": f"series-{(self.rows + row) % self.keys}", "timestamp": time_text, "value": value})
-            for row, value in enumerate(rng.normal(100, 5, self.rows_a_file).tolist())
-        ]
-        name = f"{at}.ndjson"
-        aside = self.landing / f".{name}"
-        aside.write_text("\n".join(lines) + "\n")
-        os.replace(aside, self.landing / name)
-        self.landed[at] = time.monotonic()
-        self.rows += self.rows_a_file
-
-    def run(self, every: float, seconds: float, watcher: "Watcher") -> None:
-        """Land files for a number of seconds, and watch the table meanwhile."""
-        stop = threading.Event()
-        looking = threading.Thread(target=watcher.until, args=(stop,))
-        looking.start()
-        began = time.monotonic()
-        for number in range(int(seconds / every)):
-            time.sleep(max(0.0, began + number * every - time.monotonic()))
-            self.land()
-        stop.set()
-        looking.join()
-
-
-class Watcher:
-    """Follows a Delta table's log.
-
-    Attributes:
-        seen: when the first row of each event time was committed.
-        commits: number of commits.
-    """
-
-    def __init__(self, table: Place) -> None:
-        self._table, self._version, self._rows = table, -1, 0
-        self.seen: dict[int, float] = {}
-
-    @property
-    def commits(self) -> int:
-        return self._version
-
-    def until(self, stop: threading.Event) -> None:
-        """Look until `stop` is set."""
-        while not stop.is_set():
-            self.look()
-            time.sleep(_POLL)
-
-    def look(self) -> int:
-        """Read new log entries, and return the number of rows so far."""
-        while (entry := self._table / "_delta_log" / f"{self._version + 1:020d}.json").exists():
-            now = time.monotonic()
-            self._version += 1
-            for line in entry.read_text().splitlines():
-                if (added := json.loads(line).get("add")) is not None:
-                    times = pl.read_parquet(self._table / added["path"], columns=["event_time"])["event_time"]
-                    self._rows += len(times)
-                    for at in to_micros(times.unique()).tolist():
-                        self.seen.setdefault(at, now)
-        return self._rows
-
-
-def _wait(is_so: Callable[[], bool], processes: dict[str, subprocess.Popen[bytes]]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not is_so():
-        dead = [name for name, process in processes.items() if process.poll() is not None]
-        if dead or time.monotonic() > end:
-            raise SystemExit(f"it did not come to that: {', '.join(dead) or 'no process'} has ended")
-        time.sleep(0.05)
-
-
-def _report(arguments: argparse.Namespace, producer: Producer, watcher: Watcher, since: int) -> None:
-    landed = list(producer.landed.items())[since:]
-    latencies = np.array([watcher.seen[at] - then for at, then in landed])
-    rate = len(landed) * arguments.rows / arguments.seconds
-    print(f"{len(landed)} files of {arguments.rows} values, {rate:,.0f} values/s; load {os.getloadavg()[0]:.1f}")
-    half, most = np.quantile(latencies, [0.5, 0.99])
+        processes.start("job", "run", "anomaly_predictions", "--continuous", *parameters, *home)
+        processes.wait((lakehouse.job("anomaly_predictions") / "current.json").exists)
+        table = Path(str(lakehouse.table("anomaly_predictions")))
+        processes.wait(lambda: any(commits(table)))
+        time.sleep(arguments.warm_up)
+        used = {name: processor_seconds(pid) for name, pid in processes.pids.items()}
+        since, load = time.time(), os.getloadavg()[0]
+        time.sleep(arguments.seconds)
+        until = time.time()
+        for name, pid in processes.pids.items():
+            took = (processor_seconds(pid) - used[name]) / (until - since)
+            print(f"{name}: {took:.2f} processors; memory {memory(pid) >> 20} MiB")
+        landed.end()
+        processes.wait(lambda: pl.scan_delta(str(table)).select(pl.len()).collect().item() >= landed.rows)
+    took, times = delays(table, pl.col("event_time"), since, until)
+    half, most = np.quantile(took, [0.5, 0.99])
     print(
-        f"landed to committed: p50 {half:.2f} s, p99 {most:.2f} s, from {latencies.min():.2f} to {latencies.max():.2f}"
+        f"{len(took):,} values, {len(times)} commits; landed to committed: p50 {half:.2f} s, p99 {most:.2f} s, from "
+        f"{took.min():.2f} to {took.max():.2f}; load {load:.1f}; all {landed.rows:,} rows arrived"
     )
-    print(f"commits: {watcher.commits}; rows: {watcher.look():,} of {producer.rows:,}")
+
+
+class _Landing(threading.Thread):
+    """Lands files, each under a name that is not seen and renamed when it is whole; its rows have the time it had then."""
+
+    def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
+        super().__init__(daemon=True)
+        self._folder, self._arguments, self._rng = folder, arguments, np.random.default_rng(1)
+        self._ended, self.rows = threading.Event(), 0
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(max(0.0, began - time.monotonic())):
+            began += self._arguments.every
+            self._land()
+
+    def _land(self) -> None:
+        values = self._rng.normal(100, 5, self._arguments.rows).tolist()
+        now = datetime.now(UTC)
+        lines = [
+            json.dumps({"key": f"series-{at % self._arguments.keys}", "timestamp": to_iso(now), "value": value})
+            for at, value in enumerate(values, self.rows)
+        ]
+        aside = self._folder / f".{self.rows}.ndjson"
+        aside.write_text("\n".join(lines) + "\n")
+        aside.rename(self._folder / f"{self.rows}.ndjson")
+        self.rows += len(lines)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Measure how fast a job's state is read to files: `python -m benchmarks.state_reader [--keys 1000000] [--repeat 3]`.
+"""How fast a job's state is made of a table, and read to files: `python -m benchmarks.state_reader [--keys 1000000] [--repeat 3]`.
 
-The state is built by a bootstrap of totals, one row per key (`benchmarks.bootstrap`). Then it is read to local files in each
-form, in one warm session; the first read does not count. For whole reads it prints wall-clock seconds, processor seconds of all
-processes (which other load on the machine does not change), MB/s of state, and peak memory. The size of a state is that of its
-rows as columns in memory; their compressed size in the store is printed too.
+The state is made by a bootstrap of totals, one row a key, from Parquet: every row checked, written as the new generation's
+seed, hashed, cut into key groups, and taken in by Spark's state store. Beside it stands what Polars alone takes to read the
+table, sort it by key and write it once. Then the state is read to local files in each
+form, in one warm session; the first read of all is thrown away. Printed are whole reads: the wall's seconds, the
+processor's seconds of all processes (which other work on the machine does not change), MB/s of state, and peak memory.
+A state's size is that of its rows as columns in memory; what they take in the store, compressed, is printed beside.
 """
 
 import argparse
@@ -16,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bootstrap import totals
+import polars as pl
+
 from benchmarks.memory import PeakMemory, processor_seconds
 from keyfold import Lakehouse, build_job, build_session, read_state
 from keyfold.lakehouse import create_table
@@ -46,7 +49,15 @@ def main() -> None:
         table = Path(folder) / "totals.parquet"
         totals(given.keys).sink_parquet(table)
         job = build_job(JOBS["purchase_totals"], {"key_groups": given.key_groups})
-        bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
+        began = time.monotonic()
+        pl.scan_parquet(table).sort("item").sink_parquet(Path(folder) / "sorted.parquet")
+        sorting, began = time.monotonic() - began, time.monotonic()
+        told = bootstrap(spark, lakehouse, job, Bootstrap(str(table), read_from="latest"))
+        seconds = time.monotonic() - began
+        print(
+            f"{told.checked.keys:,} keys in {seconds:.1f} s: {told.checked.keys / seconds:,.0f} keys/s; Polars sorts and "
+            f"writes the table in {sorting:.1f} s: {sorting / seconds:.2f} of its speed"
+        )
 
         def state() -> StateRows:
             return read_state(spark, lakehouse, job)
@@ -85,6 +96,16 @@ def _measure(name: str, read: Callable[[], Any], out: Path, size: float, repeat:
         f"{name:>22}: {wall:6.2f} s, {size / MB / wall:6.0f} MB/s; {work:6.2f} processor s, "
         f"{size / MB / work:6.0f} MB a processor second; peak {max(peaks) / 2**30:.2f} GiB"
     )
+
+
+def totals(keys: int) -> pl.LazyFrame:
+    """Totals as `purchase_totals` keeps them, a row a key."""
+    number = pl.int_range(keys, eager=False)
+    return pl.select(
+        item=pl.lit("item-") + number.cast(pl.String).str.zfill(9),
+        quantity=number % 1000 + 1,
+        models=pl.concat_list(pl.lit("model-") + (number % 97).cast(pl.String)),
+    ).lazy()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
 """Measure processor seconds, memory and bytes written of a process and all its children, by role, from /proc."""
 
-import os
 import threading
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from benchmarks.memory import family, set_size
+from benchmarks.memory import family, seconds_of, set_size
 
 _EVERY_SECONDS = 1.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def role(process: int, root: int) -> str:
@@ -31,11 +29,7 @@ def processor_seconds_of(root: int) -> dict[str, float]:
     """Processor seconds by role, also of ended children."""
     used: defaultdict[str, float] = defaultdict(float)
     for process in family(root):
-        try:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        used[role(process, root)] += sum(map(int, fields[11:15])) / _TICKS
+        used[role(process, root)] += seconds_of(process)
     return used
 
 

@@ -1,1 +1,1 @@
-"""Compare each job with a plain computation of the same result, without Spark: `python -m benchmarks.jobs.<job>`."""
+"""Shipped jobs: on Spark beside Spark SQL, and ride summaries with very many open rides."""

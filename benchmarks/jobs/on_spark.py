@@ -4,9 +4,11 @@ Both read the same Delta event table and write Delta, in turn, in one warm sessi
 run's fixed costs (starting a stream, planning) are in both times and cancel out.
 """
 
+import gc
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.jobs.measure import seconds_of
 from keyfold import Lakehouse, build_job, build_session
 from keyfold.keyed.runner import run_job
 from keyfold.session import SparkSettings
@@ -136,6 +137,14 @@ def measure(spark: SparkSession, name: str, rows: int) -> tuple[float, float]:
         native()
         times = [(seconds_of(ours), seconds_of(native)) for _ in range(REPEAT)]
     return min(our for our, _ in times), min(their for _, their in times)
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """How long a call takes, in seconds of wall time, with what earlier calls left collected first."""
+    gc.collect()
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def _micros(moment: datetime) -> int:

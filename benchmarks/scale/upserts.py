@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import keyfold
+from benchmarks.memory import processor_seconds
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
@@ -75,10 +76,10 @@ class _Table:
         frame = frame.with_columns(pl.col("time") + pl.duration(microseconds=pl.col("key") % 10**10))
         frame = frame.cast({"events": pl.Int64, "time": pl.Datetime("us", "UTC")})
         staged: list[WrittenFile] = [write_data_file(frame, self._path, _SCHEMA, STAGED)]
-        before, log, began, processor = self._files(), self._log(), time.monotonic(), _processor_seconds()
+        before, log, began, processor = self._files(), self._log(), time.monotonic(), processor_seconds(os.getpid())
         hash_of = None if self._whole else key_hash
         merge_files(self._spark, self._path, staged, ["key"], "benchmark", self._batch, hash_of)
-        seconds, processor = time.monotonic() - began, _processor_seconds() - processor
+        seconds, processor = time.monotonic() - began, processor_seconds(os.getpid()) - processor
         self._batch += 1
         new = {path: size for path, size in self._files().items() if path not in before}
         return (
@@ -102,27 +103,6 @@ class _Table:
 
     def _log(self) -> int:
         return sum(path.stat().st_size for path in (self._path / "_delta_log").iterdir())
-
-
-def _processor_seconds() -> float:
-    """Processor seconds of this process and its children, with Spark's workers."""
-    parents = {int(name): _status(name) for name in os.listdir("/proc") if name.isdigit()}
-    mine, total = {os.getpid()}, 0.0
-    for pid in sorted(parents):
-        parent, seconds = parents[pid]
-        if pid in mine or parent in mine:
-            mine.add(pid)
-            total += seconds
-    return total
-
-
-def _status(pid: str) -> tuple[int, float]:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0, 0.0
-    # User and system time, with that of ended children.
-    return int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
