@@ -19,13 +19,7 @@ from dagster._utils.error import SerializableErrorInfo
 from dagster_pipes import PipesContext, PipesException, open_dagster_pipes
 from pydantic import BaseModel
 
-from keyfold.dagster.submitted.messages import (
-    tell_check,
-    tell_failure,
-    tell_materialization,
-    tell_observation,
-    tell_process,
-)
+from keyfold.dagster.submitted.messages import tell_event, tell_failure, tell_process
 from keyfold.errors import is_keyfold_error
 from keyfold.locks import is_locked
 from keyfold.private_files import keep_files_private
@@ -118,11 +112,11 @@ def _report(entry: dg.EventLogEntry, pipes: PipesContext, errors: list[Serializa
         level = entry.level if isinstance(entry.level, int) else logging.getLevelNamesMapping()[entry.level.upper()]
         pipes.log.log(level, _without_secrets(entry.user_message))
     elif event.is_step_materialization:
-        tell_materialization(pipes, event.step_materialization_data.materialization)
+        tell_event(pipes, event.step_materialization_data.materialization)
     elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-        tell_check(pipes, event.asset_check_evaluation_data)
+        tell_event(pipes, event.asset_check_evaluation_data)
     elif event.is_asset_observation:
-        tell_observation(pipes, event.asset_observation_data.asset_observation)
+        tell_event(pipes, event.asset_observation_data.asset_observation)
     elif event.is_failure and (error := getattr(event.event_specific_data, "error", None)) is not None:
         errors.append(error)
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,7 @@ from typing import IO, Any
 import dagster as dg
 from dagster_pipes import PipesContextData
 
-from keyfold.dagster.submitted.messages import (
-    Result,
-    failure_told,
-    observations_told,
-    process_told,
-    results_told,
-)
+from keyfold.dagster.submitted.messages import Result, failure_told, process_told, results_told
 from keyfold.dagster.submitted.setting import IN_PROCESS, RUNS_VARIABLE
 from keyfold.locks import open_lock, take
 from keyfold.session import SparkSettings
@@ -80,21 +74,18 @@ def spark_submit_launcher(settings: Callable[[], SparkSettings]) -> Launcher:
     return launch
 
 
-def run_child(
-    context: dg.AssetExecutionContext, launcher: Launcher, extras: Mapping[str, Any], tables: Iterable[dg.AssetKey]
-) -> Iterator[Result | dg.AssetObservation]:
+def run_child(context: dg.AssetExecutionContext, launcher: Launcher, extras: Mapping[str, Any]) -> Iterator[Result]:
     """Launch a process and give what it reports, as it reports it; its output goes to this step's output.
 
     Args:
         context: of the step.
         launcher: says what to launch.
         extras: what the process is to do (`child.Task`).
-        tables: that it may report: all of the step's, whichever the run has selected.
 
     Raises:
         Failure: the process failed, in its own words; or it ended without a word, in those of its output.
     """
-    with _folder() as (folder, alive), _session(context, tables, {**extras, "alive": str(alive)}) as session:
+    with _folder() as (folder, alive), _session(context, {**extras, "alive": str(alive)}) as session:
         launch = launcher(folder)
         given = 0
         with _launched(launch, session) as child:
@@ -104,7 +95,6 @@ def run_child(
                 given = len(seen)
     # What it said last is read when the session is closed.
     yield from results_told(session)[given:]
-    yield from observations_told(session)
     words = failure_told(session)
     if words is None and child.code != 0:
         words = child.last_words(opened=process_told(session) is not None)
@@ -128,13 +118,10 @@ def _folder() -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def _session(
-    context: dg.AssetExecutionContext, tables: Iterable[dg.AssetKey], extras: Mapping[str, Any]
-) -> Iterator[dg.PipesSession]:
-    # Not open_pipes_session: with it the process could report those tables alone that the run has selected, and would
-    # have to report each of them, which a replay does not.
+def _session(context: dg.AssetExecutionContext, extras: Mapping[str, Any]) -> Iterator[dg.PipesSession]:
+    # Not open_pipes_session: with it the process would have to report each table, which a replay does not.
     told: PipesContextData = {
-        "asset_keys": [key.to_escaped_user_string() for key in tables],
+        "asset_keys": None,
         "code_version_by_asset_key": None,
         "provenance_by_asset_key": None,
         "partition_key": None,

@@ -103,7 +103,7 @@ def _twin(
     )
     def submit(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         selected = context.selected_asset_keys
-        for result in run_child(context, launcher, _task(context, asset, module), asset.keys):
+        for result in run_child(context, launcher, _task(context, asset, module)):
             if isinstance(result, dg.AssetObservation):
                 context.log_event(result)
             elif isinstance(result, dg.MaterializeResult) and (key := result.asset_key) and key not in selected:
