@@ -32,11 +32,10 @@ def marks():
         kill_all(mark)
 
 
-def start(folder: Path, name: str, mark: str, port: int, docs_port: int, **more: Any) -> subprocess.Popen[Any]:
+def start(folder: Path, name: str, mark: str, port: int, **more: Any) -> subprocess.Popen[Any]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),
-        "DATA_DOCS_PORT": str(docs_port),
         "KEYFOLD_HOME": str(folder / "home"),
         "DAGSTER_HOME": str(folder / "dagster"),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
@@ -78,15 +77,15 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
     fault = tally("two UIs and two daemons on one home, the first is killed")
     (tmp_path / "dagster").mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text(SETTINGS)
-    ports = free_ports(4)
-    urls = [f"http://127.0.0.1:{port}" for port in ports[:2]]
-    tokens = [token_file(tmp_path / "dagster", port) for port in ports[:2]]
+    ports = free_ports(2)
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    tokens = [token_file(tmp_path / "dagster", port) for port in ports]
     told = {name: tmp_path / f"{name}.txt" for name in ("first", "second", "third")}
 
-    first = start(tmp_path, "first", marks[0], ports[0], ports[2])
+    first = start(tmp_path, "first", marks[0], ports[0])
     wait_until(lambda: has_loaded(urls[0], tokens[0]), "the pages did not come up", told["first"])
     # The third comes to a port that is taken.
-    third = start(tmp_path, "third", marks[1], ports[0], ports[3])
+    third = start(tmp_path, "third", marks[1], ports[0])
     assert third.wait(timeout=60) == 1
     assert f"port {ports[0]} of 127.0.0.1 cannot be had" in told["third"].read_text()
     assert "Traceback" not in told["third"].read_text()
@@ -97,7 +96,6 @@ def test_two_on_one_home_share_it_in_peace_and_neither_leaves_anything(tmp_path,
         "second",
         marks[1],
         ports[1],
-        ports[3],
         environment={"WARM": "no"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )

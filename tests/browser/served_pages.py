@@ -47,14 +47,12 @@ def served_pages(folder: Path) -> Iterator[Pages]:
     """
     home, told = folder / "home", folder / "ui.txt"
     home.mkdir()
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        port, docs_port = (free.getsockname()[1] for free in (first, second))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("KEYFOLD_", "DAGSTER_"))},
         "PORT": str(port),
-        "DATA_DOCS_PORT": str(docs_port),
         "WARM": "no",
         "KEYFOLD_HOME": str(home),
         "DAGSTER_HOME": str(home / "dagster"),
@@ -74,7 +72,7 @@ def served_pages(folder: Path) -> Iterator[Pages]:
         url = f"http://127.0.0.1:{port}"
         if not _comes_up(server, url, token_file(home / "dagster", port)):
             pytest.fail(f"the pages did not come up; they told:\n{told.read_text(encoding='utf-8', errors='replace')}")
-        environment["KEYFOLD_DATA_DOCS_URL"] = f"http://127.0.0.1:{docs_port}"
+        environment["KEYFOLD_DATA_DOCS_URL"] = f"{url}/data_docs"
         (link,) = re.findall(rf"{url}/\S+", told.read_text(encoding="utf-8"))
         yield Pages(url, link, Lakehouse(home), environment)
     finally:

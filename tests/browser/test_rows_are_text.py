@@ -6,14 +6,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Dialog, Page, expect
 
 from keyfold.dagster.quality.pages import ResultPages
-from keyfold.dagster.quality.serve_pages import PageServer
 from tests.browser.served_pages import Pages
 from tests.keyfold.dagster.quality.test_pages import WORDS, validation
 
@@ -146,9 +146,13 @@ def test_a_beacon_is_heard_by_markup_on_a_page_of_another_server(beacon: Beacon,
 @pytest.mark.usefixtures("quiet")
 def test_values_are_text_on_a_result_page(beacon: Beacon, page: Page, tmp_path: Path):
     values = [*beacon.markup("page"), f"[link]({beacon.url}/link)", "**bold** &lt;b&gt;"]
-    with PageServer(tmp_path, 0) as server:
+    # What a page allows itself, whatever its server says.
+    serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = ResultPages(tmp_path, server.url).add(validation(values, expectations=WORDS), run="1")
+        address = ResultPages(tmp_path, f"http://127.0.0.1:{server.server_port}").add(
+            validation(values, expectations=WORDS), run="1"
+        )
         page.goto(address)
         for value in values:
             expect(page.get_by_text(value).first).to_be_visible()

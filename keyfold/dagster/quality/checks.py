@@ -5,11 +5,10 @@ out as it is: they import nothing else of this project. Expectations are given a
 (`serialised.py`): GX itself is imported when a check runs.
 
 - **Severity.** `critical` becomes ERROR and blocks what is downstream; `warning` and `info` become WARN, which never
-  blocks. `blocking` chooses otherwise, check by check; what blocks fails with ERROR, as Dagster blocks on nothing else.
+  blocks.
 - **Not evaluated.** An expectation that could not be evaluated (a column is missing, a query is wrong) fails with
   `evaluated: false` and a description that begins with "could not be evaluated": a fault of the check or the schema,
-  never to be read as bad rows. Where the check blocks it still blocks (what was not checked is not known to be good);
-  all others then warn, critical ones too.
+  never to be read as bad rows. A critical one still blocks: what was not checked is not known to be good.
 - **Scope.** A run validates what it wrote (`Scope.INCREMENTAL`); a run with the tag `gx/scope: full` validates the
   whole table, so give that tag to a scheduled job. Some expectations mean something over the whole table only (values
   are unique, a mean): they always see all of it, and the table is then read twice, once for them and once for the rest.
@@ -17,7 +16,6 @@ out as it is: they import nothing else of this project. Expectations are given a
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +30,7 @@ from keyfold.dagster.quality.serialised import (
     needs_whole_table,
     severity_of,
 )
-from keyfold.dagster.quality.validation import PANDAS_BELOW, Engine, validate
+from keyfold.dagster.quality.validation import Engine, validate
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
@@ -70,21 +68,15 @@ class DataDocs(Protocol):
         ...
 
 
-Blocking = Callable[[str, SerialisedExpectation], bool] | Mapping[str, bool]
-
-
 def gx_checks(
     asset: dg.AssetKey,
     expectations: Mapping[str, SerialisedExpectation],
     read: Read,
     *,
     required_resource_keys: set[str],
-    blocking: Blocking | None = None,
     masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = (),
-    always_full: Collection[str] | None = None,
     data_docs: Callable[[dg.AssetCheckExecutionContext], DataDocs | None] | None = None,
     engine: Engine = "auto",
-    pandas_below: int = PANDAS_BELOW,
 ) -> dg.AssetChecksDefinition:
     """Asset checks of expectations on a table.
 
@@ -98,60 +90,43 @@ def gx_checks(
     Args:
         asset: the asset that they check.
         expectations: by check name, in GX's serialised terms; `serialised.serialise` gives those of an object of GX.
-        read: gives the table's rows; called once in a run, or twice where an incremental run has checks in `always_full`.
+        read: gives the table's rows; called once in a run, or twice where an incremental run has checks of the whole table.
         required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
-        blocking: which checks hold downstream back, by name, or by a function of name and expectation; names that a
-            mapping lacks, and all by default, block if they are critical.
         masked: columns whose values show nowhere, or what tells them in a run: not in samples, observed values, errors
             or Data Docs.
-        always_full: names of checks that see the whole table in incremental runs too; by default those of
-            expectations that `needs_whole_table`.
         data_docs: gives what shows validations to people, if anything does.
         engine: "auto" or "spark", see `validation.py`.
-        pandas_below: rows from which on nothing is evaluated on pandas.
-
-    Raises:
-        ValueError: `blocking` or `always_full` name a check that is not there.
     """
-    blocks = _blocking(expectations, blocking)
-    whole = _always_full(expectations, always_full)
+    whole = {name for name, one in expectations.items() if needs_whole_table(one)}
     planned = [
-        _Planned(
-            dg.AssetCheckSpec(
-                name,
-                asset=asset,
-                blocking=blocks[name],
-                description=str(expectation.get("description") or class_name(expectation)),
-                metadata={
-                    "expectation": class_name(expectation),
-                    "severity": severity_of(expectation),
-                    "always_full": name in whole,
-                },
-            ),
-            severity_of(expectation),
+        dg.AssetCheckSpec(
+            name,
+            asset=asset,
+            blocking=severity_of(one) == "critical",
+            description=str(one.get("description") or class_name(one)),
+            metadata={"expectation": class_name(one), "severity": severity_of(one), "always_full": name in whole},
         )
-        for name, expectation in expectations.items()
+        for name, one in expectations.items()
     ]
 
     @dg.multi_asset_check(
         name=f"{'__'.join(asset.path)}_expectations",
-        specs=[one.spec for one in planned],
+        specs=planned,
         can_subset=True,
         required_resource_keys=required_resource_keys,
         description=f"Great Expectations suite of {asset.to_user_string()}",
     )
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         wanted = {key.name for key in context.selected_asset_check_keys}
-        chosen = [one for one in planned if one.spec.name in wanted]
-        built = build_expectations({one.spec.name: expectations[one.spec.name] for one in chosen})
+        chosen = [one for one in planned if one.name in wanted]
+        built = build_expectations({one.name: expectations[one.name] for one in chosen})
         docs = data_docs(context) if data_docs else None
         hidden = masked(context) if callable(masked) else masked
         for frame, scope, checks in _reads(context, read, chosen, whole):
             found = validate(
                 frame,
-                {one.spec.name: built[one.spec.name] for one in checks},
+                {one.name: built[one.name] for one in checks},
                 engine=engine,
-                pandas_below=pandas_below,
                 masked=hidden,
                 name="__".join(asset.path),
             )
@@ -159,74 +134,45 @@ def gx_checks(
             address = _shown(context, docs, found)
             # In the suite's order: one result a check.
             for one, result in zip(checks, found.results, strict=True):
-                yield one.result(result, scope, address)
+                yield _result(one, result, scope, address)
 
     return evaluate
 
 
-@dataclass(frozen=True)
-class _Planned:
-    spec: dg.AssetCheckSpec
-    severity: str
-
-    def result(self, found: "ExpectationValidationResult", scope: Scope, address: str | None) -> dg.AssetCheckResult:
-        problem = failure_reason(found)
-        if problem:
-            description = f"could not be evaluated: {_literal(problem)}"
-        else:
-            description = None if found.success else _what_is_wrong(found.result)
-        # Dagster blocks on ERROR alone.
-        errs = self.spec.blocking or (self.severity == "critical" and not problem)
-        return dg.AssetCheckResult(
-            # A real bool: GX may give numpy's, which Dagster refuses.
-            passed=bool(found.success) and not problem,
-            asset_key=self.spec.asset_key,
-            check_name=self.spec.name,
-            severity=dg.AssetCheckSeverity.ERROR if errs else dg.AssetCheckSeverity.WARN,
-            description=description,
-            metadata={
-                "evaluated": not problem,
-                "scope": scope.value,
-                **_metadata(found.result),
-                **({"data_docs": _link(address)} if address else {}),
-            },
-        )
-
-
-def _blocking(expectations: Mapping[str, SerialisedExpectation], blocking: Blocking | None) -> dict[str, bool]:
-    critical = {name: severity_of(one) == "critical" for name, one in expectations.items()}
-    if blocking is None:
-        return critical
-    if isinstance(blocking, Mapping):
-        _must_be_there("blocking", blocking, expectations)
-        return {**critical, **blocking}
-    return {name: blocking(name, one) for name, one in expectations.items()}
-
-
-def _always_full(expectations: Mapping[str, SerialisedExpectation], names: Collection[str] | None) -> Collection[str]:
-    if names is None:
-        return {name for name, one in expectations.items() if needs_whole_table(one)}
-    _must_be_there("always_full", names, expectations)
-    return names
-
-
-def _must_be_there(argument: str, names: Collection[str], expectations: Mapping[str, SerialisedExpectation]) -> None:
-    if unknown := sorted(set(names) - set(expectations)):
-        raise ValueError(
-            f"{argument} names no check of the suite: {', '.join(unknown)}; it has {', '.join(expectations)}"
-        )
+def _result(
+    spec: dg.AssetCheckSpec, found: "ExpectationValidationResult", scope: Scope, address: str | None
+) -> dg.AssetCheckResult:
+    problem = failure_reason(found)
+    if problem:
+        description = f"could not be evaluated: {_literal(problem)}"
+    else:
+        description = None if found.success else _what_is_wrong(found.result)
+    return dg.AssetCheckResult(
+        # A real bool: GX may give numpy's, which Dagster refuses.
+        passed=bool(found.success) and not problem,
+        asset_key=spec.asset_key,
+        check_name=spec.name,
+        severity=dg.AssetCheckSeverity.ERROR if spec.blocking else dg.AssetCheckSeverity.WARN,
+        description=description,
+        metadata={
+            "evaluated": not problem,
+            "scope": scope.value,
+            **_metadata(found.result),
+            **({"data_docs": _link(address)} if address else {}),
+        },
+    )
 
 
 def _reads(
-    context: dg.AssetCheckExecutionContext, read: Read, chosen: list[_Planned], whole: Collection[str]
-) -> Iterator[tuple[DataFrame, Scope, list[_Planned]]]:
+    context: dg.AssetCheckExecutionContext, read: Read, chosen: list[dg.AssetCheckSpec], whole: Collection[str]
+) -> Iterator[tuple[DataFrame, Scope, list[dg.AssetCheckSpec]]]:
     """The table once, or new rows and the whole table, each with the checks that see it."""
-    new_only = [one for one in chosen if one.spec.name not in whole]
+    new_only = [one for one in chosen if one.name not in whole]
     if new_only and Scope(context.run.tags.get(SCOPE_TAG, Scope.INCREMENTAL)) is Scope.INCREMENTAL:
         new = read(context, Scope.INCREMENTAL)
         if new is not None:
             yield new, Scope.INCREMENTAL, new_only
-            chosen = [one for one in chosen if one.spec.name in whole]
+            chosen = [one for one in chosen if one.name in whole]
     if chosen:
         table = read(context, Scope.FULL)
         if table is None:

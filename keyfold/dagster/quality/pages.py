@@ -9,7 +9,7 @@ hosts and take values of rows for markup. History, outcomes and the list of chec
 - **Rows are text.** Everything on it is escaped.
 - Every file is put in its place whole, under a name of its own: runs may write at once, without a lock.
 
-`serve_pages` serves the folder to a browser.
+`keyfold.dagster.serving.web_server` serves the folder to a browser.
 """
 
 import os

@@ -3,9 +3,8 @@
 KEYFOLD_HOME  where the lakehouse keeps its data; `.keyfold` where it is not set
 DAGSTER_HOME  where Dagster keeps its own; `dagster` in the lakehouse's folder where it is not set
 PORT          of the pages; 3000 where it is not set
-DATA_DOCS_PORT  of the result pages that checks link to; the one after PORT where it is not set
 KEYFOLD_UI_HOSTS  names by which a proxy calls the pages, besides loopback's
-KEYFOLD_DATA_DOCS_URL  where somebody else serves those; they are not served here then
+KEYFOLD_DATA_DOCS_URL  where somebody else serves the result pages that checks link to; else they are served below /data_docs
 WARM          `no` leaves the warm Spark out; so does a KEYFOLD_SPARK_MASTER that is a cluster's, and KEYFOLD_RUNS=spark-submit
 """
 
@@ -22,7 +21,7 @@ from keyfold.dagster.alerts.servers import Ended, ServerReport
 from keyfold.dagster.serving.home import make_databases, prepare_dagster_home
 from keyfold.dagster.serving.supervisor import Server, supervise
 from keyfold.dagster.submitted.setting import RUNS_VARIABLE, SPARK_SUBMIT
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.private_files import keep_files_private
 from keyfold.project import current_project, project_folder
 from keyfold.storage.place import to_place
@@ -32,34 +31,26 @@ _HOST = "127.0.0.1"
 
 def main() -> int:
     """Serve until told to stop; 1 where that cannot begin, or where a server has ended by itself."""
-    keep_files_private()
-    port = os.environ.get("PORT") or "3000"
-    if obstacle := _obstacle("PORT", port):
-        print(f"error: {obstacle}", file=sys.stderr)
-        return 1
-    docs_port = None if os.environ.get("KEYFOLD_DATA_DOCS_URL") else os.environ.get("DATA_DOCS_PORT") or _next(port)
-    if docs_port and (obstacle := _obstacle("DATA_DOCS_PORT", docs_port)):
-        print(f"error: {obstacle}", file=sys.stderr)
-        return 1
     try:
-        lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
+        return _serve(os.environ.get("PORT") or "3000")
     except KeyfoldError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _serve(port: str) -> int:
+    keep_files_private()
+    _check_free(port)
+    lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
     given = os.environ.get("DAGSTER_HOME")
     if not given and not isinstance(lakehouse, Path):
-        print(f"error: {lakehouse} is in a bucket: set DAGSTER_HOME to a folder of this machine", file=sys.stderr)
-        return 1
+        raise Misconfigured(f"{lakehouse} is in a bucket: set DAGSTER_HOME to a folder of this machine")
     home = Path(given or f"{lakehouse}/dagster").expanduser().resolve()
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home))
-    try:
-        if differs := prepare_dagster_home(home):
-            print(differs, file=sys.stderr)
-        # Two servers that make a new home's databases at once get in each other's way.
-        make_databases(home)
-    except KeyfoldError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if differs := prepare_dagster_home(home):
+        print(differs, file=sys.stderr)
+    # Two servers that make a new home's databases at once get in each other's way.
+    make_databases(home)
     # Short, and not below the home: the path of a socket may have a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="keyfold-ui-"))
     print(f"Dagster's pages come up on port {port} in some seconds: their link follows; Ctrl-C ends them", flush=True)
@@ -67,14 +58,14 @@ def main() -> int:
     report.begin()
     return supervise(
         # Dagster's own home has what only this machine's processes share.
-        _servers(folder, lakehouse if isinstance(lakehouse, Path) else home, port, docs_port),
+        _servers(folder, lakehouse if isinstance(lakehouse, Path) else home, port),
         at_end=lambda: shutil.rmtree(folder, ignore_errors=True),
         # The alerts' process reads it, when it is asked to end too.
         report=lambda server, code, done: report.add(server.name, Ended(time.time(), code, done)),
     )
 
 
-def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> list[Server]:
+def _servers(folder: Path, shared: Path, port: str) -> list[Server]:
     python = [sys.executable, "-m"]
     code, workspace = folder / "code", folder / "workspace.json"
     # JSON is YAML. Pages and daemon share one code server, so that definitions are loaded once.
@@ -92,11 +83,10 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
         environment["KEYFOLD_WARM_SPARK"] = str(address)
         command = [str(Path(sys.executable).with_name("keyfold")), "warm-spark", "--address", str(address)]
         warm = [Server("the warm Spark", command, is_needed=False, restarts=1)]
-    docs = list[Server]()
-    if docs_port:
-        environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{docs_port}"
-        module, served = "keyfold.dagster.quality.serve_pages", str(shared / "data_docs")
-        docs = [Server("the result pages", [*python, module, "--folder", served, "--port", docs_port], is_needed=False)]
+    served = list[str]()
+    if not os.environ.get("KEYFOLD_DATA_DOCS_URL"):
+        environment["KEYFOLD_DATA_DOCS_URL"] = f"http://{_HOST}:{port}/data_docs"
+        served = ["--data-docs", str(shared / "data_docs")]
     return [
         Server(
             "the code server",
@@ -108,10 +98,9 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
             environment=environment,
         ),
         *warm,
-        *docs,
         Server(
             "the web server",
-            [*python, "keyfold.dagster.serving.web_server", "--port", port, "--workspace", str(workspace)],
+            [*python, "keyfold.dagster.serving.web_server", "--port", port, "--workspace", str(workspace), *served],
             after=code,
         ),
         Server(
@@ -123,26 +112,20 @@ def _servers(folder: Path, shared: Path, port: str, docs_port: str | None) -> li
     ]
 
 
-def _next(port: str) -> str:
-    return str(int(port) + 1) if int(port) < 65_535 else "3001"
-
-
-def _obstacle(setting: str, port: str) -> str | None:
-    """Why pages cannot be served at a port."""
+def _check_free(port: str) -> None:
+    """See that pages can be served at a port."""
     if not port.isdecimal() or not 0 < int(port) < 65_536:
-        return f"{setting} is {port!r}: give a number from 1 to 65535"
+        raise Misconfigured(f"PORT is {port!r}: give a number from 1 to 65535")
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just ended would be in the way
         try:
             tried.bind((_HOST, int(port)))
         except OSError as error:
-            # Two on, since the one after it is the result pages'.
-            other = int(port) + 2 if int(port) < 65_534 else 3000
-            return (
+            other = int(port) + 1 if int(port) < 65_535 else 3000
+            raise Misconfigured(
                 f"port {port} of {_HOST} cannot be had ({error.strerror}): perhaps these pages are served already, by "
-                f"another `make ui`; for further ones: make ui {setting}={other}"
-            )
-    return None
+                f"another `make ui`; for further ones: make ui PORT={other}"
+            ) from None
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 --workspace    Dagster's workspace file; `workspace.yaml` where it is not given
 --path-prefix  of all addresses, such as /dagster, where a proxy serves the pages below that
 --read-only    takes all changes away from everybody
+--data-docs    folder of result pages, to which checks link; they are served below /data_docs
 
 DAGSTER_HOME      where Dagster keeps its own; the token is in `ui-PORT.token` there while the server runs
 KEYFOLD_UI_HOSTS  names by which a proxy calls this server, separated by blanks; loopback's names always work
@@ -24,7 +25,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import dagster as dg
 import uvicorn
@@ -32,6 +33,9 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
 
 from keyfold.dagster.serving.gate import TOKEN, Gate
 from keyfold.errors import KeyfoldError, Misconfigured
@@ -51,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workspace", type=Path, default=Path("workspace.yaml"))
     parser.add_argument("--path-prefix", default="")
     parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--data-docs", type=Path)
     given = parser.parse_args(arguments)
     keep_files_private()
     try:
@@ -71,6 +76,9 @@ def main(arguments: list[str] | None = None) -> None:
             pages = create_app_from_workspace_process_context(
                 context, given.path_prefix, _POLL_MILLISECONDS, lifespan=_lifespan
             )
+            if given.data_docs is not None:
+                # First: Dagster's own routes end with one that takes everything.
+                pages.routes.insert(0, Mount(f"{given.path_prefix}/data_docs", result_pages(given.data_docs)))
             token = secrets.token_urlsafe(32)
             file = token_file(Path(instance.root_directory), port)
             write_private(file, f"{token}\n")
@@ -81,6 +89,26 @@ def main(arguments: list[str] | None = None) -> None:
                 server.run(sockets=[listening])
             finally:
                 file.unlink(missing_ok=True)
+
+
+def result_pages(folder: Path) -> StaticFiles:
+    """The result pages of a folder, as an application: no listing, and nothing behind a symbolic link.
+
+    Args:
+        folder: of the pages; made where it is not there yet.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    return _ResultPages(directory=folder)
+
+
+class _ResultPages(StaticFiles):
+    def file_response(self, *arguments: Any, **more: Any) -> Response:
+        response = super().file_response(*arguments, **more)
+        # Of no origin: whatever a row might do to a page, it could not call Dagster.
+        response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cache-Control"] = "no-store"
+        return response
 
 
 def token_file(home: Path, port: int) -> Path:

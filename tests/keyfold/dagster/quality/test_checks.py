@@ -163,25 +163,6 @@ def test_a_lesser_failure_warns_and_holds_nothing_back(fares, severity):
     assert run.made == {TABLE, downstream.key}
 
 
-@pytest.mark.parametrize("blocking", [{"fare": False}, lambda name, _: name != "fare"])
-def test_a_critical_check_that_should_not_block_is_an_error_and_holds_nothing_back(fares, blocking):
-    expectations = {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0, severity=CRITICAL)}
-    run = Run(fares, expectations, blocking=blocking)
-    assert run.found["fare"].severity is dg.AssetCheckSeverity.ERROR
-    assert run.made == {TABLE, downstream.key}
-
-
-def test_a_warning_that_should_block_holds_downstream_back(fares):
-    expectations = {"fare": ExpectColumnValuesToBeBetween(column="fare", min_value=0, severity=WARNING)}
-    assert Run(fares, expectations, blocking={"fare": True}).made == {TABLE}
-
-
-@pytest.mark.parametrize("argument", [{"blocking": {"tip": True}}, {"always_full": ["tip"]}])
-def test_a_choice_for_a_check_that_is_not_there_is_refused(fares, argument):
-    with pytest.raises(ValueError, match="names no check of the suite: tip"):
-        Run(fares, {"fare": ExpectColumnValuesToNotBeNull(column="fare")}, **argument)
-
-
 @pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_a_missing_column_could_not_be_evaluated_and_spoils_no_other_check(fares, engine):
     run = Run(
@@ -234,13 +215,9 @@ def test_a_critical_check_that_could_not_be_evaluated_holds_downstream_back(fare
     assert run.made == {TABLE}
 
 
-def test_any_other_check_that_could_not_be_evaluated_warns(fares):
-    expectations = {
-        "warning": ExpectColumnValuesToNotBeNull(column="tip", severity=WARNING),
-        "not_blocking": ExpectColumnValuesToNotBeNull(column="tip", severity=CRITICAL),
-    }
-    run = Run(fares, expectations, blocking={"not_blocking": False})
-    assert {one.severity for one in run.found.values()} == {dg.AssetCheckSeverity.WARN}
+def test_a_lesser_check_that_could_not_be_evaluated_warns(fares):
+    run = Run(fares, {"warning": ExpectColumnValuesToNotBeNull(column="tip", severity=WARNING)})
+    assert run.found["warning"].severity is dg.AssetCheckSeverity.WARN
     assert run.made == {TABLE, downstream.key}
 
 
@@ -328,11 +305,6 @@ def test_where_new_rows_cannot_be_told_all_are_read_once(fares):
     run = Run(fares, ROWS_AND_TABLE, None)
     assert set(run.scopes().values()) == {"full"}
     assert run.reads == [Scope.FULL]
-
-
-def test_which_checks_always_see_the_whole_table_can_be_chosen(fares, new_fares):
-    run = Run(fares, ROWS_AND_TABLE, new_fares, always_full={"fare"})
-    assert run.scopes() == {"fare": "full", "rides_are_unique": "incremental"}
 
 
 def test_a_run_of_row_checks_alone_never_reads_the_whole_table(fares, new_fares):
