@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ Floats = npt.NDArray[np.float64]
 SECOND = 1_000_000
 """Times within the simulation are whole microseconds since 1970."""
 
-HOUR = 3600 * SECOND
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
@@ -58,10 +59,10 @@ class SimulationSummary:
 
 @dataclass(frozen=True)
 class Arrival:
-    """How the lines of a stream arrive; one event in 25 is held back, and one in 200 is late.
+    """How the lines of a stream arrive; one event in 25 is held back, and one in 200 is late. Times are in minutes.
 
     Attributes:
-        delay: on average, of every event.
+        delay: on average, of every event, in seconds.
         held_back: least and greatest further delay of those held back.
         out_of_order: an event is, when one newer by more than this has already arrived.
         late: an event is, when one newer by more than this than `over` has already arrived.
@@ -69,11 +70,11 @@ class Arrival:
         by_key: whether "already arrived" looks at events of the same key alone.
     """
 
-    delay: timedelta = timedelta(seconds=2)
-    held_back: tuple[timedelta, timedelta] = (timedelta(minutes=1), timedelta(minutes=5))
-    out_of_order: timedelta = timedelta(minutes=1)
-    late: timedelta = timedelta(minutes=40)
-    late_by: tuple[timedelta, timedelta] = (timedelta(minutes=45), timedelta(minutes=70))
+    delay: float = 2
+    held_back: tuple[float, float] = (1, 5)
+    out_of_order: float = 1
+    late: float = 40
+    late_by: tuple[float, float] = (45, 70)
     by_key: bool = False
 
 
@@ -139,27 +140,32 @@ class Simulator:
 
     Attributes:
         name: the stream's.
-        prefix: of its files' names.
         counted: what `size` counts.
+        make: makes the clean events.
         size: unless told otherwise; `least_size` at least.
         hours: span of a first call and of further ones, unless told otherwise; `least_hours` at least.
         files: unless told otherwise.
         arrival: how lines arrive.
+        prefix: of its files' names; by default the stream's name.
         copies: whether some lines come more than once; only where the stream can tell copies from equal events.
-        make: makes the clean events.
     """
 
     name: str
-    prefix: str
     counted: str
+    make: Callable[[np.random.Generator, SimulationRequest], SimulatedEvents]
     size: int
     hours: tuple[float, float]
     least_hours: float
     files: int
-    arrival: Arrival
-    make: Callable[[np.random.Generator, SimulationRequest], SimulatedEvents]
+    arrival: Arrival = Arrival()
     least_size: int = 1
     copies: bool = True
+    prefix: str = ""
+
+    @property
+    def stem(self) -> str:
+        """What its files' names begin with."""
+        return self.prefix or self.name
 
 
 def json_field(name: str, value: str) -> pl.Expr:

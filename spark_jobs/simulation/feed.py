@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 import polars as pl
 
-from keyfold.times import micros
-from spark_jobs.simulation.contract import Arrival, Floats, Format, Ints, SimulatedEvents
+from spark_jobs.simulation.contract import MINUTE, SECOND, Arrival, Floats, Format, Ints, SimulatedEvents
 
 
 @dataclass(frozen=True)
@@ -62,15 +60,15 @@ def _in_order_of_arrival(
     events, count = made.events, len(made.events)
     times: Ints = events["time"].to_numpy()
     over: Ints = events["over"].to_numpy()
-    arrives: Floats = times + rng.exponential(micros(arrival.delay), count)
+    arrives: Floats = times + rng.exponential(arrival.delay * SECOND, count)
     held_back = rng.random(count) < 0.04
     least, most = arrival.held_back
-    arrives[held_back] += rng.uniform(micros(least), micros(most), held_back.sum())
+    arrives[held_back] += rng.uniform(least * MINUTE, most * MINUTE, held_back.sum())
     least, most = arrival.late_by
     # Only events that are over early enough for something newer to arrive before the late one does.
-    early = np.flatnonzero(over < times.max() - micros(most) - micros(timedelta(minutes=5)))
+    early = np.flatnonzero(over < times.max() - (most + 5) * MINUTE)
     stragglers = rng.choice(early, min(len(early), max(1, count // 200)), replace=False)
-    arrives[stragglers] = over[stragglers] + rng.uniform(micros(least), micros(most), len(stragglers))
+    arrives[stragglers] = over[stragglers] + rng.uniform(least * MINUTE, most * MINUTE, len(stragglers))
     order = np.argsort(arrives, kind="stable")
     place = np.arange(count)
     arrived = events[order].with_columns(file=pl.Series(place * files // count), place=pl.Series(place * 1.0))
@@ -82,8 +80,8 @@ def _in_order_of_arrival(
     told = pl.when(~pl.col("untimed")).then("time")
     newest = told.cum_max().over("key") if arrival.by_key else told.cum_max()
     behind = arrived.select(event=newest - pl.col("time"), over=newest - pl.col("over"))
-    out_of_order = (behind["event"] > micros(arrival.out_of_order)).sum()
-    late = (behind["over"] > micros(arrival.late)).sum()
+    out_of_order = (behind["event"] > arrival.out_of_order * MINUTE).sum()
+    late = (behind["over"] > arrival.late * MINUTE).sum()
     return arrived, int(out_of_order), int(late)
 
 

@@ -10,7 +10,7 @@ that a later call goes on where the one before ended.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,17 +20,14 @@ from keyfold.times import from_micros, to_times
 from spark_jobs.simulation.contract import (
     DAY,
     SECOND,
-    Arrival,
     Floats,
     Format,
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    Simulator,
     csv_field,
     json_field,
 )
-from spark_jobs.streams import METRICS
 
 STEP = 300 * SECOND
 """Between two samples of a series."""
@@ -125,7 +122,8 @@ def _anomalous(kind: AnomalyKind, values: Floats, level: float, quicker: Floats)
     return values + quicker
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     table, anomalies = metrics_table(rng, request.size, request.grid(STEP))
     time = pl.col("timestamp").cast(pl.Int64)
     if request.first:
@@ -156,21 +154,3 @@ _JSON_FAULTS = {
     "unreadable time": json_field("timestamp", '"half past nine"'),
     "time in the future": json_field("timestamp", '"2199-12-31T23:55:00Z"'),
 }
-
-SIMULATOR = Simulator(
-    name=METRICS.name,
-    prefix="metrics",
-    counted="series",
-    size=len(SERIES),
-    hours=(72, 6),
-    least_hours=3,
-    files=12,
-    arrival=Arrival(
-        held_back=(timedelta(minutes=6), timedelta(minutes=20)),
-        late=timedelta(hours=1),
-        late_by=(timedelta(minutes=70), timedelta(minutes=100)),
-        # A file holds one series, so that only its own samples say in which order they came.
-        by_key=True,
-    ),
-    make=_make,
-)

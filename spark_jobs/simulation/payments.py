@@ -9,23 +9,13 @@ the owner's own. Nothing in the line tells it; `SimulationSummary.planted` does.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import (
-    HOUR,
-    SECOND,
-    Arrival,
-    Format,
-    Ints,
-    SimulatedEvents,
-    SimulationRequest,
-    Simulator,
-    json_field,
-)
+from spark_jobs.simulation.contract import HOUR, SECOND, Format, Ints, SimulatedEvents, SimulationRequest, json_field
 from spark_jobs.streams import PAYMENTS
 
 CITIES = (
@@ -147,7 +137,8 @@ def _frauds(rng: np.random.Generator, card: Ints, time: Ints, place: Ints, end: 
     return victims, times, cities
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     table, planted = payments_table(rng, request.size, request.begin, request.end)
     frauds = tuple(
         PlantedFraud(number, time, city)
@@ -169,20 +160,3 @@ _FAULTS = {
     "unreadable time": json_field("time", '"half past nine"'),
     "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
 }
-
-SIMULATOR = Simulator(
-    name=PAYMENTS.name,
-    prefix="payments",
-    counted="cards",
-    size=500,
-    hours=(48, 6),
-    least_hours=3,
-    files=16,
-    arrival=Arrival(
-        delay=timedelta(seconds=5),
-        held_back=(timedelta(minutes=2), timedelta(minutes=6)),
-        late=timedelta(minutes=15),
-        late_by=(timedelta(minutes=20), timedelta(minutes=60)),
-    ),
-    make=_make,
-)

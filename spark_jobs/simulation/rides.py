@@ -13,16 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from keyfold.times import micros
-from spark_jobs.simulation.contract import (
-    SECOND,
-    Arrival,
-    Floats,
-    Format,
-    Ints,
-    SimulatedEvents,
-    SimulationRequest,
-    Simulator,
-)
+from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest
 from spark_jobs.streams import RIDE_POINTS, RIDE_STATUSES
 
 NEW_YORK = ((40.60, 40.85), (-74.05, -73.75))
@@ -147,7 +138,8 @@ def _running_sum(values: npt.NDArray[Any], lengths: Ints) -> npt.NDArray[Any]:
     return sums - np.repeat(sums[firsts] - values[firsts], lengths)
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     lengths = np.clip(rng.lognormal(np.log(60), 0.6, request.size), 8, 220).astype(np.int64)
     long = max(1, request.size // 30)
     lengths[rng.choice(request.size, long, replace=False)] = rng.integers(450, 700, long)
@@ -208,17 +200,3 @@ _FAULTS = {
     "unknown status": _LINE.str.replace(r'"ride_status":"[^"]*"', '"ride_status":"teleporting"'),
     "time in the future": _LINE.str.replace(r'"timestamp":"[^"]*"', '"timestamp":"2199-12-31T23:59:59.000000-05:00"'),
 }
-
-SIMULATOR = Simulator(
-    name=RIDE_POINTS.name,
-    prefix="rides",
-    counted="rides",
-    size=200,
-    # The second call begins with that of the weather.
-    hours=(3, 6),
-    least_hours=2.5,
-    files=24,
-    # When what is late arrives, even a ride without dropoff is over: 30 minutes of silence and 10 of watermark delay.
-    arrival=Arrival(),
-    make=_make,
-)

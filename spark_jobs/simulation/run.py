@@ -17,18 +17,59 @@ from keyfold import KeyfoldError
 from keyfold.lakehouse.files import write_whole
 from keyfold.times import micros
 from spark_jobs.simulation import metrics, payments, rides, sales, telemetry, weather
-from spark_jobs.simulation.contract import SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
+from spark_jobs.simulation.contract import Arrival, SimulatedEvents, SimulationRequest, SimulationSummary, Simulator
 from spark_jobs.simulation.feed import feed
 
 SIMULATORS: dict[str, Simulator] = {
     one.name: one
     for one in (
-        rides.SIMULATOR,
-        weather.SIMULATOR,
-        metrics.SIMULATOR,
-        telemetry.SIMULATOR,
-        sales.SIMULATOR,
-        payments.SIMULATOR,
+        # When what is late arrives, even a ride without dropoff is over: 30 minutes of silence and 10 of watermark delay.
+        # The second call begins with that of the weather.
+        Simulator("ride_points", "rides", rides.make, 200, (3, 6), least_hours=2.5, files=24, prefix="rides"),
+        Simulator(
+            "weather",
+            "stations",
+            weather.make,
+            6,
+            (72, 6),
+            least_hours=6,
+            files=8,
+            arrival=Arrival(delay=120, held_back=(70, 130), out_of_order=30, late=180, late_by=(250, 290)),
+        ),
+        # A file of the first call holds one series, so that only its own samples say in which order they came.
+        Simulator(
+            "metrics",
+            "series",
+            metrics.make,
+            len(metrics.SERIES),
+            (72, 6),
+            least_hours=3,
+            files=12,
+            arrival=Arrival(held_back=(6, 20), late=60, late_by=(70, 100), by_key=True),
+        ),
+        Simulator("telemetry", "vehicles", telemetry.make, 20, (3, 3), least_hours=2, files=24),
+        Simulator(
+            "sales",
+            "sales",
+            sales.make,
+            6_000,
+            (72, 6),
+            least_hours=6,
+            files=24,
+            least_size=20,
+            copies=False,
+            arrival=Arrival(delay=20, held_back=(2, 15), late=180, late_by=(240, 300)),
+        ),
+        Simulator(
+            "payments",
+            "cards",
+            payments.make,
+            500,
+            (48, 6),
+            least_hours=3,
+            files=16,
+            arrival=Arrival(delay=5, held_back=(2, 6), late=15, late_by=(20, 60)),
+        ),
     )
 }
 """What can be simulated, by the name of the stream."""
@@ -71,7 +112,7 @@ def simulate(
     if stream not in SIMULATORS:
         raise KeyfoldError(f"simulate: no stream {stream!r}; streams there: {', '.join(SIMULATORS)}")
     simulator = SIMULATORS[stream]
-    first = not any(to.glob(f"{simulator.prefix}-*"))
+    first = not any(to.glob(f"{simulator.stem}-*"))
     size = simulator.size if size is None else size
     hours = simulator.hours[0 if first else 1] if hours is None else hours
     files = simulator.files if files is None else files
@@ -82,7 +123,7 @@ def simulate(
     made = simulator.make(rng, SimulationRequest(size, micros(begin), micros(end), first))
     files = made.events["key"].n_unique() if made.file_by_key else min(files, len(made.events))
     lines = feed(rng, made, simulator.arrival, files, copies=simulator.copies)
-    stem = f"{simulator.prefix}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
+    stem = f"{simulator.stem}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}"
     to.mkdir(parents=True, exist_ok=True)
     for number, (name, ending, text) in enumerate(_texts(made, lines.lines, stem)):
         write_whole(to / f"{name}{ending}{'.gz' * compress}", _zipped(text) if compress else text)
@@ -123,8 +164,8 @@ def _check(simulator: Simulator, size: int, hours: float, files: int, start: dat
 def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
     ends = [
         datetime.strptime(found[1], "%Y%m%dT%H%M%S%z")
-        for file in to.glob(f"{simulator.prefix}-*")
-        if (found := re.match(rf"{simulator.prefix}-\w+-(\w+Z)-seed", file.name))
+        for file in to.glob(f"{simulator.stem}-*")
+        if (found := re.match(rf"{simulator.stem}-\w+-(\w+Z)-seed", file.name))
     ]
     back = timedelta(hours=hours + simulator.hours[1])  # room for a second call before now
     return max([datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - back, *ends])

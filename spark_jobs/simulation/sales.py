@@ -7,8 +7,6 @@ retail item may hold commas, that of a device is its model. Some 60 items sell b
 return, with negative quantities. There is no event id, and so nothing comes twice.
 """
 
-from datetime import timedelta
-
 import numpy as np
 import polars as pl
 
@@ -16,11 +14,9 @@ from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     HOUR,
     SECOND,
-    Arrival,
     Format,
     SimulatedEvents,
     SimulationRequest,
-    Simulator,
     csv_field,
     json_field,
 )
@@ -160,7 +156,8 @@ def _catalogue() -> pl.DataFrame:
     )
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     table = sales_table(rng, request.size, request.begin, request.end)
     message = pl.struct(
         "item",
@@ -221,22 +218,3 @@ _CSV_FAULTS = {
     "quantity is a word": csv_field(-5, "dozen"),
     "unreadable invoice date": csv_field(-4, "half past nine"),
 }
-
-SIMULATOR = Simulator(
-    name=SALES.name,
-    prefix="sales",
-    counted="sales",
-    size=6_000,
-    least_size=20,
-    hours=(72, 6),
-    least_hours=6,
-    files=24,
-    arrival=Arrival(
-        delay=timedelta(seconds=20),
-        held_back=(timedelta(minutes=2), timedelta(minutes=15)),
-        late=timedelta(hours=3),
-        late_by=(timedelta(hours=4), timedelta(hours=5)),
-    ),
-    make=_make,
-    copies=False,
-)

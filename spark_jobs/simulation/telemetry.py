@@ -16,17 +16,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.times import to_times
-from spark_jobs.simulation.contract import (
-    SECOND,
-    Arrival,
-    Floats,
-    Format,
-    Ints,
-    SimulatedEvents,
-    SimulationRequest,
-    Simulator,
-    json_field,
-)
+from spark_jobs.simulation.contract import SECOND, Floats, Format, Ints, SimulatedEvents, SimulationRequest, json_field
 from spark_jobs.streams import TELEMETRY
 
 TICK = 10
@@ -181,7 +171,8 @@ def _engine_temperature(rng: np.random.Generator, parked: np.ndarray) -> Floats:
     return told + (_OVERHEATED - told) * ramp + rng.normal(0, 0.3, told.shape)
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     table = telemetry_table(rng, request.size, request.grid(TICK * SECOND))
     muted = rng.choice(_vehicles(request.size), request.size // 8, replace=False).tolist()
     table = _until_silent(rng, table, muted)
@@ -219,15 +210,3 @@ _FAULTS = {
     "engine temperature out of range": json_field("engine_temperature", "999.0"),
     "time in the future": json_field("time", '"2199-12-31T23:59:59Z"'),
 }
-
-SIMULATOR = Simulator(
-    name=TELEMETRY.name,
-    prefix="telemetry",
-    counted="vehicles",
-    size=20,
-    hours=(3, 3),
-    least_hours=2,
-    files=24,
-    arrival=Arrival(),
-    make=_make,
-)

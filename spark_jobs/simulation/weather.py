@@ -4,8 +4,6 @@ Temperature has a daily course, pressure drifts for days; both are functions of 
 where the one before ended. One pressure in ten is missing. One station in six falls silent in the later half, and none of New York's, where rides begin.
 """
 
-from datetime import timedelta
-
 import numpy as np
 import polars as pl
 
@@ -13,13 +11,11 @@ from keyfold.times import to_times
 from spark_jobs.simulation.contract import (
     DAY,
     HOUR,
-    Arrival,
     Floats,
     Format,
     Ints,
     SimulatedEvents,
     SimulationRequest,
-    Simulator,
     csv_field,
 )
 from spark_jobs.streams import WEATHER
@@ -111,7 +107,8 @@ def _or_null(values: np.ndarray, missing: np.ndarray) -> pl.Series:
     return pl.Series(values).set(pl.Series(missing), None)
 
 
-def _make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+def make(rng: np.random.Generator, request: SimulationRequest) -> SimulatedEvents:
+    """A call's clean events, as lines."""
     table = weather_table(rng, request.size, request.grid(HOUR))
     muted = rng.choice(_stations(request.size)[_NEW_YORK:], request.size // 6, replace=False).tolist()
     span = request.end - request.begin
@@ -140,21 +137,3 @@ _FAULTS = {
     "unreadable time": csv_field(14, "half past nine"),
     "time in the future": csv_field(14, "2199-12-31T23:00:00Z"),
 }
-
-SIMULATOR = Simulator(
-    name=WEATHER.name,
-    prefix="weather",
-    counted="stations",
-    size=6,
-    hours=(72, 6),
-    least_hours=6,
-    files=8,
-    arrival=Arrival(
-        delay=timedelta(minutes=2),
-        held_back=(timedelta(minutes=70), timedelta(minutes=130)),
-        out_of_order=timedelta(minutes=30),
-        late=timedelta(hours=3),
-        late_by=(timedelta(hours=4, minutes=10), timedelta(hours=4, minutes=50)),
-    ),
-    make=_make,
-)
