@@ -20,7 +20,7 @@ from keyfold.lazy_names import lazy_names
 from keyfold.shipped import check_worker
 
 if TYPE_CHECKING:
-    from keyfold.columns import column
+    from keyfold.columns import column, required
     from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
     from keyfold.keyed.generation.configured import configured_job
@@ -84,12 +84,13 @@ __all__ = [
     "pattern_job",
     "per_key",
     "read_state",
+    "required",
     "run",
     "run_continuously",
 ]
 
 _MODULES = {
-    "keyfold.columns": ("column",),
+    "keyfold.columns": ("column", "required"),
     "keyfold.ingestion": ("ingest",),
     "keyfold.keyed.generation.configured": ("configured_job",),
     "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),

@@ -4,8 +4,8 @@ A declaration is an Arrow field with metadata. Delta's column comments, Dagster'
 the documentation come from it. Schemas are compared by names and types only, so descriptions can be changed at any time.
 
     >>> schema = pa.schema([
-    ...     column("ride_id", pa.string(), "The ride", made_of=("ride_id",), nullable=False),
-    ...     column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars", made_of=("meter",)),
+    ...     required("ride_id", pa.string(), "The ride", made_of="ride_id"),
+    ...     column("fare", pa.float64(), "Fare of the ride; NULL without a meter", unit="dollars", made_of="meter"),
     ... ])
     >>> describe(schema.field("fare"))
     'Fare of the ride, dollars; NULL without a meter'
@@ -32,7 +32,7 @@ def column(
     meaning: str,
     *,
     unit: str = "",
-    made_of: Sequence[str] = (),
+    made_of: str | Sequence[str] = (),
     nullable: bool = True,
 ) -> pa.Field:
     """Declare a column.
@@ -42,7 +42,8 @@ def column(
         kind: its type.
         meaning: one line that says what a value means; text after a semicolon is about special values.
         unit: unit of the values: `metres`, `km/h`.
-        made_of: columns of the job's stream that a value depends on; empty for columns of a stream itself.
+        made_of: columns of the job's stream that a value depends on, as a sequence or as text separated by blanks; empty for
+            columns of a stream itself.
         nullable: whether values may be NULL.
 
     Raises:
@@ -55,8 +56,20 @@ def column(
     """
     if not meaning.strip():
         raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
-    metadata = {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(list(made_of))}
-    return pa.field(name, kind, nullable=nullable, metadata=metadata)
+    names = made_of.split() if isinstance(made_of, str) else list(made_of)
+    return pa.field(name, kind, nullable, {_MEANING: meaning, _UNIT: unit, _MADE_OF: json.dumps(names)})
+
+
+def required(
+    name: str, kind: pa.DataType, meaning: str, *, unit: str = "", made_of: str | Sequence[str] = ()
+) -> pa.Field:
+    """Declare a column without NULL: `column` with `nullable=False`.
+
+    Example:
+        >>> required("ride_id", pa.string(), "The ride").nullable
+        False
+    """
+    return column(name, kind, meaning, unit=unit, made_of=made_of, nullable=False)
 
 
 def passed_on(schema: pa.Schema) -> list[pa.Field]:

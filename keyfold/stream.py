@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import required
 from keyfold.conditions import Where, as_expression, condition_columns, fault_of
 from keyfold.errors import Misconfigured
 from keyfold.raw_paths import EACH, Path, list_of, name_of, path_of, read_schema
@@ -195,11 +195,8 @@ class Stream:
         return list_of(self.raw_names)
 
 
-_ARRIVAL = column(
-    INGESTED_AT,
-    TIMESTAMP,
-    "Arrival: when the file, or the message, that the event came in was admitted (UTC)",
-    nullable=False,
+_ARRIVAL = required(
+    INGESTED_AT, TIMESTAMP, "Arrival: when the file, or the message, that the event came in was admitted (UTC)"
 )
 
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import Source, Stream, column
+from keyfold import Source, Stream, required
 from keyfold.rules import not_empty
 from keyfold.stream import TIMESTAMP
 
@@ -11,14 +11,13 @@ STREAM = Stream(
     description="Valid values of metrics, each once: typed, checked, de-duplicated by series, time and value.",
     schema=pa.schema(
         [
-            column(
+            required(
                 "key",
                 pa.string(),
                 "Series: the column `key`, or the file's path below the landing folder without its endings",
-                nullable=False,
             ),
-            column("timestamp", TIMESTAMP, "Event time: when the value was measured (UTC)", nullable=False),
-            column("value", pa.float64(), "The value", unit="in the series' own unit", nullable=False),
+            required("timestamp", TIMESTAMP, "Event time: when the value was measured (UTC)"),
+            required("value", pa.float64(), "The value", unit="in the series' own unit"),
         ]
     ),
     event_time="timestamp",

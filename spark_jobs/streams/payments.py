@@ -3,7 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column
+from keyfold import Rule, Source, Stream, column, required
 from keyfold.rules import not_empty
 from keyfold.stream import TIMESTAMP
 
@@ -12,14 +12,12 @@ STREAM = Stream(
     description="Valid card payments, each once: typed, checked, de-duplicated by their number.",
     schema=pa.schema(
         [
-            column("card", pa.string(), "Card that was paid with", nullable=False),
-            column("time", TIMESTAMP, "Event time: when it was paid (UTC)", nullable=False),
-            column(
-                "city", pa.string(), "City in which it was paid, or where an online shop is at home", nullable=False
-            ),
-            column("amount", pa.float64(), "Amount paid", unit="euros", nullable=False),
+            required("card", pa.string(), "Card that was paid with"),
+            required("time", TIMESTAMP, "Event time: when it was paid (UTC)"),
+            required("city", pa.string(), "City in which it was paid, or where an online shop is at home"),
+            required("amount", pa.float64(), "Amount paid", unit="euros"),
             column("merchant", pa.string(), "Who was paid"),
-            column("payment_id", pa.string(), "Number of the payment", nullable=False),
+            required("payment_id", pa.string(), "Number of the payment"),
         ]
     ),
     event_time="time",

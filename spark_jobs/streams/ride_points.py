@@ -3,7 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Stream, column
+from keyfold import Rule, Stream, column, required
 from keyfold.rules import POSITION, not_empty
 from keyfold.stream import TIMESTAMP
 
@@ -14,14 +14,14 @@ STREAM = Stream(
     description="Valid ride points, each once: typed, checked, de-duplicated by ride and point number.",
     schema=pa.schema(
         [
-            column("ride_id", pa.string(), "Ride that the point belongs to", nullable=False),
-            column("point_idx", pa.int32(), "Number of the point in its ride, from 0", nullable=False),
-            column("latitude", pa.float64(), "Latitude, WGS 84", unit="degrees north", nullable=False),
-            column("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east", nullable=False),
-            column("timestamp", TIMESTAMP, "Event time: when the point was taken (UTC)", nullable=False),
+            required("ride_id", pa.string(), "Ride that the point belongs to"),
+            required("point_idx", pa.int32(), "Number of the point in its ride, from 0"),
+            required("latitude", pa.float64(), "Latitude, WGS 84", unit="degrees north"),
+            required("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east"),
+            required("timestamp", TIMESTAMP, "Event time: when the point was taken (UTC)"),
             column("meter_reading", pa.float64(), "Fare on the meter so far"),
             column("meter_increment", pa.float64(), "Fare added a point"),
-            column("ride_status", pa.string(), "pickup, enroute or dropoff", nullable=False),
+            required("ride_status", pa.string(), "pickup, enroute or dropoff"),
             column("passenger_count", pa.int32(), "Passengers aboard"),
         ]
     ),

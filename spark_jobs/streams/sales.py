@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import Source, Stream, column
+from keyfold import Source, Stream, column, required
 from keyfold.rules import not_empty
 from keyfold.stream import TIMESTAMP
 
@@ -11,15 +11,10 @@ STREAM = Stream(
     description="Valid sales and returns: typed and checked. A line that comes twice is two sales: nothing names it.",
     schema=pa.schema(
         [
-            column("item", pa.string(), "What was sold: the item's code or name", nullable=False),
-            column("quantity", pa.int64(), "Pieces; negative for returns", nullable=False),
+            required("item", pa.string(), "What was sold: the item's code or name"),
+            required("quantity", pa.int64(), "Pieces; negative for returns"),
             column("models", pa.list_(pa.string()), "Variants of the item in this sale"),
-            column(
-                "time",
-                TIMESTAMP,
-                "Event time: when it was sold (UTC); its arrival where nobody said so",
-                nullable=False,
-            ),
+            required("time", TIMESTAMP, "Event time: when it was sold (UTC); its arrival where nobody said so"),
             column("price", pa.float64(), "Price of one piece", unit="in the shop's currency"),
             column("invoice", pa.string(), "Invoice that lists the sale"),
             column("customer", pa.string(), "Who bought it"),

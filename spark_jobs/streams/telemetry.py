@@ -3,7 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column
+from keyfold import Rule, Source, Stream, column, required
 from keyfold.rules import POSITION, not_empty, outside
 from keyfold.stream import TIMESTAMP
 
@@ -12,11 +12,11 @@ STREAM = Stream(
     description="Valid points of vehicles, each once: typed, checked, de-duplicated by vehicle and time.",
     schema=pa.schema(
         [
-            column("vehicle_id", pa.string(), "Vehicle that sent the point", nullable=False),
-            column("time", TIMESTAMP, "Event time: when the point was taken (UTC)", nullable=False),
-            column("latitude", pa.float64(), "Latitude, WGS 84", unit="degrees north", nullable=False),
-            column("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east", nullable=False),
-            column("speed", pa.float64(), "Speed", unit="km/h", nullable=False),
+            required("vehicle_id", pa.string(), "Vehicle that sent the point"),
+            required("time", TIMESTAMP, "Event time: when the point was taken (UTC)"),
+            required("latitude", pa.float64(), "Latitude, WGS 84", unit="degrees north"),
+            required("longitude", pa.float64(), "Longitude, WGS 84", unit="degrees east"),
+            required("speed", pa.float64(), "Speed", unit="km/h"),
             column("fuel_level", pa.float64(), "Fuel in the tank", unit="litres"),
             column("acceleration", pa.float64(), "Acceleration along the way; negative where it brakes", unit="m/s²"),
             column("bearing", pa.float64(), "Which way it goes, clockwise from north, 0 to 360", unit="degrees"),

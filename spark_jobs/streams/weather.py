@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column
+from keyfold import Rule, Source, Stream, column, required
 from keyfold.rules import not_empty, outside
 from keyfold.stream import TIMESTAMP
 
@@ -11,8 +11,8 @@ STREAM = Stream(
     description="Valid readings of weather stations, each once: typed, checked, de-duplicated by station and hour.",
     schema=pa.schema(
         [
-            column("station_id", pa.string(), "Station that took the reading", nullable=False),
-            column("time", TIMESTAMP, "Event time: the hour of the reading (UTC)", nullable=False),
+            required("station_id", pa.string(), "Station that took the reading"),
+            required("time", TIMESTAMP, "Event time: the hour of the reading (UTC)"),
             column("temp", pa.float64(), "Temperature", unit="°F"),
             column("dewp", pa.float64(), "Dew point", unit="°F"),
             column("humid", pa.float64(), "Relative humidity", unit="%"),

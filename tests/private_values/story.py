@@ -14,7 +14,7 @@ import dagster as dg
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.dagster.alerts.settings import AlertSettings
 from keyfold.dagster.alerts.watch import Watch
 from keyfold.dagster.assets.health import drift_check
@@ -48,8 +48,8 @@ SCHEMA = pa.schema(
 STATE = pa.schema([pa.field("person", pa.string(), nullable=False), ("total", pa.float64()), ("visits", pa.int64())])
 SUMS = pa.schema(
     [
-        column("person", pa.string(), "Who came", made_of=("person",), nullable=False),
-        column("total", pa.float64(), "Paid so far", unit="dollars", made_of=("amount",)),
+        required("person", pa.string(), "Who came", made_of="person"),
+        column("total", pa.float64(), "Paid so far", unit="dollars", made_of="amount"),
         pa.field("greeting", pa.string()),
     ]
 )

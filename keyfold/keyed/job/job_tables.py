@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from keyfold.columns import column, made_of
+from keyfold.columns import column, made_of, required
 from keyfold.errors import Misconfigured
 from keyfold.stream import TIMESTAMP
 
@@ -46,12 +46,7 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
 
     of_key = tuple(dict.fromkeys(source for name in key for source in sources(schema.field(name))))
     olds = [
-        column(
-            before(one.name),
-            one.type,
-            f"`{one.name}` before the change; NULL of a new key",
-            made_of=sources(one),
-        )
+        column(before(one.name), one.type, f"`{one.name}` before the change; NULL of a new key", made_of=sources(one))
         for one in schema
         if one.name not in key
     ]
@@ -59,9 +54,9 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
         [
             *schema,
             *olds,
-            column(IS_NEW, pa.bool_(), "Whether the key had no row before", made_of=of_key, nullable=False),
-            column(CHANGED_AT, TIMESTAMP, "Watermark of the batch (UTC)", made_of=of_key, nullable=False),
-            column(CHANGE, pa.int64(), "Number of the batch; a key changes once in it", made_of=of_key, nullable=False),
+            required(IS_NEW, pa.bool_(), "Whether the key had no row before", made_of=of_key),
+            required(CHANGED_AT, TIMESTAMP, "Watermark of the batch (UTC)", made_of=of_key),
+            required(CHANGE, pa.int64(), "Number of the batch; a key changes once in it", made_of=of_key),
         ]
     )
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.job_tables import JobTable
 from keyfold.keyed.rows.hashing import PartOf
@@ -149,14 +149,13 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
                 others.setdefault(field_.name, field_.with_nullable(True))
     return pa.schema(
         [
-            column(INPUT, pa.string(), "Which input the event is of", nullable=False),
+            required(INPUT, pa.string(), "Which input the event is of"),
             *(first.events.field(name) for name in key),
-            column(
+            required(
                 EVENT_TIME,
                 TIMESTAMP,
                 "Event time (UTC), by the input's own column",
                 made_of=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
-                nullable=False,
             ),
             *others.values(),
         ]

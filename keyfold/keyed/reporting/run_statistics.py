@@ -8,7 +8,7 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import required
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse, create_table, exclusive
 from keyfold.lakehouse.commits import append_files, committed_batch
@@ -18,14 +18,14 @@ from keyfold.stream import TIMESTAMP
 
 RUN_STATISTICS = pa.schema(
     [
-        column("job", pa.string(), "The job", nullable=False),
-        column("generation", pa.string(), "Its generation", nullable=False),
-        column("batch", pa.int64(), "Number of the batch in the generation, from 0", nullable=False),
-        column("written_at", TIMESTAMP, "When it was written (UTC)", nullable=False),
-        column("events", pa.int64(), "Events that it read", nullable=False),
-        column("rows", pa.int64(), "Rows that it wrote to the job's own table", nullable=False),
-        column("late", pa.int64(), "Rows of the late table", nullable=False),
-        column("open_events", pa.int64(), "Events in open state after it", nullable=False),
+        required("job", pa.string(), "The job"),
+        required("generation", pa.string(), "Its generation"),
+        required("batch", pa.int64(), "Number of the batch in the generation, from 0"),
+        required("written_at", TIMESTAMP, "When it was written (UTC)"),
+        required("events", pa.int64(), "Events that it read"),
+        required("rows", pa.int64(), "Rows that it wrote to the job's own table"),
+        required("late", pa.int64(), "Rows of the late table"),
+        required("open_events", pa.int64(), "Events in open state after it"),
     ]
 )
 

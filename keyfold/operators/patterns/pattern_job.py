@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column, made_of, meaning_of, passed_on, unit_of
+from keyfold.columns import column, made_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.clock import DEADLINE, STALE_AT
 from keyfold.keyed.job.contract import KeyedJob
@@ -183,8 +183,8 @@ def _output(
     last_time = "Event time of its last event (UTC)"
     fields = [
         *passed_on(pa.schema([events.field(name) for name in key])),
-        column(PATTERN, pa.string(), f"What was found: {', '.join(patterns)}", made_of=looked_at, nullable=False),
-        column(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", made_of=(event_time,), nullable=False),
+        required(PATTERN, pa.string(), f"What was found: {', '.join(patterns)}", made_of=looked_at),
+        required(FIRST_TIME, TIMESTAMP, "Event time of its first event (UTC)", made_of=(event_time,)),
         column(
             LAST_TIME,
             TIMESTAMP,
@@ -218,7 +218,7 @@ def _checked(events: pa.Schema, key: Sequence[str], event_time: str) -> pa.Schem
     return pa.schema(
         [
             *passed_on(pa.schema([events.field(name) for name in key])),
-            column(HOUR_START, TIMESTAMP, hour, made_of=(event_time,), nullable=False),
-            column(EVENTS, pa.int64(), number, made_of=(event_time,), nullable=False),
+            required(HOUR_START, TIMESTAMP, hour, made_of=(event_time,)),
+            required(EVENTS, pa.int64(), number, made_of=(event_time,)),
         ]
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.erased_names import holds_any
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
@@ -21,19 +21,18 @@ from keyfold.stream import TIMESTAMP
 
 EDITS = pa.schema(
     [
-        column("at", TIMESTAMP, "When it was done (UTC)", nullable=False),
-        column("who", pa.string(), "Who did it, as they said", nullable=False),
-        column("why", pa.string(), "Why, as they said", nullable=False),
-        column("what", pa.string(), "corrected, removed or erased", nullable=False),
-        column("of", pa.string(), "The job, or for an erasure the stream", nullable=False),
+        required("at", TIMESTAMP, "When it was done (UTC)"),
+        required("who", pa.string(), "Who did it, as they said"),
+        required("why", pa.string(), "Why, as they said"),
+        required("what", pa.string(), "corrected, removed or erased"),
+        required("of", pa.string(), "The job, or for an erasure the stream"),
         column("generation", pa.string(), "That is live since, of a job"),
-        column(
+        required(
             "keys",
             pa.string(),
             "Which keys, private columns masked; of an erasure, by column the SHA-256 of its values, or the mask",
-            nullable=False,
         ),
-        column("rows", pa.string(), "Rows that changed or went, by place, as JSON", nullable=False),
+        required("rows", pa.string(), "Rows that changed or went, by place, as JSON"),
     ]
 )
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.ingestion import ingest
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
@@ -16,7 +16,7 @@ from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 TRIPS = pa.schema(
     [
-        column("bus", pa.string(), "The bus: 'its' \"name\" | or number", made_of=("vehicle",), nullable=False),
+        required("bus", pa.string(), "The bus: 'its' \"name\" | or number", made_of="vehicle"),
         column("speed", pa.float64(), "Mean speed; NULL for a trip of one moment", unit="km/h"),
         pa.field("note", pa.list_(pa.string())),
     ]
@@ -68,8 +68,8 @@ def clicks() -> Stream:
         name="clicks",
         schema=pa.schema(
             [
-                column("user", pa.string(), "Who clicked", nullable=False),
-                column("time", TIMESTAMP, "When (UTC)", nullable=False),
+                required("user", pa.string(), "Who clicked"),
+                required("time", TIMESTAMP, "When (UTC)"),
             ]
         ),
         event_time="time",

@@ -6,7 +6,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.dagster.assets.columns import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import build_job
@@ -14,7 +14,7 @@ from spark_jobs.jobs.registry import JOBS
 
 TRIP = pa.schema(
     [
-        column("bus", pa.string(), "The bus", nullable=False),
+        required("bus", pa.string(), "The bus"),
         column("speed", pa.float64(), "Mean speed", unit="km/h"),
         pa.field("bare", pa.int8()),
     ]
@@ -72,7 +72,7 @@ def test_late_events_are_the_stream_s_own_but_for_what_the_job_has_derived():
 
 def test_a_column_that_is_said_to_be_made_of_one_which_the_stream_lacks_is_refused():
     job = build_job(JOBS["vehicle_trips"])
-    wrong = pa.schema([*job.output, column("tip", pa.float64(), "Given", made_of=("speed", "cash"))])
+    wrong = pa.schema([*job.output, column("tip", pa.float64(), "Given", made_of="speed cash")])
     table = dataclasses.replace(job.tables[0], schema=wrong)
     with pytest.raises(
         KeyfoldError, match="column tip is said to be made of cash, which stream telemetry does not have"

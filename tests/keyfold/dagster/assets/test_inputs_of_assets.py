@@ -5,20 +5,18 @@ from datetime import timedelta
 import pyarrow as pa
 
 from keyfold import Input, JobParameters, JobTable, JobTemplate, KeyedJob, Step, Stream, build_job
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.dagster.assets.columns import column_lineage
 from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.metadata import table_key
 
 TIME = pa.timestamp("us", tz="UTC")
-USER = column("user", pa.string(), "Who", nullable=False)
-ORDER = pa.schema([USER, column("ordered_at", TIME, "When", nullable=False)])
-PAYMENT = pa.schema(
-    [USER, column("paid_at", TIME, "When", nullable=False), column("card", pa.string(), "By what card")]
-)
+USER = required("user", pa.string(), "Who")
+ORDER = pa.schema([USER, required("ordered_at", TIME, "When")])
+PAYMENT = pa.schema([USER, required("paid_at", TIME, "When"), column("card", pa.string(), "By what card")])
 ORDERS = Stream("orders", ORDER, event_time="ordered_at")
 PAYMENTS = Stream("payments", PAYMENT, event_time="paid_at", private=("card",))
-OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", made_of=("card",))])
+OUTPUT = pa.schema([USER, column("last", pa.string(), "The last card", made_of="card")])
 
 
 def made(name, inputs):

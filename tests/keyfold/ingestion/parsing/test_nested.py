@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.columns import column
+from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.parsing import parse_messages
 from keyfold.ingestion.parsing.json_spans import with_one_element
@@ -29,11 +29,11 @@ READINGS = Stream(
     name="readings",
     schema=pa.schema(
         [
-            column("device", pa.int64(), "Device", nullable=False),
+            required("device", pa.int64(), "Device"),
             column("room", pa.string(), "Room"),
-            column("value", pa.float64(), "Value", nullable=False),
-            column("place", pa.int64(), "Place in the list", nullable=False),
-            column("time", TIMESTAMP, "When", nullable=False),
+            required("value", pa.float64(), "Value"),
+            required("place", pa.int64(), "Place in the list"),
+            required("time", TIMESTAMP, "When"),
         ]
     ),
     event_time="time",
@@ -50,10 +50,10 @@ PUSHES = Stream(
     name="pushes",
     schema=pa.schema(
         [
-            column("repository", pa.int64(), "Repository", nullable=False),
+            required("repository", pa.int64(), "Repository"),
             column("payload", pa.string(), "What happened, as JSON"),
             column("whole", pa.string(), "The whole event, as JSON"),
-            column("time", TIMESTAMP, "When", nullable=False),
+            required("time", TIMESTAMP, "When"),
         ]
     ),
     event_time="time",
